@@ -1,0 +1,151 @@
+#pragma once
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/ir/expr.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+/// `Pattern`: what one pattern of a file means once its parameters are bound — sets, branches and
+/// score, in the terms of the semantics page, and nothing about how to compute it.
+namespace weft::ir {
+
+enum class DType { f32, f16, bf16 };
+enum class InputType { i32, u8, f32 };
+
+struct Axis {
+  enum class Kind { batch, heads, queries, keys, tokens, blocks, extent } kind = Kind::extent;
+  std::int64_t extent = 0;  ///< of `extent`
+};
+
+struct Input {
+  std::string name;
+  InputType type = InputType::i32;
+  std::vector<Axis> axes;
+  std::int64_t block = 0;  ///< block size of `blocks` axes: that of the `blocks(B, …)` it is used in
+  SourceRange range;
+};
+
+enum class SetKind {
+  all,
+  causal,
+  window,
+  segment,
+  dilated,
+  strided,
+  lag,
+  sink,
+  global,
+  prefix,
+  neighborhood,
+  blocks,
+  random,
+  axial,
+  document,
+  lengths,
+  table,
+  top,
+  where,
+  intersection,
+  unite,
+  difference,
+  complement,
+  // Ring ownership: sets like any other, made by the planner, not by users.
+  own_query,
+  own_key,
+};
+
+struct Set;
+using SetPtr = std::shared_ptr<const Set>;
+
+enum class RingLayout { contiguous, zigzag, striped };
+
+/// One node of a set expression. `args` by kind:
+///   window a c · segment w · dilated w r (phase in `expr`; `all_queries`) · strided step o · lag step
+///   sink n · global n · prefix n · neighborhood: four numbers (size dilation stride causal) per
+///   axis · blocks B (children[0]) · random c seed · top c (`causal_top`; input -1 = pooled)
+///   own_*: ranks, rank (`layout`)
+struct Set {
+  SetKind kind = SetKind::all;
+  SourceRange range;
+  std::vector<std::int64_t> args;
+  std::vector<SetPtr> children;
+  ExprPtr expr;              ///< where: boolean; dilated: phase, over h and H
+  int input = -1;            ///< document, lengths, table, top
+  bool all_queries = false;  ///< dilated(…, queries: all)
+  bool causal_top = false;
+  RingLayout layout = RingLayout::contiguous;
+};
+
+/// Which heads a branch runs on. Groups depend on the number of heads, which is a run-time value.
+struct HeadSet {
+  enum class Kind { all, group, group_last, range } kind = Kind::all;
+  std::int64_t index = 0, count = 1;  ///< group number and number of groups
+  std::int64_t lo = 0, hi = 0;        ///< range, hi excluded
+  bool contains(std::int64_t h, std::int64_t heads) const;
+  bool operator==(const HeadSet&) const = default;
+};
+
+struct Branch {
+  SetPtr set;  ///< every `keep` of the pattern is already intersected
+  HeadSet heads;
+  SourceRange range;
+};
+
+enum class Combine { joint, joint_detached, unite, sum, mean };
+
+struct Tokens {
+  enum class Kind { any, exact, multiple_of } kind = Kind::any;
+  std::int64_t count = 0;
+};
+
+struct Ring {
+  std::optional<std::int64_t> ranks;  ///< empty: `any`
+  RingLayout layout = RingLayout::contiguous;
+};
+
+struct ScheduleHint {
+  std::string key;  ///< tile_q, tile_k, stages, …
+  std::int64_t value = 0;
+  SourceRange range;
+};
+
+struct Pattern {
+  std::string name;
+  std::optional<std::int64_t> heads, kv_heads, dim, dim_v;
+  std::optional<DType> dtype;
+  /// Where the file says heads, dim and dtype, for messages about contradictions.
+  SourceRange heads_range, dim_range, dtype_range, name_range;
+  Tokens tokens;
+  std::vector<std::int64_t> grid;
+  std::vector<Input> inputs;
+  std::vector<Branch> branches;
+  Combine combine = Combine::joint;
+  ExprPtr scale;  ///< real; null: 1/sqrt(d)
+  ExprPtr score;  ///< real; null: s
+  double dropout = 0;
+  std::optional<Ring> ring;
+  std::vector<ScheduleHint> schedule;
+};
+
+SetPtr make_set(SetKind kind, std::vector<std::int64_t> args = {}, SourceRange range = {});
+/// Intersection, union, difference, complement. `all` and empty sets are folded away.
+SetPtr make_set(SetKind kind, std::vector<SetPtr> children, SourceRange range = {});
+/// dilated(segment: w, rate: r, phase: …)
+SetPtr make_dilated(std::int64_t segment, std::int64_t rate, ExprPtr phase, bool all_queries, SourceRange range = {});
+
+/// The pattern in the language's syntax, every default written out: text of `--stage pattern`.
+std::string print(const Pattern& pattern);
+std::string print(const Set& set, const std::vector<std::string>& input_names = {});
+
+const char* to_string(DType t);
+const char* to_string(InputType t);
+const char* to_string(Combine c);
+const char* to_string(RingLayout l);
+const char* to_string(SetKind k);
+int size_of(DType t);
+
+}  // namespace weft::ir

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "compiler/base/result.h"
+#include "dsl/ast.h"
+
+#include <string>
+
+namespace weft::dsl {
+
+/// Text to syntax tree. Linear in the text; 1 MiB, nesting 256 at most. Syntax errors are collected:
+/// after one the parser goes on behind the next `;` or `}`.
+Result<File> parse(const Source& source);
+
+/// Names, types, argument lists, values that are known without parameters. Every finding is returned;
+/// an error among them means the file must not be lowered.
+std::vector<Diagnostic> check(const File& file, const Source& source);
+
+/// The one true layout of the file; comments survive. `format(parse(format(x))) == format(x)`.
+std::string format(const File& file, const Source& source);
+
+/// The tree as indented text with places: `--stage ast`.
+std::string print(const File& file);
+
+}  // namespace weft::dsl
