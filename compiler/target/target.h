@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/base/result.h"
+#include "compiler/target/cpu_features.h"
 
 #include <string>
 #include <vector>
@@ -17,30 +18,38 @@ struct Target {
   // CPU
   std::string llvm_cpu;       ///< -mcpu
   std::string llvm_features;  ///< -mattr; empty when the cpu name says it all
+  CpuFeatureSet needs;        ///< what a machine must have to execute the row's code
   int vector_bits = 128;
   int vector_registers = 16;
   bool has_fma = false;
   bool has_f16c = false;      ///< hardware f16 <-> f32
-  bool has_bf16_dot = false;  ///< vdpbf16ps
+  bool has_bf16_dot = false;  ///< vdpbf16ps at twice the f32 rate; where it is slower than that it does not pay
   int lanes() const { return vector_bits / 32; }
 
   // CUDA
   int sm = 0;
-  int shared_per_block = 0, shared_per_sm = 0, registers_per_sm = 0;
-  bool has_mma = false, has_bf16_mma = false, has_async_copy = false, has_tma = false;
+  int shared_per_block = 0;  ///< bytes a block may ask for (above 48 KB: only by opting in)
+  int shared_per_sm = 0;
+  int registers_per_sm = 0;
+  bool has_mma = false;       ///< mma.sync m16n8 with f16 inputs, and ldmatrix
+  bool has_bf16_mma = false;  ///< the same with bf16
+  bool has_async_copy = false;
+  bool has_tma = false;
+  bool has_wgmma = false;
 };
 
-/// Every known target, in the order of targets.def.
+/// Every known target, in the order of targets.def; the interpreter first.
 const std::vector<Target>& known_targets();
 
 /// By name: `cpu` is this machine's best row, `cpu:NAME`, `sm_NN`, `interpreter`. User error with the
 /// nearest name otherwise.
 Result<Target> find_target(const std::string& name);
 
-/// The best CPU row that this machine can execute.
+/// The best CPU row that this machine can execute; the interpreter where there is none.
 Target host_target();
 
-/// Can this machine execute code for the row? `reason` says what is missing.
+/// Can this machine execute code for the row? `reason` says what is missing. A CUDA row is never executed by
+/// the host: whether a device is there is the runtime's question.
 bool host_can_execute(const Target& target, std::string* reason = nullptr);
 
 }  // namespace weft

@@ -1,0 +1,127 @@
+#include "compiler/target/target.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+using F = CpuFeature;
+
+// What the rows of targets.def need. The levels are those of the x86-64 psABI, the rest what LLVM's
+// processor definitions add to them.
+constexpr CpuFeatureSet kLevel1;
+constexpr CpuFeatureSet kLevel2 = kLevel1.with(F::sse3, F::ssse3, F::sse4_1, F::sse4_2, F::cx16, F::popcnt, F::lahf);
+constexpr CpuFeatureSet kLevel3 = kLevel2.with(F::avx, F::avx2, F::bmi1, F::bmi2, F::f16c, F::fma, F::lzcnt, F::movbe);
+constexpr CpuFeatureSet kLevel4 = kLevel3.with(F::avx512f, F::avx512bw, F::avx512cd, F::avx512dq, F::avx512vl);
+constexpr CpuFeatureSet kHaswell = kLevel3.with(F::pclmul);
+constexpr CpuFeatureSet kSkylakeAvx512 = kLevel4.with(F::pclmul, F::aes, F::adx);
+constexpr CpuFeatureSet kIcelake =
+    kSkylakeAvx512.with(F::sha, F::avx512vbmi, F::avx512ifma, F::avx512vbmi2, F::avx512vnni, F::avx512bitalg,
+                        F::avx512vpopcntdq, F::gfni, F::vaes, F::vpclmulqdq);
+constexpr CpuFeatureSet kSapphireRapids = kIcelake.with(F::avx512bf16, F::avx512fp16, F::avxvnni);
+constexpr CpuFeatureSet kZnver4 = kIcelake.with(F::avx512bf16, F::sse4a);
+constexpr CpuFeatureSet kZnver5 = kZnver4.with(F::avxvnni, F::avx512vp2intersect);
+
+Target cpu_row(const char* name, const char* llvm_cpu, CpuFeatureSet needs, int vector_bits, int vector_registers,
+               bool fma, bool f16c, bool bf16_dot) {
+  Target out;
+  out.name = std::string("cpu:") + name;
+  out.kind = TargetKind::cpu;
+  out.llvm_cpu = llvm_cpu;
+  out.needs = needs;
+  out.vector_bits = vector_bits;
+  out.vector_registers = vector_registers;
+  out.has_fma = fma;
+  out.has_f16c = f16c;
+  out.has_bf16_dot = bf16_dot;
+  return out;
+}
+
+Target cuda_row(const char* name, int sm, int shared_kb_per_block, int shared_kb_per_sm, int k_registers, bool mma,
+                bool bf16_mma, bool async_copy, bool tma, bool wgmma) {
+  Target out;
+  out.name = name;
+  out.kind = TargetKind::cuda;
+  out.sm = sm;
+  out.shared_per_block = shared_kb_per_block * 1024;
+  out.shared_per_sm = shared_kb_per_sm * 1024;
+  out.registers_per_sm = k_registers * 1024;
+  out.has_mma = mma;
+  out.has_bf16_mma = bf16_mma;
+  out.has_async_copy = async_copy;
+  out.has_tma = tma;
+  out.has_wgmma = wgmma;
+  return out;
+}
+
+std::vector<Target> read_table() {
+  std::vector<Target> out;
+  Target interpreter;
+  interpreter.name = "interpreter";
+  interpreter.kind = TargetKind::interpreter;
+  out.push_back(std::move(interpreter));
+#define WEFT_CPU_TARGET(...) out.push_back(cpu_row(__VA_ARGS__));
+#define WEFT_CUDA_TARGET(...) out.push_back(cuda_row(__VA_ARGS__));
+#include "compiler/target/targets.def"
+  return out;
+}
+
+Error unknown_target(const std::string& name) {
+  std::vector<std::string> names = {"cpu"};
+  for (const Target& target : known_targets()) names.push_back(target.name);
+  Error error = user_error(fmt::format("there is no target `{}`", name));
+  if (const std::string nearest = nearest_word(name, names); !nearest.empty()) {
+    error.notes.push_back(fmt::format("did you mean `{}`?", nearest));
+  }
+  error.notes.push_back(fmt::format("known targets: {}", fmt::join(names, ", ")));
+  return error;
+}
+
+}  // namespace
+
+const std::vector<Target>& known_targets() {
+  static const std::vector<Target> table = read_table();
+  return table;
+}
+
+Result<Target> find_target(const std::string& name) {
+  if (name == "cpu") return host_target();
+  for (const Target& target : known_targets()) {
+    if (target.name == name) return target;
+  }
+  return unknown_target(name);
+}
+
+Target host_target() {
+  const std::vector<Target>& table = known_targets();
+  const auto best = std::find_if(table.rbegin(), table.rend(), [](const Target& target) {
+    return target.kind == TargetKind::cpu && host_can_execute(target);
+  });
+  return best == table.rend() ? table.front() : *best;
+}
+
+bool host_can_execute(const Target& target, std::string* reason) {
+  std::string missing;
+  switch (target.kind) {
+    case TargetKind::interpreter:
+      break;
+    case TargetKind::cuda:
+      missing = "needs a CUDA device";
+      break;
+    case TargetKind::cpu:
+#if defined(__x86_64__)
+      if (const CpuFeatureSet lacks = target.needs.minus(host_cpu_features()); !lacks.empty()) {
+        missing = "this processor lacks " + lacks.text();
+      }
+#else
+      missing = "this machine is not x86-64";
+#endif
+      break;
+  }
+  if (reason != nullptr) *reason = missing;
+  return missing.empty();
+}
+
+}  // namespace weft

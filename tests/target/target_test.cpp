@@ -1,0 +1,149 @@
+#include "compiler/target/target.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace weft {
+namespace {
+
+const Target& row(const std::string& name) {
+  for (const Target& target : known_targets()) {
+    if (target.name == name) return target;
+  }
+  ADD_FAILURE() << "no row " << name;
+  return known_targets().front();
+}
+
+TEST(Target, EveryRowIsFoundUnderItsOwnName) {
+  std::set<std::string> names;
+  for (const Target& target : known_targets()) {
+    EXPECT_TRUE(names.insert(target.name).second) << target.name << " stands twice";
+    const auto found = find_target(target.name);
+    ASSERT_TRUE(found.ok()) << target.name;
+    EXPECT_EQ(found->name, target.name);
+  }
+  EXPECT_EQ(names.count("sm_61"), 1U);
+  EXPECT_EQ(names.count("interpreter"), 1U);
+}
+
+TEST(Target, FactsOfTheRowsHangTogether) {
+  for (const Target& target : known_targets()) {
+    SCOPED_TRACE(target.name);
+    if (target.kind == TargetKind::cpu) {
+      EXPECT_EQ(target.lanes() * 32, target.vector_bits);
+      EXPECT_EQ(target.vector_registers, target.vector_bits == 512 ? 32 : 16);
+      EXPECT_EQ(target.has_fma, target.needs.has(CpuFeature::fma));
+      EXPECT_EQ(target.has_f16c, target.needs.has(CpuFeature::f16c));
+      EXPECT_EQ(target.vector_bits >= 256, target.needs.has(CpuFeature::avx2));
+      EXPECT_EQ(target.vector_bits >= 512, target.needs.has(CpuFeature::avx512f));
+      if (target.has_bf16_dot) {
+        EXPECT_TRUE(target.needs.has(CpuFeature::avx512bf16));
+      }
+      EXPECT_FALSE(target.llvm_cpu.empty());
+    }
+    if (target.kind == TargetKind::cuda) {
+      EXPECT_GE(target.shared_per_block, 48 * 1024);
+      EXPECT_LE(target.shared_per_block, target.shared_per_sm);
+      EXPECT_EQ(target.registers_per_sm, 65536);
+      EXPECT_TRUE(target.has_mma || !target.has_bf16_mma);
+      EXPECT_TRUE(target.has_tma || !target.has_wgmma);
+      EXPECT_EQ("sm_" + std::to_string(target.sm) + (target.has_wgmma ? "a" : ""), target.name);
+    }
+  }
+}
+
+// NVIDIA's programming guide, table of compute capabilities.
+TEST(Target, CudaFactsThatPlansRelyOn) {
+  EXPECT_EQ(row("sm_61").shared_per_block, 48 * 1024);
+  EXPECT_EQ(row("sm_61").shared_per_sm, 96 * 1024);
+  EXPECT_FALSE(row("sm_61").has_mma);
+  EXPECT_TRUE(row("sm_75").has_mma);
+  EXPECT_FALSE(row("sm_75").has_bf16_mma);
+  EXPECT_FALSE(row("sm_75").has_async_copy);
+  EXPECT_EQ(row("sm_80").shared_per_block, 163 * 1024);
+  EXPECT_TRUE(row("sm_90").has_tma);
+  EXPECT_FALSE(row("sm_90").has_wgmma);
+  EXPECT_TRUE(row("sm_90a").has_wgmma);
+}
+
+TEST(Target, AWrongNameSuggestsTheNearest) {
+  const auto found = find_target("cpu:x86-64-v5");
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().kind, ErrorKind::user);
+  EXPECT_NE(found.error().message.find("cpu:x86-64-v5"), std::string::npos);
+  ASSERT_FALSE(found.error().notes.empty());
+  EXPECT_NE(found.error().notes.front().find("`cpu:x86-64-v"), std::string::npos);
+  EXPECT_FALSE(find_target("").ok());
+  EXPECT_FALSE(find_target("CPU").ok());
+}
+
+#if defined(__x86_64__)
+TEST(Target, CpuIsTheLastRowThisMachineExecutes) {
+  const auto cpu = find_target("cpu");
+  ASSERT_TRUE(cpu.ok());
+  EXPECT_EQ(cpu->kind, TargetKind::cpu);
+  EXPECT_EQ(cpu->name, host_target().name);
+  EXPECT_TRUE(host_can_execute(*cpu));
+  bool after = false;
+  for (const Target& target : known_targets()) {
+    if (after && target.kind == TargetKind::cpu) {
+      EXPECT_FALSE(host_can_execute(target)) << target.name;
+    }
+    after = after || target.name == cpu->name;
+  }
+  EXPECT_TRUE(after);
+}
+
+// An independent witness: the kernel lists what it has switched on.
+TEST(Target, FeaturesAgreeWithTheKernel) {
+  std::ifstream file("/proc/cpuinfo");
+  std::set<std::string> flags;
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("flags", 0) != 0) continue;
+    std::istringstream words(line.substr(line.find(':') + 1));
+    for (std::string word; words >> word;) flags.insert(word);
+    break;
+  }
+  if (flags.empty()) GTEST_SKIP() << "no /proc/cpuinfo";
+  const CpuFeatureSet host = host_cpu_features();
+  const std::pair<CpuFeature, const char*> pairs[] = {{CpuFeature::avx2, "avx2"},
+                                                      {CpuFeature::fma, "fma"},
+                                                      {CpuFeature::f16c, "f16c"},
+                                                      {CpuFeature::avx512f, "avx512f"},
+                                                      {CpuFeature::avx512bw, "avx512bw"},
+                                                      {CpuFeature::avx512vl, "avx512vl"},
+                                                      {CpuFeature::avx512bf16, "avx512_bf16"},
+                                                      {CpuFeature::sse4a, "sse4a"},
+                                                      {CpuFeature::lahf, "lahf_lm"},
+                                                      {CpuFeature::lzcnt, "abm"},
+                                                      {CpuFeature::sse3, "pni"},
+                                                      {CpuFeature::cx16, "cx16"}};
+  for (const auto& [feature, flag] : pairs) EXPECT_EQ(host.has(feature), flags.count(flag) == 1) << flag;
+}
+
+TEST(Target, AReasonNamesWhatIsMissing) {
+  Target impossible = row("cpu:x86-64");
+  // No processor is both: SSE4A is AMD's alone, AVX512-FP16 Intel's.
+  impossible.needs = impossible.needs.with(CpuFeature::sse4a, CpuFeature::avx512fp16);
+  std::string reason;
+  EXPECT_FALSE(host_can_execute(impossible, &reason));
+  EXPECT_EQ(reason.rfind("this processor lacks ", 0), 0U) << reason;
+  EXPECT_TRUE(host_can_execute(row("cpu:x86-64"), &reason));
+  EXPECT_TRUE(reason.empty()) << reason;
+  EXPECT_FALSE(host_can_execute(row("sm_61"), &reason));
+  EXPECT_FALSE(reason.empty());
+}
+#endif
+
+TEST(CpuFeatureSet, SubtractsAndPrints) {
+  constexpr CpuFeatureSet two = CpuFeatureSet().with(CpuFeature::fma, CpuFeature::avx2);
+  EXPECT_EQ(two.text(), "fma, avx2");
+  EXPECT_EQ(two.minus(CpuFeatureSet().with(CpuFeature::fma)).text(), "avx2");
+  EXPECT_TRUE(two.minus(two).empty());
+}
+
+}  // namespace
+}  // namespace weft
