@@ -14,33 +14,8 @@ namespace weft::ir {
 enum class Type { integer, real, boolean };
 
 enum class Op {
-  constant,  ///< `integer`, `real` or `boolean` by `type`
-  variable,  ///< `variable`
-  input,     ///< input number `input`, indexed by args
-  add,
-  subtract,
-  multiply,
-  divide,
-  modulo,
-  negate,  ///< integer: `/` floors, `%` is never negative
-  minimum,
-  maximum,
-  absolute,
-  exp,
-  log,
-  sqrt,
-  tanh,
-  sigmoid,
-  select,  ///< args: condition, then, else
-  less,
-  less_equal,
-  equal,
-  not_equal,  ///< `>` and `>=` are lowered by swapping
-  logical_and,
-  logical_or,
-  logical_not,
-  to_real,
-  alibi,  ///< args[0] = head: the slope of semantics section 5
+#define WEFT_OP(name, spelling, form, arity) name,
+#include "compiler/ir/ops.def"
 };
 
 /// `segment`, `rate` and `i` of a `branches` statement are constants by the time they get here.
@@ -57,8 +32,11 @@ struct Expr {
   bool boolean = false;
   Variable variable = Variable::q;
   int input = -1;
-  std::vector<ExprPtr> args;
-  SourceRange range;  ///< in the user's text, for messages; not part of the meaning
+  std::vector<ExprPtr> args = {};
+  SourceRange range = {};  ///< in the user's text, for messages; not part of the meaning
+  /// Written out, sharing ignored: what the lowering bounds, so that every walk is short.
+  std::int64_t nodes = 1;
+  int depth = 1;
 };
 
 // Builders fold constants, so that a node is never made unsimplified.
@@ -66,14 +44,18 @@ ExprPtr constant(std::int64_t value, SourceRange range = {});
 ExprPtr constant_real(double value, SourceRange range = {});
 ExprPtr constant_bool(bool value, SourceRange range = {});
 ExprPtr variable(Variable v, SourceRange range = {});
-/// Any op but constant, variable, input. Integer overflow and division by zero are not folded (the
-/// lowering reports them first).
+/// Any op but constant, variable, input. An integer that meets a real becomes real. Integer overflow
+/// and division by zero are not folded (the lowering reports them first).
 ExprPtr apply(Op op, std::vector<ExprPtr> args, SourceRange range = {});
 ExprPtr input_at(int input, Type type, std::vector<ExprPtr> indices, SourceRange range = {});
 
 bool same(const Expr& a, const Expr& b);
 /// Is `v` read anywhere in the expression?
 bool reads(const Expr& e, Variable v);
+
+/// The language's word or sign for an operation; empty for leaves and `to_real`.
+const char* to_string(Op op);
+const char* to_string(Variable v);
 
 /// In the language's own syntax. `names` are the input names by number.
 std::string print(const Expr& e, const std::vector<std::string>& input_names = {});

@@ -4,6 +4,7 @@
 #include "compiler/ir/expr.h"
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,32 +31,8 @@ struct Input {
 };
 
 enum class SetKind {
-  all,
-  causal,
-  window,
-  segment,
-  dilated,
-  strided,
-  lag,
-  sink,
-  global,
-  prefix,
-  neighborhood,
-  blocks,
-  random,
-  axial,
-  document,
-  lengths,
-  table,
-  top,
-  where,
-  intersection,
-  unite,
-  difference,
-  complement,
-  // Ring ownership: sets like any other, made by the planner, not by users.
-  own_query,
-  own_key,
+#define WEFT_SET(kind, word) kind,
+#include "compiler/ir/sets.def"
 };
 
 struct Set;
@@ -70,14 +47,17 @@ enum class RingLayout { contiguous, zigzag, striped };
 ///   own_*: ranks, rank (`layout`)
 struct Set {
   SetKind kind = SetKind::all;
-  SourceRange range;
-  std::vector<std::int64_t> args;
-  std::vector<SetPtr> children;
-  ExprPtr expr;              ///< where: boolean; dilated: phase, over h and H
+  SourceRange range = {};
+  std::vector<std::int64_t> args = {};
+  std::vector<SetPtr> children = {};
+  ExprPtr expr = nullptr;    ///< where: boolean; dilated: phase, over h and H
   int input = -1;            ///< document, lengths, table, top
   bool all_queries = false;  ///< dilated(…, queries: all)
   bool causal_top = false;
   RingLayout layout = RingLayout::contiguous;
+  /// Written out, sharing ignored, expressions included: bounded by the lowering.
+  std::int64_t nodes = 1;
+  int depth = 1;
 };
 
 /// Which heads a branch runs on. Groups depend on the number of heads, which is a run-time value.
@@ -132,10 +112,28 @@ struct Pattern {
 };
 
 SetPtr make_set(SetKind kind, std::vector<std::int64_t> args = {}, SourceRange range = {});
-/// Intersection, union, difference, complement. `all` and empty sets are folded away.
+/// The same, so that `{3, 0}` means two numbers and never two null sets.
+inline SetPtr make_set(SetKind kind, std::initializer_list<std::int64_t> args, SourceRange range = {}) {
+  return make_set(kind, std::vector<std::int64_t>(args), range);
+}
+/// Intersection, union, difference, complement. Nested intersections and unions are flattened, `all`
+/// and empty sets folded away. There is no kind for the empty set: it is the complement of `all`.
 SetPtr make_set(SetKind kind, std::vector<SetPtr> children, SourceRange range = {});
+/// document, lengths, table: a set read from input number `input`.
+SetPtr make_input_set(SetKind kind, int input, SourceRange range = {});
+SetPtr make_where(ExprPtr condition, SourceRange range = {});
+SetPtr make_blocks(std::int64_t block, SetPtr inside, SourceRange range = {});
+/// top(c, by: …): `input` -1 means pooled.
+SetPtr make_top(std::int64_t count, int input, bool causal, SourceRange range = {});
+/// The queries or keys that rank `rank` of `ranks` owns.
+SetPtr make_own(SetKind kind, std::int64_t ranks, std::int64_t rank, RingLayout layout);
 /// dilated(segment: w, rate: r, phase: …)
 SetPtr make_dilated(std::int64_t segment, std::int64_t rate, ExprPtr phase, bool all_queries, SourceRange range = {});
+
+bool is_empty(const Set& set);
+/// Equal in meaning's form: the same nodes, places in the text ignored.
+bool same(const Set& a, const Set& b);
+bool same(const Pattern& a, const Pattern& b);
 
 /// The pattern in the language's syntax, every default written out: text of `--stage pattern`.
 std::string print(const Pattern& pattern);

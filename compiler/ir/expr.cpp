@@ -1,0 +1,223 @@
+#include "compiler/ir/expr.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+namespace weft::ir {
+namespace {
+
+using Args = std::vector<ExprPtr>;
+
+/// Nodes counted as written out can grow as 2^depth; the count stops here.
+constexpr std::int64_t kManyNodes = std::int64_t{1} << 40;
+
+ExprPtr finish(Expr e) {
+  for (const auto& arg : e.args) {
+    e.nodes = std::min(kManyNodes, e.nodes + arg->nodes);
+    e.depth = std::max(e.depth, arg->depth + 1);
+  }
+  return std::make_shared<const Expr>(std::move(e));
+}
+
+bool is_constant(const ExprPtr& e) { return e->op == Op::constant; }
+bool is_integer(const ExprPtr& e, std::int64_t value) {
+  return is_constant(e) && e->type == Type::integer && e->integer == value;
+}
+bool is_bool(const ExprPtr& e, bool value) { return is_constant(e) && e->type == Type::boolean && e->boolean == value; }
+
+bool is_comparison(Op op) { return op == Op::less || op == Op::less_equal || op == Op::equal || op == Op::not_equal; }
+bool is_logical(Op op) { return op == Op::logical_and || op == Op::logical_or || op == Op::logical_not; }
+bool wants_real(Op op) {
+  return op == Op::exp || op == Op::log || op == Op::sqrt || op == Op::tanh || op == Op::sigmoid;
+}
+
+/// Operands that are values of the result's (or the comparison's) common type: all but a condition.
+std::size_t first_value(Op op) { return op == Op::select ? 1 : 0; }
+
+void unify(Op op, Args& args) {
+  if (op == Op::to_real || op == Op::alibi) return;
+  const std::size_t first = first_value(op);
+  bool real = wants_real(op);
+  for (std::size_t i = first; i < args.size(); ++i) real = real || args[i]->type == Type::real;
+  if (!real) return;
+  for (std::size_t i = first; i < args.size(); ++i) {
+    if (args[i]->type == Type::integer) args[i] = apply(Op::to_real, {args[i]}, args[i]->range);
+  }
+}
+
+Type result_type(Op op, const Args& args) {
+  if (is_comparison(op) || is_logical(op)) return Type::boolean;
+  if (op == Op::to_real || op == Op::alibi) return Type::real;
+  return args[first_value(op)]->type;
+}
+
+std::optional<std::int64_t> fold_integers(Op op, std::int64_t a, std::int64_t b) {
+  std::int64_t out = 0;
+  if (op == Op::add && !__builtin_add_overflow(a, b, &out)) return out;
+  if (op == Op::subtract && !__builtin_sub_overflow(a, b, &out)) return out;
+  if (op == Op::multiply && !__builtin_mul_overflow(a, b, &out)) return out;
+  if (op == Op::negate && !__builtin_sub_overflow(std::int64_t{0}, a, &out)) return out;
+  if (op == Op::absolute && !__builtin_sub_overflow(std::int64_t{0}, a, &out)) return a < 0 ? out : a;
+  const bool divisible = b != 0 && !(a == INT64_MIN && b == -1);
+  if (op == Op::divide && divisible) return floor_div(a, b);
+  if (op == Op::modulo && divisible) return floor_mod(a, b);
+  if (op == Op::minimum) return std::min(a, b);
+  if (op == Op::maximum) return std::max(a, b);
+  return std::nullopt;
+}
+
+double real_value(Op op, double a, double b) {
+  if (op == Op::add) return a + b;
+  if (op == Op::subtract) return a - b;
+  if (op == Op::multiply) return a * b;
+  if (op == Op::divide) return a / b;
+  if (op == Op::modulo) return a - std::floor(a / b) * b;
+  if (op == Op::negate) return -a;
+  if (op == Op::absolute) return std::fabs(a);
+  if (op == Op::minimum) return std::fmin(a, b);
+  if (op == Op::maximum) return std::fmax(a, b);
+  if (op == Op::exp) return std::exp(a);
+  if (op == Op::log) return std::log(a);
+  if (op == Op::sqrt) return std::sqrt(a);
+  if (op == Op::tanh) return std::tanh(a);
+  if (op == Op::sigmoid) return 1 / (1 + std::exp(-a));
+  return std::nan("");
+}
+
+template <typename T>
+bool compare(Op op, const T& a, const T& b) {
+  if (op == Op::less) return a < b;
+  if (op == Op::less_equal) return a <= b;
+  return (a == b) == (op == Op::equal);
+}
+
+ExprPtr fold_comparison(Op op, const Expr& a, const Expr& b, SourceRange range) {
+  if (a.type == Type::integer) return constant_bool(compare(op, a.integer, b.integer), range);
+  if (a.type == Type::real) return constant_bool(compare(op, a.real, b.real), range);
+  return constant_bool(compare(op, a.boolean, b.boolean), range);
+}
+
+/// All operands are constants. Null where the value is not representable: such a node stays.
+ExprPtr fold_constants(Op op, const Args& args, SourceRange range) {
+  const Expr& a = *args[0];
+  const Expr& b = args.size() > 1 ? *args[1] : a;
+  if (op == Op::alibi) return nullptr;
+  if (op == Op::to_real) return constant_real(static_cast<double>(a.integer), range);
+  if (is_comparison(op)) return fold_comparison(op, a, b, range);
+  if (a.type == Type::integer) {
+    const auto value = fold_integers(op, a.integer, b.integer);
+    return value ? constant(*value, range) : nullptr;
+  }
+  if (a.type != Type::real) return nullptr;
+  const double value = real_value(op, a.real, b.real);
+  return std::isfinite(value) ? constant_real(value, range) : nullptr;
+}
+
+/// `x + 0`, `1 * x` and the like, on integers, where they are exact.
+ExprPtr fold_neutral(Op op, const Args& args) {
+  if (args.size() != 2) return nullptr;
+  const auto& [a, b] = std::pair(args[0], args[1]);
+  if (op == Op::add && is_integer(a, 0)) return b;
+  if ((op == Op::add || op == Op::subtract) && is_integer(b, 0)) return a;
+  if (op == Op::multiply && is_integer(a, 1)) return b;
+  if ((op == Op::multiply || op == Op::divide) && is_integer(b, 1)) return a;
+  if (op == Op::multiply && (is_integer(a, 0) || is_integer(b, 0))) return constant(0, a->range);
+  if (op == Op::modulo && is_integer(b, 1)) return constant(0, a->range);
+  return nullptr;
+}
+
+ExprPtr fold_logical(Op op, const Args& args, SourceRange range) {
+  if (op == Op::logical_not) {
+    if (is_constant(args[0])) return constant_bool(!args[0]->boolean, range);
+    return args[0]->op == Op::logical_not ? args[0]->args[0] : nullptr;
+  }
+  if (op == Op::select && is_constant(args[0])) return args[0]->boolean ? args[1] : args[2];
+  if (op != Op::logical_and && op != Op::logical_or) return nullptr;
+  const bool absorbing = op == Op::logical_or;
+  if (is_bool(args[0], absorbing) || is_bool(args[1], absorbing)) return constant_bool(absorbing, range);
+  if (is_bool(args[0], !absorbing)) return args[1];
+  if (is_bool(args[1], !absorbing)) return args[0];
+  return nullptr;
+}
+
+ExprPtr fold(Op op, const Args& args, SourceRange range) {
+  if (op == Op::to_real && args[0]->type == Type::real) return args[0];
+  if (op == Op::negate && args[0]->op == Op::negate) return args[0]->args[0];
+  if (auto logical = fold_logical(op, args, range)) return logical;
+  if (op != Op::select && std::all_of(args.begin(), args.end(), is_constant)) return fold_constants(op, args, range);
+  return fold_neutral(op, args);
+}
+
+}  // namespace
+
+ExprPtr constant(std::int64_t value, SourceRange range) {
+  return finish({.op = Op::constant, .type = Type::integer, .integer = value, .range = range});
+}
+
+ExprPtr constant_real(double value, SourceRange range) {
+  return finish({.op = Op::constant, .type = Type::real, .real = value, .range = range});
+}
+
+ExprPtr constant_bool(bool value, SourceRange range) {
+  return finish({.op = Op::constant, .type = Type::boolean, .boolean = value, .range = range});
+}
+
+ExprPtr variable(Variable v, SourceRange range) {
+  return finish(
+      {.op = Op::variable, .type = v == Variable::s ? Type::real : Type::integer, .variable = v, .range = range});
+}
+
+ExprPtr apply(Op op, std::vector<ExprPtr> args, SourceRange range) {
+  assert(op != Op::constant && op != Op::variable && op != Op::input && !args.empty());
+  unify(op, args);
+  if (auto folded = fold(op, args, range)) return folded;
+  const Type type = result_type(op, args);
+  return finish({.op = op, .type = type, .args = std::move(args), .range = range});
+}
+
+ExprPtr input_at(int input, Type type, std::vector<ExprPtr> indices, SourceRange range) {
+  return finish({.op = Op::input, .type = type, .input = input, .args = std::move(indices), .range = range});
+}
+
+bool same(const Expr& a, const Expr& b) {
+  if (&a == &b) return true;
+  if (a.op != b.op || a.type != b.type || a.nodes != b.nodes || a.args.size() != b.args.size()) return false;
+  if (a.op == Op::constant) return a.integer == b.integer && a.real == b.real && a.boolean == b.boolean;
+  if (a.op == Op::variable) return a.variable == b.variable;
+  if (a.op == Op::input && a.input != b.input) return false;
+  return std::equal(a.args.begin(), a.args.end(), b.args.begin(),
+                    [](const ExprPtr& x, const ExprPtr& y) { return same(*x, *y); });
+}
+
+bool reads(const Expr& e, Variable v) {
+  if (e.op == Op::variable) return e.variable == v;
+  return std::any_of(e.args.begin(), e.args.end(), [v](const ExprPtr& arg) { return reads(*arg, v); });
+}
+
+std::int64_t evaluate_head(const Expr& e, std::int64_t h, std::int64_t heads) {
+  if (e.op == Op::constant) return e.type == Type::boolean ? e.boolean : e.integer;
+  if (e.op == Op::variable) {
+    assert(e.variable == Variable::h || e.variable == Variable::heads);
+    return e.variable == Variable::h ? h : heads;
+  }
+  const auto value = [&](std::size_t i) { return evaluate_head(*e.args[i], h, heads); };
+  if (e.op == Op::select) return value(value(0) != 0 ? 1 : 2);
+  if (e.op == Op::logical_and) return value(0) != 0 && value(1) != 0;
+  if (e.op == Op::logical_or) return value(0) != 0 || value(1) != 0;
+  if (e.op == Op::logical_not) return value(0) == 0;
+  if (is_comparison(e.op)) return compare(e.op, value(0), value(1));
+  return fold_integers(e.op, value(0), e.args.size() > 1 ? value(1) : 0).value_or(0);
+}
+
+std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
+
+/// Never negative, also for a negative divisor, so that `%` is what the language page says.
+std::int64_t floor_mod(std::int64_t a, std::int64_t b) {
+  const std::int64_t rest = a % b;
+  return rest >= 0 ? rest : rest + (b < 0 ? -b : b);
+}
+
+}  // namespace weft::ir
