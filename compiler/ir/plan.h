@@ -1,0 +1,162 @@
+#pragma once
+
+#include "compiler/base/result.h"
+#include "compiler/ir/expr.h"
+#include "compiler/ir/pattern.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// `Plan`: every decision about how a pattern is computed, for one binding of dims and dtype and one
+/// target. No sequence length, batch or head count is in it; those are run-time values.
+///
+/// The two sides of the relation are called `x` (stationary: the rows of a tile) and `y` (streamed:
+/// what a tile walks over). `stationary: query` means x = q, y = k; `stationary: key` is the
+/// transposed relation of the backward pass.
+///
+/// A pass walks *key ranges*. A range is a conjunction: per x an interval lo(x) <= y < hi(x) with
+/// closed-form bounds that never fall as x grows, congruences on y, conditions on x. Because the
+/// bounds are monotone, a tile with first row x0 and last row x1 *may* keep [lo(x0), hi(x1)) and
+/// *must* keep [lo(x1), hi(x0)): that is the whole classification into empty, partial and full
+/// tiles, with no mask and nothing that depends on the length.
+namespace weft::ir {
+
+inline constexpr int kPlanAbi = 1;
+
+/// One closed form over the tile's rows. `value(x) = base + add` with base by kind:
+///   constant 0 · row x · segment floor(x / a) * a · input t[b] of input number a ·
+///   part floor(b * n / a): border number b of n tokens cut into a pieces (ring ownership)
+struct Bound {
+  enum class Kind { constant, row, segment, input, part } kind = Kind::constant;
+  std::int64_t a = 0;
+  std::int64_t b = 0;
+  std::int64_t add = 0;
+  bool operator==(const Bound&) const = default;
+};
+
+/// `(v % segment) % rate == phase % rate` for v = x or y; segment 0: one segment without end.
+/// `negated`: the values that fail it.
+struct Congruence {
+  std::int64_t segment = 0;
+  std::int64_t rate = 1;
+  ExprPtr phase;  ///< over h and H; null: 0
+  bool negated = false;
+};
+bool operator==(const Congruence& a, const Congruence& b);
+
+/// A condition on the row alone: x < bound, or x >= bound when `below` is false. The bound is a
+/// constant, an input or a part.
+struct RowCondition {
+  Bound bound;
+  bool below = true;
+  bool operator==(const RowCondition&) const = default;
+};
+
+/// One conjunction of a branch; a branch is the union of its ranges.
+struct KeyRange {
+  int branch = 0;
+  HeadSet heads;
+  Congruence stream;                ///< y walks it in steps of its rate; rate 1: every y
+  std::vector<Congruence> filters;  ///< further congruences on y
+  std::vector<Bound> lo, hi;        ///< y >= every lo, y < every hi
+  std::vector<RowCondition> rows;
+  std::vector<Congruence> row_congruences;
+};
+
+/// What a pass does with a pair that several of its branches keep.
+enum class Weight { one, count };
+
+/// One softmax each.
+struct Pass {
+  std::vector<int> branches;
+  std::vector<KeyRange> ranges;
+  Weight weight = Weight::one;
+  bool out = true;    ///< contributes to O; false: only its LSE is wanted
+  double factor = 1;  ///< O += factor * the pass's softmax
+  int lse_slot = -1;  ///< -1: the pattern's LSE; otherwise that row of the per-branch LSE
+  bool lse = true;    ///< writes an LSE at all
+};
+
+/// How rows are grouped into tiles.
+///   contiguous: tiles of `tile` consecutive rows.
+///   classes: rows are cut into cells of the gcd of the segments in `by`, so that inside a cell each
+///   member has one residue; the rows that meet the same members form a class, and a tile holds rows
+///   of one class (small classes share tiles). Which members concern a head depends on the number of
+///   heads, so cells and classes are computed with it: see tables.h.
+struct RowMap {
+  bool classes = false;
+  int tile = 64;
+  std::vector<Congruence> by;
+  bool longest_first = true;  ///< later rows have more keys: walk tiles from the last to the first
+};
+
+enum class Role { prepass, attend, merge };
+enum class Carry { none, out, inout, in };
+enum class Stationary { query, key };
+
+/// A walk over all rows in one order. `carry` says whether the f32 state (acc, m, l) of each row comes
+/// from the phase before or goes to the next; the phase with `none` or `in` writes O and LSE.
+struct Phase {
+  Role role = Role::attend;
+  Carry carry = Carry::none;
+  Stationary stationary = Stationary::query;
+  RowMap rows;
+  std::vector<Pass> passes;
+};
+
+/// What is compiled in.
+struct Bind {
+  std::int64_t d = 64, d_v = 64;
+  DType dtype = DType::f32;
+  int packed_heads = 1;     ///< query heads of one kv head that share a tile
+  int align = 1;            ///< elements every row start is aligned to
+  bool branch_lse = false;  ///< also the LSE of every branch
+  bool operator==(const Bind&) const = default;
+};
+
+/// Free choices, scored by the cost model, overridable by `schedule`.
+struct Choices {
+  int tile_q = 64;  ///< rows per tile
+  int tile_k = 64;  ///< streamed rows per block
+  int sub_q = 16;   ///< rows of a sub-tile that is skipped when empty: the vector's lanes
+  int sub_k = 8;    ///< streamed rows of such a sub-tile
+  int micro_k = 4;  ///< register tile of a full block: keys (and value columns) …
+  int micro_q = 4;  ///< … times vectors of rows
+  bool operator==(const Choices&) const = default;
+};
+
+struct Plan {
+  int abi = kPlanAbi;
+  std::string name;    ///< the pattern's, for messages; not part of any key
+  std::string target;  ///< family the choices are made for
+  Bind bind;
+  Combine combine = Combine::joint;
+  int branches = 1;
+  std::vector<Input> inputs;
+  std::optional<double> scale;  ///< empty: 1 / sqrt(d)
+  std::optional<Ring> ring;
+  Choices choices;
+  std::vector<Phase> phases;
+  std::vector<std::string> reasons;  ///< why each choice was made, for people
+
+  /// f32 state that one (batch, head, row) carries between phases, in bytes; 0 when nothing is.
+  std::int64_t carry_bytes_per_row() const { return phases.size() > 1 ? 4 * (bind.d_v + 2) : 0; }
+};
+
+/// The plan as text, and back. `print(*parse_plan(print(p))) == print(p)`.
+std::string print(const Plan& plan);
+Result<Plan> parse_plan(std::string_view text);
+
+/// Everything that is wrong with a plan, one sentence each; empty when it is sound. Invariants:
+///  1. d and d_v are multiples of 8 from 8 to 256; tile, sub-tile and register tile divide each other.
+///  2. At least one phase; the last one does not carry out, the first one does not carry in, and
+///     phases that carry have exactly one pass.
+///  3. Every range belongs to a branch of its pass; rates >= 1, segments >= 0, parts within pieces.
+///  4. Row conditions use constants, inputs and parts only; inputs exist and are i32[batch].
+///  5. A class map has 1 to 64 members in `by`, each with rate > 1 and not negated; others have none.
+///  6. Phases over h and H only.
+///  7. LSE slots are -1 or below the number of branches, each written by one pass of a phase.
+std::vector<std::string> verify(const Plan& plan);
+
+}  // namespace weft::ir

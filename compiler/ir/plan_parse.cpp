@@ -1,0 +1,368 @@
+#include "compiler/ir/plan.h"
+#include "compiler/ir/plan_words.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+
+namespace weft::ir {
+namespace {
+
+constexpr std::size_t kLongestText = std::size_t{1} << 20;
+constexpr int kDeepest = 64;
+
+/// Reads one line's words. The first trouble is kept; later reads give zeros, so callers check once.
+class LineReader {
+ public:
+  explicit LineReader(std::string_view line) : rest_(line) {}
+
+  std::string_view next() {
+    skip_blanks();
+    const std::size_t end = std::min(rest_.find(' '), rest_.size());
+    const std::string_view out = rest_.substr(0, end);
+    rest_.remove_prefix(end);
+    return out;
+  }
+  std::string_view rest() {
+    skip_blanks();
+    return rest_;
+  }
+  bool at_end() {
+    skip_blanks();
+    return rest_.empty();
+  }
+  bool ok() const { return ok_; }
+  void fail() { ok_ = false; }
+
+  void expect(std::string_view word) {
+    if (next() != word) fail();
+  }
+
+  template <typename T>
+  T number(std::string_view text) {
+    T value{};
+    const char* end = text.data() + text.size();
+    if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+    const auto [at, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc() || at != end) fail();
+    return value;
+  }
+  template <typename T = std::int64_t>
+  T number() {
+    return number<T>(next());
+  }
+  template <typename T = std::int64_t>
+  T named(std::string_view name) {
+    expect(name);
+    return number<T>();
+  }
+  int small(std::string_view name) { return narrow(named(name)); }
+  int narrow(std::int64_t value) {
+    if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) fail();
+    return ok_ ? static_cast<int>(value) : 0;
+  }
+
+  template <typename E, std::size_t N>
+  E one_of(const Word<E> (&words)[N]) {
+    const std::string_view name = next();
+    for (const auto& w : words) {
+      if (w.name == name) return w.value;
+    }
+    fail();
+    return words[0].value;
+  }
+
+  ExprPtr expression(int depth = 0) {
+    skip_blanks();
+    if (depth > kDeepest || rest_.empty()) return fail(), constant(0);
+    if (rest_.front() != '(') {
+      const std::size_t end = std::min(rest_.find_first_of(" )"), rest_.size());
+      const std::string_view atom = rest_.substr(0, end);
+      rest_.remove_prefix(end);
+      if (atom == "h") return variable(Variable::h);
+      if (atom == "H") return variable(Variable::heads);
+      return constant(number<std::int64_t>(atom));
+    }
+    rest_.remove_prefix(1);
+    const Op op = one_of(kOps);
+    std::vector<ExprPtr> args;
+    while (ok_) {
+      skip_blanks();
+      if (!rest_.empty() && rest_.front() == ')') break;
+      args.push_back(expression(depth + 1));
+    }
+    if (rest_.empty() || !arity_fits(op, args.size())) return fail(), constant(0);
+    rest_.remove_prefix(1);
+    return apply(op, std::move(args));
+  }
+
+  Bound bound() {
+    const std::string_view text = next();
+    Bound b;
+    const auto argument_end = text.find(')');
+    const auto after = [&](std::size_t at) {
+      const std::string_view add = text.substr(std::min(at, text.size()));
+      if (!add.empty()) b.add = number<std::int64_t>(add);
+    };
+    const auto inside = [&](std::size_t from) { return text.substr(from, argument_end - from); };
+    if (text.starts_with("x")) {
+      b.kind = Bound::Kind::row;
+      after(1);
+    } else if (text.starts_with("floor(x,") && argument_end != std::string_view::npos) {
+      b.kind = Bound::Kind::segment;
+      b.a = number<std::int64_t>(inside(8));
+      after(argument_end + 1);
+    } else if (text.starts_with("input(") && argument_end != std::string_view::npos) {
+      b.kind = Bound::Kind::input;
+      b.a = number<std::int64_t>(inside(6));
+      after(argument_end + 1);
+    } else if (text.starts_with("part(") && argument_end != std::string_view::npos) {
+      b.kind = Bound::Kind::part;
+      const std::string_view both = inside(5);
+      const std::size_t comma = std::min(both.find(','), both.size());
+      b.b = number<std::int64_t>(both.substr(0, comma));
+      b.a = number<std::int64_t>(both.substr(std::min(comma + 1, both.size())));
+      after(argument_end + 1);
+    } else {
+      b.add = number<std::int64_t>(text);
+    }
+    return b;
+  }
+
+  Congruence congruence() {
+    Congruence c;
+    std::string_view first = next();
+    if (first == "not") {
+      c.negated = true;
+      first = next();
+    }
+    if (first != "segment") fail();
+    c.segment = number();
+    c.rate = named("rate");
+    expect("phase");
+    c.phase = expression();
+    return c;
+  }
+
+  HeadSet heads() {
+    HeadSet out;
+    const std::string_view kind = next();
+    if (kind == "group" || kind == "group_last") {
+      out.kind = kind == "group" ? HeadSet::Kind::group : HeadSet::Kind::group_last;
+      out.index = number();
+      out.count = named("of");
+    } else if (kind == "range") {
+      out.kind = HeadSet::Kind::range;
+      out.lo = number();
+      out.hi = number();
+    } else if (kind != "all") {
+      fail();
+    }
+    return out;
+  }
+
+ private:
+  static bool arity_fits(Op op, std::size_t count) {
+    if (op == Op::negate || op == Op::absolute || op == Op::logical_not) return count == 1;
+    return count == (op == Op::select ? 3U : 2U);
+  }
+  void skip_blanks() {
+    while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
+  }
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+class PlanReader {
+ public:
+  /// One line; false when it is not understood or stands where it may not.
+  bool read(LineReader& line) {
+    const std::string_view head = line.next();
+    if (head == "name")
+      plan.name = std::string(line.rest()), line = LineReader("");
+    else if (head == "target")
+      plan.target = std::string(line.next());
+    else if (head == "bind")
+      bind(line);
+    else if (head == "combine")
+      plan.combine = line.one_of(kCombines), plan.branches = line.small("branches");
+    else if (head == "scale")
+      plan.scale = line.number<double>();
+    else if (head == "ring")
+      ring(line);
+    else if (head == "input")
+      input(line);
+    else if (head == "choices")
+      choices(line);
+    else if (head == "reason")
+      plan.reasons.emplace_back(line.rest()), line = LineReader("");
+    else if (head == "phase")
+      phase(line);
+    else if (plan.phases.empty())
+      return false;
+    else if (head == "tiles")
+      tiles(line);
+    else if (head == "by")
+      plan.phases.back().rows.by.push_back(line.congruence());
+    else if (head == "pass")
+      pass(line);
+    else
+      return range_line(head, line);
+    return line.ok() && line.at_end();
+  }
+
+  Plan plan;
+
+ private:
+  void bind(LineReader& line) {
+    Bind& b = plan.bind;
+    b.d = line.named("d");
+    b.d_v = line.named("d_v");
+    line.expect("dtype");
+    b.dtype = line.one_of(kDTypes);
+    b.packed_heads = line.small("packed_heads");
+    b.align = line.small("align");
+    b.branch_lse = line.small("branch_lse") != 0;
+  }
+  void ring(LineReader& line) {
+    Ring ring;
+    const std::string_view ranks = line.next();
+    if (ranks != "any") ring.ranks = line.number<std::int64_t>(ranks);
+    ring.layout = line.one_of(kLayouts);
+    plan.ring = ring;
+  }
+  void input(LineReader& line) {
+    Input in;
+    in.name = std::string(line.next());
+    in.type = line.one_of(kInputTypes);
+    in.block = line.named("block");
+    line.expect("axes");
+    while (line.ok() && !line.at_end()) {
+      const std::string_view axis = line.next();
+      Axis made;
+      for (const auto& w : kAxes) {
+        if (w.name == axis) made.kind = w.value;
+      }
+      if (made.kind == Axis::Kind::extent) made.extent = line.number<std::int64_t>(axis);
+      in.axes.push_back(made);
+    }
+    plan.inputs.push_back(std::move(in));
+  }
+  void choices(LineReader& line) {
+    Choices& c = plan.choices;
+    c.tile_q = line.small("tile_q");
+    c.tile_k = line.small("tile_k");
+    c.sub_q = line.small("sub_q");
+    c.sub_k = line.small("sub_k");
+    c.micro_k = line.small("micro_k");
+    c.micro_q = line.small("micro_q");
+  }
+  void phase(LineReader& line) {
+    Phase p;
+    p.role = line.one_of(kRoles);
+    line.expect("carry");
+    p.carry = line.one_of(kCarries);
+    line.expect("stationary");
+    const std::string_view side = line.next();
+    if (side != "query" && side != "key") line.fail();
+    p.stationary = side == "key" ? Stationary::key : Stationary::query;
+    plan.phases.push_back(std::move(p));
+  }
+  void tiles(LineReader& line) {
+    RowMap& rows = plan.phases.back().rows;
+    const std::string_view kind = line.next();
+    if (kind != "classes" && kind != "contiguous") line.fail();
+    rows.classes = kind == "classes";
+    rows.tile = line.small("of");
+    const std::string_view order = line.next();
+    if (order != "descending" && order != "ascending") line.fail();
+    rows.longest_first = order == "descending";
+  }
+  void pass(LineReader& line) {
+    Pass p;
+    line.expect("weight");
+    const std::string_view weight = line.next();
+    if (weight != "one" && weight != "count") line.fail();
+    p.weight = weight == "one" ? Weight::one : Weight::count;
+    p.out = line.small("out") != 0;
+    p.factor = line.named<double>("factor");
+    line.expect("lse");
+    const std::string_view slot = line.next();
+    p.lse = slot != "none";
+    if (p.lse) p.lse_slot = line.narrow(line.number<std::int64_t>(slot));
+    line.expect("branches");
+    while (line.ok() && !line.at_end()) p.branches.push_back(line.narrow(line.number()));
+    plan.phases.back().passes.push_back(std::move(p));
+  }
+  bool range_line(std::string_view head, LineReader& line) {
+    auto& passes = plan.phases.back().passes;
+    if (passes.empty()) return false;
+    auto& ranges = passes.back().ranges;
+    if (head == "range") {
+      KeyRange r;
+      r.branch = line.small("branch");
+      line.expect("heads");
+      r.heads = line.heads();
+      ranges.push_back(std::move(r));
+      return line.ok() && line.at_end();
+    }
+    if (ranges.empty()) return false;
+    KeyRange& r = ranges.back();
+    if (head == "stream")
+      r.stream = line.congruence();
+    else if (head == "filter")
+      r.filters.push_back(line.congruence());
+    else if (head == "from")
+      r.lo.push_back(line.bound());
+    else if (head == "below")
+      r.hi.push_back(line.bound());
+    else if (head == "rows")
+      r.row_congruences.push_back(line.congruence());
+    else if (head == "row") {
+      const std::string_view side = line.next();
+      if (side != "below" && side != "from") return false;
+      r.rows.push_back({line.bound(), side == "below"});
+    } else {
+      return false;
+    }
+    return line.ok() && line.at_end();
+  }
+};
+
+}  // namespace
+
+Result<Plan> parse_plan(std::string_view text) {
+  if (text.size() > kLongestText) return user_error("the plan's text is longer than 1 MiB");
+  PlanReader reader;
+  std::size_t number = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view content = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    ++number;
+    LineReader line(content);
+    if (number == 1) {
+      line.expect("weft");
+      reader.plan.abi = line.small("plan");
+      if (!line.ok()) return user_error("this is not the text of a plan: the first line is not 'weft plan N'");
+      if (reader.plan.abi != kPlanAbi) {
+        return user_error(fmt::format("this plan has format {}, this Weft reads {}", reader.plan.abi, kPlanAbi));
+      }
+      continue;
+    }
+    if (line.at_end()) continue;
+    if (!reader.read(line)) {
+      return user_error(fmt::format("line {} of the plan is not understood: '{}'", number, content.substr(0, 120)));
+    }
+  }
+  if (number == 0) return user_error("the plan is empty");
+  if (auto wrong = verify(reader.plan); !wrong.empty()) {
+    Error error = user_error("the plan is not sound: " + wrong.front());
+    error.notes.assign(wrong.begin() + 1, wrong.end());
+    return error;
+  }
+  return std::move(reader.plan);
+}
+
+}  // namespace weft::ir

@@ -1,0 +1,153 @@
+#include "compiler/base/text_writer.h"
+#include "compiler/ir/plan.h"
+#include "compiler/ir/plan_words.h"
+
+#include <fmt/format.h>
+
+namespace weft::ir {
+namespace {
+
+std::string text(const ExprPtr& e) {
+  if (!e) return "0";
+  switch (e->op) {
+    case Op::constant:
+      return std::to_string(e->integer);
+    case Op::variable:
+      return e->variable == Variable::h ? "h" : "H";
+    case Op::input:
+    case Op::add:
+    case Op::subtract:
+    case Op::multiply:
+    case Op::divide:
+    case Op::modulo:
+    case Op::negate:
+    case Op::minimum:
+    case Op::maximum:
+    case Op::absolute:
+    case Op::exp:
+    case Op::log:
+    case Op::sqrt:
+    case Op::tanh:
+    case Op::sigmoid:
+    case Op::select:
+    case Op::less:
+    case Op::less_equal:
+    case Op::equal:
+    case Op::not_equal:
+    case Op::logical_and:
+    case Op::logical_or:
+    case Op::logical_not:
+    case Op::to_real:
+    case Op::alibi:
+      break;
+  }
+  std::string out = fmt::format("({}", word(kOps, e->op));
+  for (const auto& arg : e->args) out += " " + text(arg);
+  return out + ")";
+}
+
+std::string text(const Bound& b) {
+  std::string base;
+  switch (b.kind) {
+    case Bound::Kind::constant:
+      return std::to_string(b.add);
+    case Bound::Kind::row:
+      base = "x";
+      break;
+    case Bound::Kind::segment:
+      base = fmt::format("floor(x,{})", b.a);
+      break;
+    case Bound::Kind::input:
+      base = fmt::format("input({})", b.a);
+      break;
+    case Bound::Kind::part:
+      base = fmt::format("part({},{})", b.b, b.a);
+      break;
+  }
+  return b.add == 0 ? base : fmt::format("{}{:+}", base, b.add);
+}
+
+std::string text(const Congruence& c) {
+  return fmt::format("{}segment {} rate {} phase {}", c.negated ? "not " : "", c.segment, c.rate, text(c.phase));
+}
+
+std::string text(const HeadSet& heads) {
+  switch (heads.kind) {
+    case HeadSet::Kind::all:
+      return "all";
+    case HeadSet::Kind::group:
+      return fmt::format("group {} of {}", heads.index, heads.count);
+    case HeadSet::Kind::group_last:
+      return fmt::format("group_last {} of {}", heads.index, heads.count);
+    case HeadSet::Kind::range:
+      return fmt::format("range {} {}", heads.lo, heads.hi);
+  }
+  return "all";
+}
+
+std::string text(const Axis& axis) {
+  return axis.kind == Axis::Kind::extent ? std::to_string(axis.extent) : std::string(word(kAxes, axis.kind));
+}
+
+void print(TextWriter& w, const KeyRange& r) {
+  w.line("range branch {} heads {}", r.branch, text(r.heads));
+  w.indent();
+  if (r.stream.rate > 1) w.line("stream {}", text(r.stream));
+  for (const auto& c : r.filters) w.line("filter {}", text(c));
+  for (const auto& b : r.lo) w.line("from {}", text(b));
+  for (const auto& b : r.hi) w.line("below {}", text(b));
+  for (const auto& c : r.rows) w.line("row {} {}", c.below ? "below" : "from", text(c.bound));
+  for (const auto& c : r.row_congruences) w.line("rows {}", text(c));
+  w.dedent();
+}
+
+void print(TextWriter& w, const Pass& p) {
+  std::string branches;
+  for (int b : p.branches) branches += " " + std::to_string(b);
+  w.line("pass weight {} out {} factor {} lse {} branches{}", p.weight == Weight::one ? "one" : "count", p.out ? 1 : 0,
+         p.factor, p.lse ? std::to_string(p.lse_slot) : "none", branches);
+  w.indent();
+  for (const auto& r : p.ranges) print(w, r);
+  w.dedent();
+}
+
+void print(TextWriter& w, const Phase& p) {
+  w.line("phase {} carry {} stationary {}", word(kRoles, p.role), word(kCarries, p.carry),
+         p.stationary == Stationary::query ? "query" : "key");
+  w.indent();
+  w.line("tiles {} of {} {}", p.rows.classes ? "classes" : "contiguous", p.rows.tile,
+         p.rows.longest_first ? "descending" : "ascending");
+  for (const auto& c : p.rows.by) w.line("by {}", text(c));
+  for (const auto& pass : p.passes) print(w, pass);
+  w.dedent();
+}
+
+}  // namespace
+
+std::string print(const Plan& plan) {
+  TextWriter w;
+  w.line("weft plan {}", plan.abi);
+  w.line("name {}", plan.name);
+  w.line("target {}", plan.target);
+  const Bind& b = plan.bind;
+  w.line("bind d {} d_v {} dtype {} packed_heads {} align {} branch_lse {}", b.d, b.d_v, to_string(b.dtype),
+         b.packed_heads, b.align, b.branch_lse ? 1 : 0);
+  w.line("combine {} branches {}", word(kCombines, plan.combine), plan.branches);
+  if (plan.scale) w.line("scale {}", *plan.scale);
+  if (plan.ring) {
+    w.line("ring {} {}", plan.ring->ranks ? std::to_string(*plan.ring->ranks) : "any", to_string(plan.ring->layout));
+  }
+  for (const auto& input : plan.inputs) {
+    std::string axes;
+    for (const auto& axis : input.axes) axes += " " + text(axis);
+    w.line("input {} {} block {} axes{}", input.name, to_string(input.type), input.block, axes);
+  }
+  const Choices& c = plan.choices;
+  w.line("choices tile_q {} tile_k {} sub_q {} sub_k {} micro_k {} micro_q {}", c.tile_q, c.tile_k, c.sub_q, c.sub_k,
+         c.micro_k, c.micro_q);
+  for (const auto& phase : plan.phases) print(w, phase);
+  for (const auto& reason : plan.reasons) w.line("reason {}", reason);
+  return std::move(w).take();
+}
+
+}  // namespace weft::ir

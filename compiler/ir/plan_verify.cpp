@@ -1,0 +1,142 @@
+#include "compiler/ir/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace weft::ir {
+namespace {
+
+bool over_heads_only(const ExprPtr& e) {
+  if (!e) return true;
+  for (auto v : {Variable::b, Variable::q, Variable::k, Variable::n_q, Variable::n_k, Variable::s}) {
+    if (reads(*e, v)) return false;
+  }
+  return true;
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const Plan& plan) : plan_(plan) {}
+
+  std::vector<std::string> run() {
+    sizes();
+    if (plan_.phases.empty()) say("it has no phase");
+    for (std::size_t i = 0; i < plan_.phases.size(); ++i) phase(plan_.phases[i], i);
+    return std::move(wrong_);
+  }
+
+ private:
+  template <typename... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
+    if (wrong_.size() < 100) wrong_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void sizes() {
+    for (std::int64_t d : {plan_.bind.d, plan_.bind.d_v}) {
+      if (d < 8 || d > 256 || d % 8 != 0) say("a head dim is {}, not a multiple of 8 from 8 to 256", d);
+    }
+    const Choices& c = plan_.choices;
+    const bool positive = c.tile_q > 0 && c.tile_k > 0 && c.sub_q > 0 && c.sub_k > 0 && c.micro_k > 0 && c.micro_q > 0;
+    if (!positive || c.tile_q > 1024 || c.tile_k > 1024) {
+      say("tile sizes are out of range");
+      return;
+    }
+    if (c.tile_q % (c.sub_q * c.micro_q) != 0)
+      say("tile_q {} is not a multiple of sub_q {} times micro_q {}", c.tile_q, c.sub_q, c.micro_q);
+    if (c.tile_k % c.sub_k != 0 || c.tile_k % c.micro_k != 0)
+      say("tile_k {} is not a multiple of sub_k {} and micro_k {}", c.tile_k, c.sub_k, c.micro_k);
+  }
+
+  void phase(const Phase& p, std::size_t number) {
+    const bool first = number == 0;
+    const bool last = number + 1 == plan_.phases.size();
+    const bool carries_in = p.carry == Carry::in || p.carry == Carry::inout;
+    const bool carries_out = p.carry == Carry::out || p.carry == Carry::inout;
+    if (carries_in == first) say("phase {} {} state", number, first ? "takes" : "does not take");
+    if (carries_out == last) say("phase {} {} state on", number, last ? "passes" : "does not pass");
+    if (p.passes.empty()) say("phase {} has no pass", number);
+    if (p.carry != Carry::none && p.passes.size() != 1)
+      say("phase {} carries state over {} passes", number, p.passes.size());
+    if (p.rows.tile != plan_.choices.tile_q)
+      say("phase {} has tiles of {} rows, the choices say {}", number, p.rows.tile, plan_.choices.tile_q);
+    if (p.rows.classes == p.rows.by.empty()) say("phase {}: classes need members, other rows have none", number);
+    if (p.rows.by.size() > 64) say("phase {} groups rows by {} members; at most 64", number, p.rows.by.size());
+    for (const auto& c : p.rows.by) {
+      congruence(c);
+      if (c.rate < 2 || c.negated) say("a member of a row order has rate {} or is negated", c.rate);
+    }
+    std::set<int> slots;
+    for (const auto& pass_of : p.passes) {
+      pass(pass_of);
+      if (pass_of.lse && !slots.insert(pass_of.lse_slot).second) say("two passes write LSE slot {}", pass_of.lse_slot);
+    }
+  }
+
+  void pass(const Pass& p) {
+    if (p.lse && (p.lse_slot < -1 || p.lse_slot >= plan_.branches))
+      say("LSE slot {} of {} branches", p.lse_slot, plan_.branches);
+    for (const auto& r : p.ranges) {
+      if (std::find(p.branches.begin(), p.branches.end(), r.branch) == p.branches.end()) {
+        say("a range of branch {} stands in a pass without that branch", r.branch);
+      }
+      if (r.branch < 0 || r.branch >= plan_.branches) say("branch {} of {}", r.branch, plan_.branches);
+      congruence(r.stream);
+      if (r.stream.negated) say("a stream is negated");
+      for (const auto& c : r.filters) congruence(c);
+      for (const auto& c : r.row_congruences) congruence(c);
+      for (const auto& b : r.lo) bound(b);
+      for (const auto& b : r.hi) bound(b);
+      for (const auto& c : r.rows) {
+        bound(c.bound);
+        if (c.bound.kind == Bound::Kind::row || c.bound.kind == Bound::Kind::segment)
+          say("a row condition compares the row with itself");
+      }
+      if (r.heads.kind != HeadSet::Kind::all &&
+          (r.heads.count < 1 || r.heads.index < 0 || r.heads.index >= r.heads.count)) {
+        say("head group {} of {}", r.heads.index, r.heads.count);
+      }
+    }
+  }
+
+  void congruence(const Congruence& c) {
+    if (c.rate < 1 || c.segment < 0) say("a congruence has rate {} and segment {}", c.rate, c.segment);
+    if (!over_heads_only(c.phase)) say("a phase reads more than h and H");
+  }
+
+  void bound(const Bound& b) {
+    constexpr std::int64_t kFarthest = std::int64_t{1} << 61;
+    if (b.add > kFarthest || b.add < -kFarthest) say("a bound is out of range");
+    if (b.kind == Bound::Kind::segment && b.a < 1) say("a segment of {} tokens", b.a);
+    if (b.kind == Bound::Kind::part && (b.a < 1 || b.b < 0 || b.b > b.a)) say("part {} of {}", b.b, b.a);
+    if (b.kind == Bound::Kind::input) {
+      if (b.a < 0 || b.a >= static_cast<std::int64_t>(plan_.inputs.size())) {
+        say("input {} of {}", b.a, plan_.inputs.size());
+        return;
+      }
+      const Input& input = plan_.inputs[static_cast<std::size_t>(b.a)];
+      const bool fits =
+          input.type == InputType::i32 && input.axes.size() == 1 && input.axes[0].kind == Axis::Kind::batch;
+      if (!fits) say("input '{}' bounds a range but is not i32[batch]", input.name);
+    }
+  }
+
+  const Plan& plan_;
+  std::vector<std::string> wrong_;
+};
+
+}  // namespace
+
+bool operator==(const Congruence& a, const Congruence& b) {
+  if (a.segment != b.segment || a.rate != b.rate || a.negated != b.negated) return false;
+  if (!a.phase || !b.phase) {
+    const auto zero = [](const ExprPtr& e) { return !e || (e->op == Op::constant && e->integer == 0); };
+    return zero(a.phase) && zero(b.phase);
+  }
+  return same(*a.phase, *b.phase);
+}
+
+std::vector<std::string> verify(const Plan& plan) { return Verifier(plan).run(); }
+
+}  // namespace weft::ir

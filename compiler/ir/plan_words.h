@@ -1,0 +1,48 @@
+#pragma once
+
+#include "compiler/ir/plan.h"
+
+#include <string_view>
+
+/// Words of the plan's text, one list per enum, shared by printer and parser.
+namespace weft::ir {
+
+template <typename E>
+struct Word {
+  E value;
+  std::string_view name;
+};
+
+inline constexpr Word<Op> kOps[] = {
+    {Op::add, "add"},         {Op::subtract, "sub"},  {Op::multiply, "mul"},    {Op::divide, "div"},
+    {Op::modulo, "mod"},      {Op::negate, "neg"},    {Op::minimum, "min"},     {Op::maximum, "max"},
+    {Op::absolute, "abs"},    {Op::select, "select"}, {Op::less, "lt"},         {Op::less_equal, "le"},
+    {Op::equal, "eq"},        {Op::not_equal, "ne"},  {Op::logical_and, "and"}, {Op::logical_or, "or"},
+    {Op::logical_not, "not"},
+};
+inline constexpr Word<Role> kRoles[] = {{Role::prepass, "prepass"}, {Role::attend, "attend"}, {Role::merge, "merge"}};
+inline constexpr Word<Carry> kCarries[] = {
+    {Carry::none, "none"}, {Carry::out, "out"}, {Carry::inout, "inout"}, {Carry::in, "in"}};
+inline constexpr Word<Combine> kCombines[] = {{Combine::joint, "joint"},
+                                              {Combine::joint_detached, "joint_detached"},
+                                              {Combine::unite, "union"},
+                                              {Combine::sum, "sum"},
+                                              {Combine::mean, "mean"}};
+inline constexpr Word<DType> kDTypes[] = {{DType::f32, "f32"}, {DType::f16, "f16"}, {DType::bf16, "bf16"}};
+inline constexpr Word<InputType> kInputTypes[] = {
+    {InputType::i32, "i32"}, {InputType::u8, "u8"}, {InputType::f32, "f32"}};
+inline constexpr Word<RingLayout> kLayouts[] = {
+    {RingLayout::contiguous, "contiguous"}, {RingLayout::zigzag, "zigzag"}, {RingLayout::striped, "striped"}};
+inline constexpr Word<Axis::Kind> kAxes[] = {{Axis::Kind::batch, "batch"},     {Axis::Kind::heads, "heads"},
+                                             {Axis::Kind::queries, "queries"}, {Axis::Kind::keys, "keys"},
+                                             {Axis::Kind::tokens, "tokens"},   {Axis::Kind::blocks, "blocks"}};
+
+template <typename E, std::size_t N>
+constexpr std::string_view word(const Word<E> (&words)[N], E value) {
+  for (const auto& w : words) {
+    if (w.value == value) return w.name;
+  }
+  return "?";
+}
+
+}  // namespace weft::ir

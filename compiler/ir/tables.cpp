@@ -1,0 +1,347 @@
+#include "compiler/ir/tables.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <numeric>
+#include <string>
+
+namespace weft::ir {
+namespace {
+
+/// Words of all tables of a plan; far above anything real, and a bound for hostile patterns.
+constexpr std::int64_t kMostResidues = 4096;    ///< of a class table
+constexpr std::int64_t kMostClassRows = 65536;  ///< residues × cells of a period
+constexpr std::size_t kMostWords = std::size_t{1} << 24;
+
+ResolvedCongruence resolve(const Congruence& c, std::int64_t h, std::int64_t heads) {
+  ResolvedCongruence out{.segment = c.segment, .rate = c.rate, .phase = 0, .negated = c.negated};
+  if (c.phase) out.phase = floor_mod(evaluate_head(*c.phase, h, heads), c.rate);
+  return out;
+}
+
+/// No number has this residue: positions in a segment stay below its length.
+bool impossible(const ResolvedCongruence& c) { return !c.negated && c.segment > 0 && c.phase >= c.segment; }
+
+class HeadBuilder {
+ public:
+  HeadBuilder(const Phase& phase, std::int64_t h, std::int64_t heads) : phase_(phase), h_(h), heads_(heads) {}
+
+  HeadTable build() {
+    // Members of the row order come first, so that class residues know their bits.
+    for (const auto& by : phase_.rows.by) {
+      if (by.rate > 1 && used(by)) bit_of(resolve(by, h_, heads_));
+    }
+    if (phase_.rows.classes) choose_cells();
+    for (const auto& pass : phase_.passes) table_.passes.push_back(build(pass));
+    return std::move(table_);
+  }
+
+ private:
+  bool used(const Congruence& by) const {
+    for (const auto& pass : phase_.passes) {
+      for (const auto& range : pass.ranges) {
+        if (!range.heads.contains(h_, heads_)) continue;
+        for (auto c : range.row_congruences) {
+          c.negated = by.negated;
+          if (c == by) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  /// Cells in which every member has one residue; none when they would be too many or too small.
+  void choose_cells() {
+    std::int64_t gcd = 0;
+    std::int64_t lcm = 1;
+    for (const auto& c : table_.row_bits) {
+      gcd = std::gcd(gcd, c.segment);
+      lcm = std::lcm(lcm, c.rate);
+      if (lcm > kMostResidues) return;
+    }
+    if (table_.row_bits.empty()) return;
+    if (gcd == 0) gcd = lcm * phase_.rows.tile;
+    if (gcd < phase_.rows.tile / 2) return;
+    std::int64_t period = 1;
+    for (const auto& c : table_.row_bits) {
+      const std::int64_t repeat = c.segment > 0 ? c.segment / gcd : c.rate / std::gcd(c.rate, gcd);
+      period = std::lcm(period, repeat);
+      if (period * lcm > kMostClassRows) return;
+    }
+    table_.class_bits = table_.row_bits.size();
+    table_.cell = gcd;
+    table_.lcm = lcm;
+    table_.period = period;
+  }
+
+  /// Bit number, or -1 when all 64 are taken (then the condition cannot be kept: see build).
+  int bit_of(ResolvedCongruence c) {
+    c.negated = false;
+    auto& bits = table_.row_bits;
+    const auto at = std::find(bits.begin(), bits.end(), c);
+    if (at != bits.end()) return static_cast<int>(at - bits.begin());
+    if (bits.size() == 64) return -1;
+    bits.push_back(c);
+    return static_cast<int>(bits.size()) - 1;
+  }
+
+  PassTable build(const Pass& pass) {
+    PassTable out;
+    for (const auto& range : pass.ranges) {
+      if (!range.heads.contains(h_, heads_)) continue;
+      Term term{.branch = pass.weight == Weight::one ? 0 : range.branch,
+                .stream = {},
+                .filters = {},
+                .lo = range.lo,
+                .hi = range.hi,
+                .rows = range.rows};
+      if (add(range, term)) out.terms.push_back(std::move(term));
+    }
+    std::stable_sort(out.terms.begin(), out.terms.end(),
+                     [](const Term& a, const Term& b) { return a.branch < b.branch; });
+    return out;
+  }
+
+  /// False when the head keeps nothing of the range.
+  bool add(const KeyRange& range, Term& term) {
+    term.stream = resolve(range.stream, h_, heads_);
+    if (term.stream.rate == 1) term.stream = {};
+    if (impossible(term.stream)) return false;
+    for (const auto& filter : range.filters) {
+      const auto c = resolve(filter, h_, heads_);
+      if (c.rate == 1) {
+        if (c.negated) return false;
+        continue;
+      }
+      if (impossible(c)) return false;
+      term.filters.push_back(c);
+    }
+    for (const auto& row : range.row_congruences) {
+      const auto c = resolve(row, h_, heads_);
+      if (c.rate == 1) {
+        if (c.negated) return false;
+        continue;
+      }
+      if (impossible(c)) return false;
+      const int bit = bit_of(c);
+      if (bit < 0) return overflow_ = true, false;
+      (c.negated ? term.row_miss : term.row_need) |= std::uint64_t{1} << bit;
+    }
+    return (term.row_need & term.row_miss) == 0;
+  }
+
+ public:
+  bool overflow() const { return overflow_; }
+
+ private:
+  const Phase& phase_;
+  std::int64_t h_, heads_;
+  HeadTable table_;
+  bool overflow_ = false;
+};
+
+/// Streamed rows per row that members `bits` bring, roughly: only used to decide what shares a tile.
+double weight_of(const HeadTable& head, std::uint64_t bits) {
+  double sum = 1;
+  for (std::size_t i = 0; i < head.row_bits.size(); ++i) {
+    if ((bits >> i) & 1) {
+      const auto& c = head.row_bits[i];
+      sum += static_cast<double>(c.segment > 0 ? c.segment : 4096) / static_cast<double>(c.rate);
+    }
+  }
+  return sum;
+}
+
+bool any_term_lives(const HeadTable& head, std::uint64_t bits) {
+  const std::uint64_t known = head.class_bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << head.class_bits) - 1;
+  for (const auto& pass : head.passes) {
+    for (const auto& term : pass.terms) {
+      if ((term.row_need & known & ~bits) == 0 && (term.row_miss & known & bits) == 0) return true;
+    }
+  }
+  return false;
+}
+
+struct Row {
+  std::int64_t residue;
+  std::uint64_t bits;
+};
+
+std::int64_t rows_in_cell(const std::vector<Row>& rows, const HeadTable& head) {
+  const std::int64_t rest_of_cell = head.cell % head.lcm;
+  const auto rest = std::count_if(rows.begin(), rows.end(), [&](const Row& r) { return r.residue < rest_of_cell; });
+  return (head.cell / head.lcm) * static_cast<std::int64_t>(rows.size()) + rest;
+}
+
+std::uint64_t any_bits(const std::vector<Row>& rows) {
+  std::uint64_t bits = 0;
+  for (const auto& row : rows) bits |= row.bits;
+  return bits;
+}
+
+/// Classes that fill less than a tile share tiles with the class that adds least to what is walked.
+void share_tiles(std::vector<std::vector<Row>>& classes, const HeadTable& head, int tile) {
+  std::stable_sort(classes.begin(), classes.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::vector<std::vector<Row>> out;
+  for (auto& rows : classes) {
+    const std::int64_t count = rows_in_cell(rows, head);
+    std::vector<Row>* best = nullptr;
+    if (count < tile && any_term_lives(head, any_bits(rows))) {
+      double least = weight_of(head, any_bits(rows));
+      for (auto& other : out) {
+        const std::int64_t filled = rows_in_cell(other, head);
+        if (filled + count > tile || !any_term_lives(head, any_bits(other))) continue;
+        const double added = weight_of(head, any_bits(other) | any_bits(rows)) - weight_of(head, any_bits(other));
+        if (added < least) {
+          least = added;
+          best = &other;
+        }
+      }
+    }
+    if (best != nullptr) {
+      best->insert(best->end(), rows.begin(), rows.end());
+      std::sort(best->begin(), best->end(), [](const Row& a, const Row& b) { return a.residue < b.residue; });
+    } else {
+      out.push_back(std::move(rows));
+    }
+  }
+  classes = std::move(out);
+}
+
+CellTable make_cell(const HeadTable& head, int tile, std::int64_t cell) {
+  std::map<std::uint64_t, std::vector<Row>> by_bits;
+  const std::int64_t start = cell * head.cell;
+  for (std::int64_t t = 0; t < std::min(head.lcm, head.cell); ++t) {
+    std::uint64_t bits = 0;
+    for (std::size_t i = 0; i < head.class_bits; ++i) {
+      if (head.row_bits[i].holds(start + t)) bits |= std::uint64_t{1} << i;
+    }
+    by_bits[bits].push_back({t, bits});
+  }
+  std::vector<std::vector<Row>> classes;
+  classes.reserve(by_bits.size());
+  for (auto& [bits, rows] : by_bits) classes.push_back(std::move(rows));
+  share_tiles(classes, head, tile);
+
+  CellTable out;
+  for (const auto& rows : classes) {
+    CellTable::Class made;
+    made.rows = rows_in_cell(rows, head);
+    for (const auto& row : rows) {
+      made.residues.push_back(row.residue);
+      made.bits.push_back(row.bits);
+    }
+    for (std::int64_t first = 0; first < made.rows; first += tile) {
+      out.tiles.push_back({static_cast<int>(out.classes.size()), first});
+    }
+    out.classes.push_back(std::move(made));
+  }
+  const auto weight = [&](const CellTable::Tile& at) {
+    std::uint64_t bits = 0;
+    for (auto b : out.classes[static_cast<std::size_t>(at.of_class)].bits) bits |= b;
+    return weight_of(head, bits);
+  };
+  std::stable_sort(out.tiles.begin(), out.tiles.end(),
+                   [&](const auto& a, const auto& b) { return weight(a) > weight(b); });
+  return out;
+}
+
+/// Everything a cell table is made from, as text: equal text, equal table.
+std::string cell_key(const HeadTable& head, std::int64_t cell) {
+  std::string key = std::to_string(head.cell) + "/" + std::to_string(head.lcm);
+  for (std::size_t i = 0; i < head.class_bits; ++i) {
+    const auto& c = head.row_bits[i];
+    const std::int64_t start = cell * head.cell;
+    const std::int64_t in_segment = c.segment > 0 ? floor_mod(start, c.segment) : start;
+    key += " " + std::to_string(c.segment) + ":" + std::to_string(c.rate) + ":" +
+           std::to_string(floor_mod(c.phase - in_segment, c.rate));
+  }
+  for (const auto& pass : head.passes) {
+    for (const auto& term : pass.terms) {
+      key += "," + std::to_string(term.row_need) + "-" + std::to_string(term.row_miss);
+    }
+  }
+  return key;
+}
+
+std::string text_of(const ResolvedCongruence& c) {
+  return std::to_string(c.segment) + "%" + std::to_string(c.rate) + "=" + std::to_string(c.phase) +
+         (c.negated ? "!" : "") + " ";
+}
+
+std::string text_of(const Bound& b) {
+  return std::to_string(static_cast<int>(b.kind)) + "," + std::to_string(b.a) + "," + std::to_string(b.b) + "," +
+         std::to_string(b.add) + " ";
+}
+
+/// Equal text, equal work: heads that agree share one table.
+std::string head_key(const HeadTable& head) {
+  std::string key;
+  for (const auto& c : head.row_bits) key += text_of(c);
+  for (const auto& pass : head.passes) {
+    key += "|";
+    for (const auto& term : pass.terms) {
+      key += "t" + std::to_string(term.branch) + " " + text_of(term.stream);
+      for (const auto& c : term.filters) key += "f" + text_of(c);
+      for (const auto& b : term.lo) key += "l" + text_of(b);
+      for (const auto& b : term.hi) key += "h" + text_of(b);
+      for (const auto& r : term.rows) key += (r.below ? "<" : ">") + text_of(r.bound);
+      key += std::to_string(term.row_need) + "-" + std::to_string(term.row_miss);
+    }
+  }
+  return key;
+}
+
+}  // namespace
+
+bool ResolvedCongruence::holds(std::int64_t v) const {
+  const std::int64_t in_segment = segment > 0 ? floor_mod(v, segment) : v;
+  return (floor_mod(in_segment, rate) == phase) != negated;
+}
+
+Result<Tables> make_tables(const Plan& plan, std::int64_t heads) {
+  Tables out{.heads = heads, .phases = {}};
+  std::size_t words = 0;
+  for (const auto& phase : plan.phases) {
+    PhaseTable table;
+    std::map<std::string, int> head_numbers;
+    std::map<std::string, int> cell_numbers;
+    for (std::int64_t h = 0; h < heads; ++h) {
+      HeadBuilder builder(phase, h, heads);
+      HeadTable head = builder.build();
+      if (builder.overflow()) {
+        return user_error("one head has more than 64 different dilations of its rows; Weft's limit is 64");
+      }
+      const auto [at, is_new] = head_numbers.try_emplace(head_key(head), static_cast<int>(table.head.size()));
+      table.head_of.push_back(at->second);
+      if (!is_new) continue;
+      if (head.cell > 0) {
+        for (std::int64_t cell = 0; cell < head.period; ++cell) {
+          const std::string key = cell_key(head, cell);
+          const auto [place, fresh] = cell_numbers.try_emplace(key, static_cast<int>(table.cell_tables.size()));
+          if (fresh) {
+            table.cell_tables.push_back(make_cell(head, phase.rows.tile, cell));
+            const auto& made = table.cell_tables.back();
+            words += made.tiles.size() * 2;
+            for (const auto& c : made.classes) words += 2 * c.residues.size() + 4;
+          }
+          head.cells.push_back(place->second);
+          const auto& made = table.cell_tables[static_cast<std::size_t>(place->second)];
+          head.tiles_per_cell = std::max(head.tiles_per_cell, static_cast<std::int64_t>(made.tiles.size()));
+        }
+        words += head.cells.size();
+      }
+      for (const auto& pass : head.passes) words += pass.terms.size() * 32;
+      if (words > kMostWords) {
+        return user_error(
+            "the tables of this pattern grow too large: too many branches, heads and dilation rates at once");
+      }
+      table.head.push_back(std::move(head));
+    }
+    out.phases.push_back(std::move(table));
+  }
+  return out;
+}
+
+}  // namespace weft::ir

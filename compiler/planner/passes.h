@@ -1,0 +1,62 @@
+#pragma once
+
+#include "compiler/planner/planner.h"
+
+#include <vector>
+
+/// The passes of the planner, in the order of the table in planner.cpp. Each is one file and one
+/// function from draft to draft.
+namespace weft::planner {
+
+/// One conjunction of a branch's set: an interval of y per x, congruences, conditions on x.
+struct Conjunction {
+  std::vector<ir::Bound> lo, hi;
+  std::vector<ir::RowCondition> rows;
+  std::vector<ir::Congruence> x, y;
+  bool operator==(const Conjunction&) const = default;
+};
+
+/// What the passes work on.
+struct Draft {
+  const ir::Pattern& pattern;
+  const Target& target;
+  Options options;
+  ir::Plan plan;
+  std::vector<std::vector<Conjunction>> branches;  ///< disjunctive normal form of each branch's set
+  std::vector<ir::KeyRange> ranges;                ///< all of them, with their branch
+  std::vector<Diagnostic> diagnostics;
+};
+
+/// Refuses what this version cannot plan, naming the construct and its place. Guarantees: sets are of
+/// the kinds that `normalize` knows, inputs are i32[batch], dims fit.
+void refuse_unsupported(Draft& draft);
+
+/// Sets to disjunctive normal form over monotone half-lines `y < E(x)` and congruences, for the wanted
+/// orientation. Guarantees: `branches`, at most 256 conjunctions each, none of them plainly empty.
+void normalize(Draft& draft);
+
+/// Conjunctions to key ranges: one congruence becomes the stride that the keys are walked with, the
+/// others filters. Requires `branches`; guarantees `ranges`.
+void make_ranges(Draft& draft);
+
+/// Tile sizes and register tiles from the target's facts, overridden by `schedule`.
+void choose_tiles(Draft& draft);
+
+/// Row orders: which dilated branches group rows into classes, and whether branches that want
+/// different orders become phases with carried state; by simulated cost. Requires `ranges` and
+/// choices; guarantees `plan.phases`.
+void choose_rows(Draft& draft);
+
+/// Longest tiles first, so that the last thread to finish has little left.
+void order_tiles(Draft& draft);
+
+// Pieces that passes share.
+
+/// One pass per softmax of the combine mode over the given ranges.
+std::vector<ir::Pass> softmax_passes(const Draft& draft, const std::vector<ir::KeyRange>& ranges);
+
+/// Streamed rows × stationary rows that one phase executes per stationary row of one head, over a
+/// sample of tiles.
+double simulate(const ir::Plan& plan, const ir::Phase& phase, std::int64_t heads, std::int64_t tokens);
+
+}  // namespace weft::planner

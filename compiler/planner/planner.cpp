@@ -1,0 +1,78 @@
+#include "compiler/planner/planner.h"
+
+#include "compiler/planner/passes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft::planner {
+namespace {
+
+struct PassEntry {
+  const char* name;
+  void (*run)(Draft&);
+};
+
+/// The pipeline. Diagnostics of one pass end the run behind it.
+constexpr PassEntry kPasses[] = {
+    {"refuse_unsupported", refuse_unsupported},
+    {"normalize", normalize},
+    {"make_ranges", make_ranges},
+    {"choose_tiles", choose_tiles},
+    {"choose_rows", choose_rows},
+    {"order_tiles", order_tiles},
+};
+
+double scale_of(const ir::Expr& e) { return e.type == ir::Type::integer ? static_cast<double>(e.integer) : e.real; }
+
+}  // namespace
+
+Result<ir::Plan> plan(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target, const Options& options) {
+  Draft draft{.pattern = pattern,
+              .target = target,
+              .options = options,
+              .plan = {},
+              .branches = {},
+              .ranges = {},
+              .diagnostics = {}};
+  ir::Plan& p = draft.plan;
+  p.name = pattern.name;
+  p.target = target.kind == TargetKind::cuda ? "cuda" : "cpu";
+  p.bind = bind;
+  p.combine = pattern.combine;
+  p.branches = static_cast<int>(pattern.branches.size());
+  p.inputs = pattern.inputs;
+  p.ring = pattern.ring;
+  if (pattern.scale) p.scale = scale_of(*pattern.scale);
+  for (const auto& pass : kPasses) {
+    pass.run(draft);
+    if (!draft.diagnostics.empty()) return user_error(std::move(draft.diagnostics));
+  }
+  if (auto wrong = ir::verify(p); !wrong.empty()) {
+    Error error = internal_error(fmt::format("the plan of '{}' is not sound", pattern.name));
+    error.notes = std::move(wrong);
+    return error;
+  }
+  return std::move(draft.plan);
+}
+
+ir::Pattern hop_of(const ir::Pattern& pattern, ir::RingLayout layout, std::int64_t ranks, std::int64_t rank,
+                   std::int64_t from) {
+  const auto owner = [&](ir::SetKind kind, std::int64_t g) {
+    ir::Set set;
+    set.kind = kind;
+    set.args = {ranks, g};
+    set.layout = layout;
+    return std::make_shared<const ir::Set>(std::move(set));
+  };
+  ir::Pattern out = pattern;
+  for (auto& branch : out.branches) {
+    branch.set = ir::make_set(
+        ir::SetKind::intersection,
+        std::vector<ir::SetPtr>{branch.set, owner(ir::SetKind::own_query, rank), owner(ir::SetKind::own_key, from)});
+  }
+  return out;
+}
+
+}  // namespace weft::planner

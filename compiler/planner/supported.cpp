@@ -1,0 +1,100 @@
+#include "compiler/planner/passes.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+namespace weft::planner {
+namespace {
+
+using ir::SetKind;
+
+bool can_bound(SetKind kind) {
+  switch (kind) {
+    case SetKind::all:
+    case SetKind::causal:
+    case SetKind::window:
+    case SetKind::segment:
+    case SetKind::dilated:
+    case SetKind::strided:
+    case SetKind::sink:
+    case SetKind::global:
+    case SetKind::prefix:
+    case SetKind::lengths:
+    case SetKind::intersection:
+    case SetKind::unite:
+    case SetKind::difference:
+    case SetKind::complement:
+    case SetKind::own_query:
+    case SetKind::own_key:
+      return true;
+    case SetKind::lag:
+    case SetKind::neighborhood:
+    case SetKind::blocks:
+    case SetKind::random:
+    case SetKind::axial:
+    case SetKind::document:
+    case SetKind::table:
+    case SetKind::top:
+    case SetKind::where:
+      return false;
+  }
+  return false;
+}
+
+void say(Draft& draft, const char* code, SourceRange range, std::string message, std::string label) {
+  for (const auto& d : draft.diagnostics) {
+    if (d.range == range && d.code == code) return;  // one keep reaches every branch
+  }
+  draft.diagnostics.push_back({.code = code, .range = range, .message = std::move(message), .label = std::move(label)});
+  draft.diagnostics.back().notes.push_back("'--target interpreter' computes every pattern of the language");
+}
+
+void check_set(Draft& draft, const ir::Set& set) {
+  if (!can_bound(set.kind)) {
+    say(draft, "E0401", set.range,
+        fmt::format("the set '{}' is not available in kernels of this version", ir::to_string(set.kind)), "this set");
+    return;
+  }
+  if (set.kind == SetKind::lengths && set.input >= 0) {
+    const auto& input = draft.pattern.inputs[static_cast<std::size_t>(set.input)];
+    const bool fits =
+        input.type == ir::InputType::i32 && input.axes.size() == 1 && input.axes[0].kind == ir::Axis::Kind::batch;
+    if (!fits) {
+      say(draft, "E0404", input.range,
+          fmt::format("'lengths' needs one number per batch entry, but '{}' is not i32[batch]", input.name),
+          "declare it as i32[batch]");
+    }
+  }
+  for (const auto& child : set.children) check_set(draft, *child);
+}
+
+void check_dim(Draft& draft, const char* name, std::int64_t d) {
+  if (d >= 8 && d <= 256 && d % 8 == 0) return;
+  say(draft, "E0408", draft.pattern.dim_range,
+      fmt::format("the {} is {}, but kernels of this version want a multiple of 8 from 8 to 256", name, d), "");
+}
+
+}  // namespace
+
+void refuse_unsupported(Draft& draft) {
+  const ir::Pattern& p = draft.pattern;
+  for (const auto& branch : p.branches) check_set(draft, *branch.set);
+  if (!draft.options.for_kernels) return;
+  check_dim(draft, "head dim", draft.plan.bind.d);
+  check_dim(draft, "value dim", draft.plan.bind.d_v);
+  const bool plain = !p.score || (p.score->op == ir::Op::variable && p.score->variable == ir::Variable::s);
+  if (!plain) {
+    say(draft, "E0402", p.score->range, "score expressions are not available in kernels of this version", "this score");
+  }
+  if (p.scale && p.scale->op != ir::Op::constant) {
+    say(draft, "E0402", p.scale->range,
+        "a scale that differs from pair to pair is not available in kernels of this version", "write a constant");
+  }
+  if (p.dropout > 0) {
+    say(draft, "E0403", p.name_range, "dropout is not available in kernels of this version",
+        "this pattern drops weights");
+  }
+}
+
+}  // namespace weft::planner

@@ -1,0 +1,74 @@
+#include "compiler/planner/passes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft::planner {
+namespace {
+
+/// Keys × vectors of a full block's register tile: what fits beside the broadcasts and loads. Measured
+/// on AVX-512 (docs/how-the-cpu-kernel-works.md): 4 × 4 leads; 16 registers hold 4 × 2.
+ir::Choices for_target(const Target& target) {
+  ir::Choices c;
+  c.sub_q = std::max(4, target.lanes());
+  c.micro_k = 4;
+  c.micro_q = target.vector_registers >= 32 ? 4 : 2;
+  c.sub_k = target.vector_registers >= 32 ? 8 : 4;
+  c.tile_q = 64;
+  c.tile_k = 64;
+  return c;
+}
+
+struct Key {
+  const char* name;
+  int ir::Choices::*field;
+  int least, most, multiple;
+};
+
+}  // namespace
+
+void choose_tiles(Draft& draft) {
+  ir::Choices& c = draft.plan.choices;
+  c = for_target(draft.target);
+  const int step = c.sub_q * c.micro_q;
+  const Key keys[] = {{"tile_q", &ir::Choices::tile_q, step, 256, step}, {"tile_k", &ir::Choices::tile_k, 16, 256, 16}};
+  for (const auto& hint : draft.pattern.schedule) {
+    const auto at = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return hint.key == k.name; });
+    if (at == std::end(keys)) {
+      // `stages` and the like say something to other targets.
+      draft.plan.reasons.push_back(fmt::format("schedule {}: has no meaning for {}", hint.key, draft.target.name));
+      continue;
+    }
+    if (hint.value < at->least || hint.value > at->most || hint.value % at->multiple != 0) {
+      draft.diagnostics.push_back(
+          {.code = "E0407",
+           .range = hint.range,
+           .message = fmt::format("{} {} is impossible on {}", hint.key, hint.value, draft.target.name),
+           .label = fmt::format("from {} to {} in steps of {}", at->least, at->most, at->multiple)});
+      continue;
+    }
+    c.*(at->field) = static_cast<int>(hint.value);
+    draft.plan.reasons.push_back(fmt::format("{} {}: asked for by schedule", hint.key, hint.value));
+  }
+}
+
+void order_tiles(Draft& draft) {
+  // With a row bound on the far side, later rows see more of y; in every other pattern the order is
+  // indifferent, and walking backwards costs nothing.
+  for (auto& phase : draft.plan.phases) {
+    bool grows = true;
+    for (const auto& pass : phase.passes) {
+      for (const auto& range : pass.ranges) {
+        const bool from_row = std::any_of(range.lo.begin(), range.lo.end(),
+                                          [](const ir::Bound& e) { return e.kind == ir::Bound::Kind::row; });
+        const bool to_row = std::any_of(range.hi.begin(), range.hi.end(),
+                                        [](const ir::Bound& e) { return e.kind == ir::Bound::Kind::row; });
+        if (from_row && !to_row) grows = false;
+      }
+    }
+    phase.rows.longest_first = grows;
+  }
+}
+
+}  // namespace weft::planner
