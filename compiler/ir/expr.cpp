@@ -69,24 +69,6 @@ std::optional<std::int64_t> fold_integers(Op op, std::int64_t a, std::int64_t b)
   return std::nullopt;
 }
 
-double real_value(Op op, double a, double b) {
-  if (op == Op::add) return a + b;
-  if (op == Op::subtract) return a - b;
-  if (op == Op::multiply) return a * b;
-  if (op == Op::divide) return a / b;
-  if (op == Op::modulo) return a - std::floor(a / b) * b;
-  if (op == Op::negate) return -a;
-  if (op == Op::absolute) return std::fabs(a);
-  if (op == Op::minimum) return std::fmin(a, b);
-  if (op == Op::maximum) return std::fmax(a, b);
-  if (op == Op::exp) return std::exp(a);
-  if (op == Op::log) return std::log(a);
-  if (op == Op::sqrt) return std::sqrt(a);
-  if (op == Op::tanh) return std::tanh(a);
-  if (op == Op::sigmoid) return 1 / (1 + std::exp(-a));
-  return std::nan("");
-}
-
 template <typename T>
 bool compare(Op op, const T& a, const T& b) {
   if (op == Op::less) return a < b;
@@ -112,7 +94,7 @@ ExprPtr fold_constants(Op op, const Args& args, SourceRange range) {
     return value ? constant(*value, range) : nullptr;
   }
   if (a.type != Type::real) return nullptr;
-  const double value = real_value(op, a.real, b.real);
+  const double value = apply_real(op, a.real, b.real);
   return std::isfinite(value) ? constant_real(value, range) : nullptr;
 }
 
@@ -209,7 +191,41 @@ std::int64_t evaluate_head(const Expr& e, std::int64_t h, std::int64_t heads) {
   if (e.op == Op::logical_or) return value(0) != 0 || value(1) != 0;
   if (e.op == Op::logical_not) return value(0) == 0;
   if (is_comparison(e.op)) return compare(e.op, value(0), value(1));
-  return fold_integers(e.op, value(0), e.args.size() > 1 ? value(1) : 0).value_or(0);
+  return apply_integer(e.op, value(0), e.args.size() > 1 ? value(1) : 0);
+}
+
+std::int64_t apply_integer(Op op, std::int64_t a, std::int64_t b) {
+  if (const auto exact = fold_integers(op, a, b)) return *exact;
+  std::int64_t wrapped = 0;
+  if (op == Op::add) (void)__builtin_add_overflow(a, b, &wrapped);
+  if (op == Op::subtract) (void)__builtin_sub_overflow(a, b, &wrapped);
+  if (op == Op::multiply) (void)__builtin_mul_overflow(a, b, &wrapped);
+  return wrapped;
+}
+
+double apply_real(Op op, double a, double b) {
+  if (op == Op::add) return a + b;
+  if (op == Op::subtract) return a - b;
+  if (op == Op::multiply) return a * b;
+  if (op == Op::divide) return a / b;
+  if (op == Op::modulo) return a - std::floor(a / b) * b;
+  if (op == Op::negate) return -a;
+  if (op == Op::absolute) return std::fabs(a);
+  if (op == Op::minimum) return std::fmin(a, b);
+  if (op == Op::maximum) return std::fmax(a, b);
+  if (op == Op::exp) return std::exp(a);
+  if (op == Op::log) return std::log(a);
+  if (op == Op::sqrt) return std::sqrt(a);
+  if (op == Op::tanh) return std::tanh(a);
+  if (op == Op::sigmoid) return 1 / (1 + std::exp(-a));
+  return std::nan("");
+}
+
+double alibi_slope(std::int64_t h, std::int64_t heads) {
+  std::int64_t power = 1;
+  while (power * 2 <= heads) power *= 2;
+  const auto p = static_cast<double>(power), head = static_cast<double>(h);
+  return h < power ? std::exp2(-8 * (head + 1) / p) : std::exp2(-8 * (2 * (head - p) + 1) / (2 * p));
 }
 
 std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }

@@ -64,6 +64,12 @@ std::string print(const Expr& e, const std::vector<std::string>& input_names = {
 /// Floor division, non-negative modulo; division by zero gives 0 (the checker refuses it before).
 std::int64_t evaluate_head(const Expr& e, std::int64_t h, std::int64_t heads);
 
+/// One operation on values. Integers are total: overflow wraps, division by zero gives 0.
+std::int64_t apply_integer(Op op, std::int64_t a, std::int64_t b);
+double apply_real(Op op, double a, double b);
+/// `alibi(h)` of semantics section 5.
+double alibi_slope(std::int64_t h, std::int64_t heads);
+
 std::int64_t floor_div(std::int64_t a, std::int64_t b);
 std::int64_t floor_mod(std::int64_t a, std::int64_t b);
 

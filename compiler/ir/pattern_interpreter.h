@@ -11,7 +11,13 @@ namespace weft::ir {
 /// Values of the inputs, in the order of `Pattern::inputs`, as f64 (integers are exact).
 using InputValues = std::vector<Tensor>;
 
-/// Evaluates `m` and `s` for pairs of one pattern at one set of sizes. Checks shapes once.
+/// Do sizes and inputs fit the pattern? Everything a launch must refuse: extents of inputs, head
+/// ranges beyond the heads, neighborhoods larger than the tokens, negative positions used as indices.
+Status check_shapes(const Pattern& pattern, const Shape& shape, const InputValues& inputs);
+
+/// Evaluates `m` and `s` for pairs of one pattern at one set of sizes, which check_shapes must have
+/// accepted. Keeps references to inputs, q and k (these two are needed by pooled `top` only). Keys
+/// drawn for a row are remembered: let `k` vary fastest, and use one evaluator a thread.
 class PairEvaluator {
  public:
   PairEvaluator(const Pattern& pattern, const Shape& shape, const InputValues& inputs, const Tensor* q = nullptr,

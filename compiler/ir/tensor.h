@@ -32,6 +32,7 @@ struct Tensor {
 struct Shape {
   std::int64_t batch = 1, n_q = 0, n_k = 0, heads = 1, kv_heads = 1, d = 0, d_v = 0;
   std::vector<std::int64_t> offset = {};
+  std::uint64_t dropout_seed = 0;
   std::int64_t offset_of(std::int64_t b) const {
     if (offset.empty()) return n_k - n_q;
     return offset.size() == 1 ? offset[0] : offset[static_cast<std::size_t>(b)];

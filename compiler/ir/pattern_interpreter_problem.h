@@ -1,0 +1,58 @@
+#pragma once
+
+#include "compiler/ir/pattern.h"
+#include "compiler/ir/pattern_interpreter.h"
+#include "compiler/ir/tensor.h"
+
+#include <cstdint>
+#include <vector>
+
+/// What the parts of the pattern interpreter share: one file evaluates sets, one scores, one the
+/// drawn sets (`random`, `top`). Not for use outside the interpreters.
+namespace weft::ir {
+
+/// The pair in question; `q` and `k` are positions, or block numbers inside `blocks`.
+struct Pair {
+  std::int64_t b = 0, h = 0, q = 0, k = 0;
+};
+
+/// Keys that `random` or `top` chose for one row; the last row is kept, so walk `k` innermost.
+struct Drawn {
+  const Set* set = nullptr;
+  std::int64_t block = 1;  ///< of the scope: a shared node may stand in several
+  bool valid = false;
+  Pair row = {};
+  std::vector<std::int64_t> keys = {};  ///< ascending
+};
+
+struct Problem {
+  Pattern pattern;
+  Shape shape;
+  const InputValues& inputs;
+  const Tensor* q = nullptr;
+  const Tensor* k = nullptr;
+  mutable std::vector<Drawn> drawn = {};
+};
+
+/// How many tokens, or blocks, a set sees.
+struct Scope {
+  const Problem& problem;
+  std::int64_t n_q = 0, n_k = 0;
+  std::int64_t block = 1;  ///< tokens per position of this scope
+};
+
+bool keeps(const Set& set, const Scope& scope, const Pair& pair);
+
+/// The row of `random` or `top` that the pair lies in.
+const std::vector<std::int64_t>& drawn_keys(const Set& set, const Scope& scope, const Pair& pair);
+
+/// Element of an input at a pair: `batch` and `heads` axes take b and h, the others `positions` in
+/// turn. Out of range is clamped into the extent.
+double element(const Scope& scope, int input, const Pair& pair, const std::vector<std::int64_t>& positions);
+
+// Expressions at a pair, by type. Arithmetic on integers wraps; division by zero gives 0.
+std::int64_t evaluate_integer(const Expr& e, const Scope& scope, const Pair& pair, double s = 0);
+double evaluate_real(const Expr& e, const Scope& scope, const Pair& pair, double s = 0);
+bool evaluate_boolean(const Expr& e, const Scope& scope, const Pair& pair, double s = 0);
+
+}  // namespace weft::ir

@@ -1,0 +1,119 @@
+#include "compiler/ir/pattern_interpreter_problem.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weft::ir {
+namespace {
+
+std::int64_t variable_value(Variable v, const Scope& scope, const Pair& pair) {
+  switch (v) {
+    case Variable::b:
+      return pair.b;
+    case Variable::h:
+      return pair.h;
+    case Variable::q:
+      return pair.q;
+    case Variable::k:
+      return pair.k;
+    case Variable::n_q:
+      return scope.n_q;
+    case Variable::n_k:
+      return scope.n_k;
+    case Variable::heads:
+      return scope.problem.shape.heads;
+    case Variable::s:
+      break;
+  }
+  return 0;
+}
+
+/// Strides are those of the row-major tensor; an axis of extent 0 has no element to give.
+double read(const Tensor& tensor, const std::vector<Axis>& axes, const std::vector<std::int64_t>& index,
+            std::int64_t offset) {
+  std::int64_t flat = 0;
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const std::int64_t extent = tensor.shape[i];
+    if (extent == 0) return 0;
+    const std::int64_t at = axes[i].kind == Axis::Kind::queries ? index[i] - offset : index[i];
+    flat = flat * extent + std::clamp<std::int64_t>(at, 0, extent - 1);
+  }
+  return tensor.data[static_cast<std::size_t>(flat)];
+}
+
+double indexed(const Expr& e, const Scope& scope, const Pair& pair, double s) {
+  const auto number = static_cast<std::size_t>(e.input);
+  std::vector<std::int64_t> index;
+  for (const auto& arg : e.args) index.push_back(evaluate_integer(*arg, scope, pair, s));
+  const Problem& problem = scope.problem;
+  return read(problem.inputs[number], problem.pattern.inputs[number].axes, index, problem.shape.offset_of(pair.b));
+}
+
+template <typename T>
+bool ordered(Op op, const T& a, const T& b) {
+  if (op == Op::less) return a < b;
+  if (op == Op::less_equal) return a <= b;
+  return (a == b) == (op == Op::equal);
+}
+
+}  // namespace
+
+double element(const Scope& scope, int input, const Pair& pair, const std::vector<std::int64_t>& positions) {
+  const auto number = static_cast<std::size_t>(input);
+  const Problem& problem = scope.problem;
+  const auto& axes = problem.pattern.inputs[number].axes;
+  std::vector<std::int64_t> index;
+  std::size_t next = 0;
+  for (const auto& axis : axes) {
+    if (axis.kind == Axis::Kind::batch) {
+      index.push_back(pair.b);
+    } else if (axis.kind == Axis::Kind::heads) {
+      index.push_back(pair.h);
+    } else {
+      index.push_back(next < positions.size() ? positions[next++] : 0);
+    }
+  }
+  return read(problem.inputs[number], axes, index, problem.shape.offset_of(pair.b));
+}
+
+std::int64_t evaluate_integer(const Expr& e, const Scope& scope, const Pair& pair, double s) {
+  if (e.op == Op::constant) return e.integer;
+  if (e.op == Op::variable) return variable_value(e.variable, scope, pair);
+  if (e.op == Op::input) return static_cast<std::int64_t>(indexed(e, scope, pair, s));
+  if (e.op == Op::select) {
+    return evaluate_integer(*e.args[evaluate_boolean(*e.args[0], scope, pair, s) ? 1 : 2], scope, pair, s);
+  }
+  const std::int64_t a = evaluate_integer(*e.args[0], scope, pair, s);
+  return apply_integer(e.op, a, e.args.size() > 1 ? evaluate_integer(*e.args[1], scope, pair, s) : 0);
+}
+
+double evaluate_real(const Expr& e, const Scope& scope, const Pair& pair, double s) {
+  if (e.op == Op::constant) return e.real;
+  if (e.op == Op::variable) return s;
+  if (e.op == Op::input) return indexed(e, scope, pair, s);
+  if (e.op == Op::to_real) return static_cast<double>(evaluate_integer(*e.args[0], scope, pair, s));
+  if (e.op == Op::alibi) {
+    return alibi_slope(evaluate_integer(*e.args[0], scope, pair, s), scope.problem.shape.heads);
+  }
+  if (e.op == Op::select) {
+    return evaluate_real(*e.args[evaluate_boolean(*e.args[0], scope, pair, s) ? 1 : 2], scope, pair, s);
+  }
+  const double a = evaluate_real(*e.args[0], scope, pair, s);
+  return apply_real(e.op, a, e.args.size() > 1 ? evaluate_real(*e.args[1], scope, pair, s) : 0);
+}
+
+bool evaluate_boolean(const Expr& e, const Scope& scope, const Pair& pair, double s) {
+  const auto boolean = [&](std::size_t i) { return evaluate_boolean(*e.args[i], scope, pair, s); };
+  if (e.op == Op::constant) return e.boolean;
+  if (e.op == Op::logical_and) return boolean(0) && boolean(1);
+  if (e.op == Op::logical_or) return boolean(0) || boolean(1);
+  if (e.op == Op::logical_not) return !boolean(0);
+  if (e.op == Op::select) return boolean(boolean(0) ? 1 : 2);
+  const Expr& a = *e.args[0];
+  const Expr& b = *e.args[1];
+  if (a.type == Type::boolean) return (boolean(0) == boolean(1)) == (e.op == Op::equal);
+  if (a.type == Type::real) return ordered(e.op, evaluate_real(a, scope, pair, s), evaluate_real(b, scope, pair, s));
+  return ordered(e.op, evaluate_integer(a, scope, pair, s), evaluate_integer(b, scope, pair, s));
+}
+
+}  // namespace weft::ir
