@@ -21,7 +21,7 @@ enum class ExprKind {
   boolean,        ///< `boolean`
   name,           ///< `word`
   list,           ///< `[a, b]`: args
-  range,          ///< `lo..hi`: args[0], args[1]
+  range,          ///< `lo..hi`: args[0], args[1]; hi excluded
   call,           ///< `word(args)`, argument names allowed; also `any all sum` without a comprehension
   comprehension,  ///< `any(r in list: body)`: word = any|all|sum, variable, args[0] = list, args[1] = body
   index,          ///< `args[0][args[1], …]`
@@ -59,9 +59,14 @@ struct Arg {
   ExprPtr value;
 };
 
+/// The longest path in an expression tree, so that everybody may walk trees by recursion.
+inline constexpr int kDeepestExpression = 1024;
+
 struct Expr {
   ExprKind kind = ExprKind::integer;
-  SourceRange range;
+  SourceRange range;  ///< without parentheses around it
+  SourceRange outer;  ///< with them; equal to `range` when there are none
+  int depth = 1;      ///< of the tree below and including this node; at most kDeepestExpression
   std::int64_t integer = 0;
   double real = 0;
   bool boolean = false;
@@ -120,7 +125,9 @@ struct Statement {
                    ///< (null for `any`), use (a call)
   ExprPtr second;  ///< heads … kv; dim … value; branch … on heads RANGE
   bool detached = false;                ///< combine joint detached
+  SourceRange detached_range;           ///< of the word `detached`
   std::string type;                     ///< input element type
+  SourceRange type_range;               ///< of `type`
   std::vector<Axis> axes;               ///< input
   std::vector<ExprPtr> extents;         ///< grid
   std::vector<ScheduleEntry> schedule;  ///< schedule
@@ -130,7 +137,8 @@ enum class ParamType { integer, real, boolean, integers, reals };
 
 struct Param {
   std::string name;
-  SourceRange range;
+  SourceRange name_range;
+  SourceRange range;  ///< from the name through the type or the default
   ParamType type = ParamType::integer;
   ExprPtr fallback;  ///< default value; null when the caller must give one
 };
@@ -139,6 +147,7 @@ struct PatternDef {
   std::string name;
   SourceRange name_range;
   SourceRange range;
+  SourceRange body;  ///< from `{` through `}`
   std::vector<Param> params;
   std::vector<Statement> statements;
 };

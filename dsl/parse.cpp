@@ -1,0 +1,41 @@
+#include "dsl/parse.h"
+
+#include "dsl/build.h"
+#include "dsl/fixes.h"
+#include "dsl/scan.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weft::dsl {
+namespace {
+
+struct Read {
+  File file;
+  std::vector<Diagnostic> problems;
+};
+
+Read read(const Source& source) {
+  Scan scanned = scan(source);
+  Read result;
+  result.problems = std::move(scanned.problems);
+  result.file.comments = std::move(scanned.comments);
+  if (!result.problems.empty()) return result;
+  Builder builder(scanned.text);
+  run_grammar(scanned.text, builder, result.file);
+  result.problems = std::move(builder).take_problems();
+  std::stable_sort(result.problems.begin(), result.problems.end(),
+                   [](const Diagnostic& a, const Diagnostic& b) { return a.range.begin < b.range.begin; });
+  return result;
+}
+
+}  // namespace
+
+Result<File> parse(const Source& source) {
+  Read result = read(source);
+  if (result.problems.empty()) return std::move(result.file);
+  keep_working_fixes(result.problems, source, [](const Source& mended) { return read(mended).problems; });
+  return user_error(std::move(result.problems));
+}
+
+}  // namespace weft::dsl
