@@ -131,18 +131,37 @@ struct PatternPrinter {
 
   std::string print_set(const Set& set) const { return SetPrinter{names}.print(set); }
 
+  bool grouped(std::size_t i) const {
+    const auto kind = pattern.branches[i].heads.kind;
+    return kind == HeadSet::Kind::group || kind == HeadSet::Kind::group_last;
+  }
+
+  /// Does branch `i` end with `set`, and is there something in front of it that must stay? An empty
+  /// branch swallowed its `keep`s and ends with any.
+  bool ends_with(std::size_t i, const Set& set) const {
+    if (is_empty(*pattern.branches[i].set)) return true;
+    return parts[i].size() > (grouped(i) ? 1U : 0U) && same(*parts[i].back(), set);
+  }
+
   /// Undoes what `keep` did, as far as the branches show it: a branch of a head group can be written
   /// in a `branches` statement only, with `keep` beside it.
   void factor() {
-    for (const auto& branch : pattern.branches) parts.push_back(conjuncts(branch.set));
-    if (parts.size() < 2) return;
-    const auto ends_all = [&](const SetPtr& set) {
-      return std::all_of(parts.begin(), parts.end(),
-                         [&](const auto& list) { return !list.empty() && same(*list.back(), *set); });
-    };
-    while (!parts[0].empty() && ends_all(parts[0].back())) {
-      kept.insert(kept.begin(), parts[0].back());
-      for (auto& list : parts) list.pop_back();
+    std::size_t guide = pattern.branches.size();
+    for (std::size_t i = 0; i < pattern.branches.size(); ++i) {
+      const auto& set = pattern.branches[i].set;
+      parts.push_back(conjuncts(set));
+      if (!is_empty(*set)) guide = std::min(guide, i);
+    }
+    if (parts.size() < 2 || guide == parts.size()) return;
+    while (!parts[guide].empty()) {
+      const SetPtr last = parts[guide].back();
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (!ends_with(i, *last)) return;
+      }
+      kept.insert(kept.begin(), last);
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (!is_empty(*pattern.branches[i].set)) parts[i].pop_back();
+      }
     }
   }
 
@@ -167,11 +186,19 @@ struct PatternPrinter {
     }
   }
 
-  /// Number of branches from `first` on that came from one `branches` statement with head groups.
+  /// Number of branches from `first` on that one `branches` statement with head groups can say.
   std::size_t group_run(std::size_t first) const {
-    const HeadSet& heads = pattern.branches[first].heads;
-    if (heads.kind != HeadSet::Kind::group && heads.kind != HeadSet::Kind::group_last) return 0;
-    return static_cast<std::size_t>(heads.count);
+    if (!grouped(first)) return 0;
+    HeadSet expected = pattern.branches[first].heads;
+    const auto count = static_cast<std::size_t>(expected.count);
+    for (std::size_t i = 0; i < count; ++i) {
+      expected.index = static_cast<std::int64_t>(i);
+      const std::size_t at = first + i;
+      if (at >= parts.size() || pattern.branches[at].heads != expected || parts[at].size() != 1) return 0;
+      const Set& set = *parts[at].front();
+      if (set.kind != SetKind::dilated || set.all_queries != parts[first].front()->all_queries) return 0;
+    }
+    return count;
   }
 
   void groups(std::size_t first, std::size_t count) {
@@ -190,11 +217,15 @@ struct PatternPrinter {
              parts[first].front()->all_queries ? ", queries: all" : "");
   }
 
+  std::string heads(const HeadSet& set) const {
+    if (set.kind == HeadSet::Kind::all) return "";
+    if (set.kind == HeadSet::Kind::range) return fmt::format(" on heads {}..{}", set.lo, set.hi);
+    return fmt::format(" on heads group {} of {}", set.index, set.count);
+  }
+
   void branch(std::size_t i) {
-    const HeadSet& heads = pattern.branches[i].heads;
     const SetPtr set = make_set(SetKind::intersection, parts[i]);
-    const bool range = heads.kind == HeadSet::Kind::range;
-    out.line("branch {}{};", print_set(*set), range ? fmt::format(" on heads {}..{}", heads.lo, heads.hi) : "");
+    out.line("branch {}{};", print_set(*set), heads(pattern.branches[i].heads));
   }
 
   void body() {

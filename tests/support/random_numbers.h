@@ -24,7 +24,10 @@ class RandomNumbers {
   /// True once in `n` times.
   bool one_in(std::int64_t n) { return between(1, n) == 1; }
   double uniform() { return std::ldexp(static_cast<double>(next() >> 11), -53); }
-  double normal() { return std::sqrt(-2 * std::log(1 - uniform())) * std::cos(6.283185307179586 * uniform()); }
+  double normal() {
+    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
+    return radius * std::cos(6.283185307179586 * uniform());
+  }
   template <typename T>
   const T& pick(const std::vector<T>& from) {
     return from[static_cast<std::size_t>(between(0, static_cast<std::int64_t>(from.size()) - 1))];
