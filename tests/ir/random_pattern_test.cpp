@@ -8,7 +8,17 @@
 namespace weft::test {
 namespace {
 
-TEST(RandomPattern, TheSameOnEveryPlatform) { EXPECT_EQ(describe(random_problem(1)), ""); }
+TEST(RandomPattern, TheSameOnEveryPlatform) {
+  EXPECT_EQ(
+      describe(random_problem(1)),
+      "# batch 1 n_q 14 n_k 40 heads 6 kv 1 d 2 d_v 1 offset [20]\n"
+      "pattern random {\n"
+      "  tokens any;\n"
+      "  branches dilated(segments: [7, 64, 3], rates: [3, 4, 6], phase: [h % 3, 0, h % 6][i], heads: groups_last);\n"
+      "  keep causal;\n"
+      "  combine sum;\n"
+      "}\n");
+}
 
 TEST(RandomPattern, FitsItsShapesAndReachesEveryKind) {
   std::map<std::string, int> seen;
