@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+
+/// The argument block of every kernel, the same for CPU and CUDA. Plain words of eight bytes, so that
+/// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
+/// Strides count elements; the last dimension of a view is contiguous.
+
+inline constexpr std::int64_t kWeftArgsAbi = 1;
+inline constexpr int kWeftMostInputs = 16;
+
+struct weft_view {
+  void* data;
+  std::int64_t stride_b, stride_n, stride_h;
+};
+
+struct weft_input {
+  const void* data;
+  std::int64_t strides[4];
+  std::int64_t extents[4];
+};
+
+struct weft_args {
+  std::int64_t abi;
+  std::int64_t batch, n_q, n_k, heads, kv_heads;
+  weft_view q, k, v, o;
+  weft_view d_o, d_q, d_k, d_v;  ///< backward
+
+  float* lse;  ///< [B, H, n_q]; null: not wanted
+  std::int64_t lse_stride_b, lse_stride_h;
+  float* branch_lse;  ///< [branches, B, H, n_q]; null: not wanted
+  std::int64_t branch_lse_stride, branch_lse_stride_b, branch_lse_stride_h;
+  float* delta;
+
+  const std::int64_t* offsets;  ///< position of row 0, per batch entry
+  std::int64_t offset_stride;   ///< 0: one for all, 1: one each
+  const std::int32_t* lengths;  ///< cumulative lengths of packed ragged batches
+  const std::int32_t* pages;    ///< page table of a paged K/V
+  std::int64_t page_stride, page_size;
+
+  double scale;
+  std::uint64_t seed;
+  const std::uint64_t* seed_at;
+
+  const std::int64_t* tables;         ///< see codegen/tables_image.h
+  std::int64_t most_terms;            ///< of any pass: the size of the scratch behind it
+  std::int64_t phase;                 ///< which phase of the plan to run
+  std::int64_t tiles_per_head;        ///< row tiles of one (batch, head), the most of any head
+  std::int64_t tile_begin, tile_end;  ///< of batch × heads × tiles_per_head; longest first within a head
+
+  float* carry;          ///< f32 state between phases: [B, H, n_q, d_v + 2] = acc, m, l
+  void* scratch;         ///< of this call alone, 64-byte aligned; size: codegen/cpu/emit.h
+  std::int64_t ring[8];  ///< up to two affine pieces of ownership for q and for k
+  weft_input inputs[kWeftMostInputs];
+};
+
+static_assert(sizeof(weft_args) <= 4096, "kernel arguments are passed by value on GPUs");

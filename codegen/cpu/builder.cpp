@@ -1,0 +1,198 @@
+#include "codegen/cpu/builder.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+namespace weft::codegen::cpu {
+
+std::string vector_type(int lanes, std::string_view element) {
+  return lanes == 1 ? std::string(element) : fmt::format("<{} x {}>", lanes, element);
+}
+
+Builder::Builder(std::string name, std::string result, std::string parameters, bool is_internal) {
+  head_ = fmt::format("define {}{} @{}({}) #0 {{\n", is_internal ? "internal " : "", result, name, parameters);
+  entry_ = "entry:\n";
+}
+
+Value Builder::f32(double v) {
+  // LLVM writes a float literal as the bits of the double of the same value.
+  return {"float", fmt::format("0x{:016X}", std::bit_cast<std::uint64_t>(static_cast<double>(static_cast<float>(v))))};
+}
+
+Value Builder::emit(const std::string& type, std::string text) {
+  Value out{type, fmt::format("%v{}", next_value_++)};
+  body_ += fmt::format("  {} = {}\n", out.name, text);
+  return out;
+}
+
+void Builder::emit(std::string text) { body_ += "  " + text + "\n"; }
+
+void Builder::comment(std::string_view text) { body_ += fmt::format("  ; {}\n", text); }
+
+Value Builder::op(std::string_view op, const Value& a, const Value& b) {
+  return emit(a.type, fmt::format("{} {} {}, {}", op, a.type, a.name, b.name));
+}
+
+namespace {
+/// Type of a comparison: i1, or a vector of them.
+std::string truth_type(const std::string& type) {
+  return type.front() == '<' ? type.substr(0, type.find(" x ")) + " x i1>" : "i1";
+}
+}  // namespace
+
+Value Builder::icmp(std::string_view condition, const Value& a, const Value& b) {
+  return emit(truth_type(a.type), fmt::format("icmp {} {} {}, {}", condition, a.type, a.name, b.name));
+}
+
+Value Builder::fcmp(std::string_view condition, const Value& a, const Value& b) {
+  return emit(truth_type(a.type), fmt::format("fcmp {} {} {}, {}", condition, a.type, a.name, b.name));
+}
+
+Value Builder::select(const Value& c, const Value& a, const Value& b) {
+  return emit(a.type, fmt::format("select {} {}, {} {}, {} {}", c.type, c.name, a.type, a.name, b.type, b.name));
+}
+
+Value Builder::cast(std::string_view op, const Value& a, const std::string& type) {
+  return emit(type, fmt::format("{} {} {} to {}", op, a.type, a.name, type));
+}
+
+Value Builder::load(const std::string& type, const Value& pointer, int align) {
+  return emit(type, fmt::format("load {}, ptr {}, align {}", type, pointer.name, align));
+}
+
+void Builder::store(const Value& v, const Value& pointer, int align) {
+  emit(fmt::format("store {} {}, ptr {}, align {}", v.type, v.name, pointer.name, align));
+}
+
+Value Builder::at(const Value& pointer, const std::string& type, const Value& index) {
+  return emit("ptr", fmt::format("getelementptr {}, ptr {}, i64 {}", type, pointer.name, index.name));
+}
+
+namespace {
+std::string arguments(const std::vector<Value>& args) {
+  std::string out;
+  for (const auto& a : args) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", a.type, a.name);
+  return out;
+}
+}  // namespace
+
+Value Builder::call(const std::string& result, std::string_view function, const std::vector<Value>& args) {
+  return emit(result, fmt::format("call {} @{}({})", result, function, arguments(args)));
+}
+
+void Builder::call_void(std::string_view function, const std::vector<Value>& args) {
+  emit(fmt::format("call void @{}({})", function, arguments(args)));
+}
+
+Value Builder::splat(const Value& scalar, int lanes) {
+  const std::string type = vector_type(lanes, scalar.type);
+  const Value first = emit(type, fmt::format("insertelement {} poison, {} {}, i64 0", type, scalar.type, scalar.name));
+  return emit(type,
+              fmt::format("shufflevector {0} {1}, {0} poison, <{2} x i32> zeroinitializer", type, first.name, lanes));
+}
+
+Value Builder::extract(const Value& vector, int lane) {
+  const std::size_t x = vector.type.find(" x ") + 3;
+  const std::string element = vector.type.substr(x, vector.type.size() - x - 1);
+  return emit(element, fmt::format("extractelement {} {}, i64 {}", vector.type, vector.name, lane));
+}
+
+Value Builder::insert(const Value& vector, const Value& scalar, int lane) {
+  return emit(vector.type, fmt::format("insertelement {} {}, {} {}, i64 {}", vector.type, vector.name, scalar.type,
+                                       scalar.name, lane));
+}
+
+Value Builder::slot(const Value& initial) {
+  Value out{"ptr", fmt::format("%v{}", next_value_++)};
+  entry_ += fmt::format("  {} = alloca i64, align 8\n", out.name);
+  set(out, initial);
+  return out;
+}
+
+void Builder::open(const std::string& name) {
+  body_ += name + ":\n";
+  current_ = name;
+}
+
+void Builder::for_each(const Value& begin, const Value& end, std::int64_t step,
+                       const std::function<void(Value)>& body) {
+  fold(begin, end, step, {}, [&](Value i, const std::vector<Value>&) {
+    body(std::move(i));
+    return std::vector<Value>{};
+  });
+}
+
+std::vector<Value> Builder::fold(const Value& begin, const Value& end, std::int64_t step, std::vector<Value> initial,
+                                 const std::function<std::vector<Value>(Value, const std::vector<Value>&)>& body) {
+  const std::string head = label(), inside = label(), latch = label(), exit = label();
+  const std::string before = current_;
+  const Value i{begin.type, fmt::format("%v{}", next_value_++)};
+  const Value next{begin.type, fmt::format("%v{}", next_value_++)};
+  std::vector<Value> carried;
+  for (const auto& v : initial) carried.push_back({v.type, fmt::format("%v{}", next_value_++)});
+  emit("br label %" + head);
+  open(head);
+  const std::size_t phis = body_.size();  // filled in when the last values are known
+  const Value go = icmp("slt", i, end);
+  emit(fmt::format("br i1 {}, label %{}, label %{}", go.name, inside, exit));
+  open(inside);
+  const std::vector<Value> results = body(i, carried);
+  emit("br label %" + latch);
+  open(latch);
+  emit(fmt::format("{} = add {} {}, {}", next.name, i.type, i.name, step));
+  emit("br label %" + head);
+  std::string text =
+      fmt::format("  {} = phi {} [ {}, %{} ], [ {}, %{} ]\n", i.name, i.type, begin.name, before, next.name, latch);
+  for (std::size_t c = 0; c < carried.size(); ++c) {
+    text += fmt::format("  {} = phi {} [ {}, %{} ], [ {}, %{} ]\n", carried[c].name, carried[c].type, initial[c].name,
+                        before, results[c].name, latch);
+  }
+  body_.insert(phis, text);
+  open(exit);
+  return carried;
+}
+
+void Builder::when(const Value& condition, const std::function<void()>& then, const std::function<void()>& otherwise) {
+  const std::string yes = label(), no = label(), end = otherwise ? label() : no;
+  emit(fmt::format("br i1 {}, label %{}, label %{}", condition.name, yes, no));
+  open(yes);
+  then();
+  emit("br label %" + end);
+  if (otherwise) {
+    open(no);
+    otherwise();
+    emit("br label %" + end);
+  }
+  open(end);
+}
+
+void Builder::repeat_while(const std::function<Value()>& condition, const std::function<void()>& body) {
+  const std::string head = label(), inside = label(), exit = label();
+  emit("br label %" + head);
+  open(head);
+  const Value go = condition();
+  emit(fmt::format("br i1 {}, label %{}, label %{}", go.name, inside, exit));
+  open(inside);
+  body();
+  emit("br label %" + head);
+  open(exit);
+}
+
+void Builder::ret() { emit("ret void"); }
+void Builder::ret(const Value& v) { emit(fmt::format("ret {} {}", v.type, v.name)); }
+
+void Builder::ret_if(const Value& condition, const Value* v) {
+  const std::string yes = label(), no = label();
+  emit(fmt::format("br i1 {}, label %{}, label %{}", condition.name, yes, no));
+  open(yes);
+  v != nullptr ? ret(*v) : ret();
+  open(no);
+}
+
+std::string Builder::finish() const {
+  // Slots live in the entry block, in front of everything.
+  return head_ + entry_ + body_ + "}\n\n";
+}
+
+}  // namespace weft::codegen::cpu

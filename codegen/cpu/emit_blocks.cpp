@@ -1,0 +1,333 @@
+#include "codegen/cpu/kernel.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace weft::codegen::cpu {
+namespace {
+
+const Value kZero = Part::i64(0);
+const Value kOne = Part::i64(1);
+const Value kMinusInfinity{"float", "0xFFF0000000000000"};
+
+Value load_row(Part& f, const Value& rows, const Value& key) { return f.load("ptr", f.at(rows, "ptr", key), 8); }
+
+/// K or V rows as f32: in place, or widened into the scratch once a block.
+Value f32_row(Part& f, const Value& rows, std::int64_t wide_at, int width, const Value& key) {
+  if (f.kernel.wide) return load_row(f, rows, key);
+  return f.at(f.in_scratch(wide_at), "float", f.mul(key, Part::i64(width)));
+}
+
+/// @widen: the block's K and V rows to f32.
+std::string widen(const Kernel& k) {
+  Part f(k, "widen", "void", "ptr %keys, ptr %values, i64 %count");
+  const auto copy = [&](const Value& rows, std::int64_t to, int width) {
+    f.for_each(kZero, Part::argument("i64", "count"), 1, [&](const Value& key) {
+      const Value from = load_row(f, rows, key);
+      const Value row = f.at(f.in_scratch(to), "float", f.mul(key, Part::i64(width)));
+      f.for_each(kZero, Part::i64(width), 8, [&](const Value& c) {
+        f.store(f.load8(f.at(from, "i8", f.mul(c, Part::i64(k.element)))), f.at(row, "float", c), 4);
+      });
+    });
+  };
+  copy(Part::argument("ptr", "keys"), k.key_wide, k.d);
+  copy(Part::argument("ptr", "values"), k.value_wide, k.d_v);
+  f.ret();
+  return f.finish();
+}
+
+Value broadcast(Part& f, const Value& row, const Value& column) {
+  return f.splat(f.load("float", f.at(row, "float", column), 4), f.kernel.lanes);
+}
+
+/// S of `keys` keys and `vectors` vectors of rows from lane v on: accumulators key by key.
+std::vector<Value> score_tile(Part& f, const std::vector<Value>& rows, const Value& v, int vectors) {
+  const Kernel& k = f.kernel;
+  const Value q = f.in_scratch(k.q);
+  const std::vector<Value> zeros(rows.size() * static_cast<std::size_t>(vectors), f.vsplat(0));
+  return f.fold(kZero, Part::i64(k.d), 8, zeros, [&](const Value& c, std::vector<Value> sums) {
+    for (int u = 0; u < 8; ++u) {
+      const Value column = f.add(c, Part::i64(u));
+      const Value q_row = f.at(f.at(q, "float", f.mul(column, Part::i64(k.rows))), "float", v);
+      std::vector<Value> qs;
+      for (int j = 0; j < vectors; ++j) qs.push_back(f.vload(q_row, Part::i64(j * k.lanes)));
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const Value key = broadcast(f, rows[i], column);
+        for (std::size_t j = 0; j < qs.size(); ++j) {
+          Value& sum = sums[i * qs.size() + j];
+          sum = f.fma(key, qs[j], sum);
+        }
+      }
+    }
+    return sums;
+  });
+}
+
+/// New maxima from the block's (in `top`): m, l and the factor of what was summed before. Returns whether any
+/// row's maximum moved.
+Value update_maxima(Part& f, const Value& v) {
+  const Kernel& k = f.kernel;
+  const Value m_old = f.vload(f.in_scratch(k.m), v);
+  const Value top = f.vload(f.in_scratch(k.top), v);
+  // A NaN score must reach its row, so the comparison lets it through.
+  const Value m_new = f.select(f.fcmp("ule", top, m_old), f.select(f.fcmp("uno", top, top), top, m_old), top);
+  const Value none = f.splat(kMinusInfinity, k.lanes);
+  const Value safe = f.select(f.fcmp("oeq", m_new, none), f.vsplat(0), m_new);
+  const Value alpha = f.exp2(f.fsub(m_old, safe));
+  f.vstore(m_new, f.in_scratch(k.m), v);
+  f.vstore(safe, f.in_scratch(k.top), v);  // from here on: what scores are measured from
+  f.vstore(alpha, f.in_scratch(k.alpha), v);
+  f.vstore(f.fmul(f.vload(f.in_scratch(k.l), v), alpha), f.in_scratch(k.l), v);
+  return f.any(f.fcmp("une", m_old, m_new));
+}
+
+/// acc *= alpha, for the rows from lane v to v + span.
+void rescale(Part& f, const Value& v, int vectors) {
+  const Kernel& k = f.kernel;
+  std::vector<Value> alphas;
+  for (int j = 0; j < vectors; ++j) alphas.push_back(f.vload(f.in_scratch(k.alpha), f.add(v, Part::i64(j * k.lanes))));
+  f.for_each(kZero, Part::i64(k.d_v), 1, [&](const Value& c) {
+    const Value row = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
+    for (int j = 0; j < vectors; ++j) {
+      const Value at = Part::i64(j * k.lanes);
+      f.vstore(f.fmul(f.vload(row, at), alphas[static_cast<std::size_t>(j)]), row, at);
+    }
+  });
+}
+
+/// Scores of a full block, and each row's largest.
+void full_scores(Part& f, const Value& keys, const Value& count, const Value& v) {
+  const Kernel& k = f.kernel;
+  const std::vector<Value> lowest(static_cast<std::size_t>(k.micro_q), f.splat(kMinusInfinity, k.lanes));
+  const auto tops = f.fold(kZero, count, k.micro_k, lowest, [&](const Value& key, std::vector<Value> top) {
+    std::vector<Value> rows;
+    for (int i = 0; i < k.micro_k; ++i) rows.push_back(f32_row(f, keys, k.key_wide, k.d, f.add(key, Part::i64(i))));
+    const auto sums = score_tile(f, rows, v, k.micro_q);
+    for (int i = 0; i < k.micro_k; ++i) {
+      const Value to =
+          f.at(f.at(f.in_scratch(k.scores), "float", f.mul(f.add(key, Part::i64(i)), Part::i64(k.rows))), "float", v);
+      for (int j = 0; j < k.micro_q; ++j) {
+        const auto at = static_cast<std::size_t>(j);
+        const Value& s = sums[static_cast<std::size_t>(i * k.micro_q + j)];
+        f.vstore(s, to, Part::i64(j * k.lanes));
+        top[at] = f.select(f.fcmp("ogt", top[at], s), top[at], s);
+      }
+    }
+    return top;
+  });
+  for (int j = 0; j < k.micro_q; ++j) {
+    f.vstore(tops[static_cast<std::size_t>(j)], f.in_scratch(k.top), f.add(v, Part::i64(j * k.lanes)));
+  }
+}
+
+/// Scores to weights 2^(s - m) times the key's multiplicity; adds them to l.
+void full_weights(Part& f, const Value& weights, const Value& count, const Value& v) {
+  const Kernel& k = f.kernel;
+  std::vector<Value> from, sums;
+  for (int j = 0; j < k.micro_q; ++j) {
+    const Value at = f.add(v, Part::i64(j * k.lanes));
+    from.push_back(f.vload(f.in_scratch(k.top), at));
+    sums.push_back(f.vload(f.in_scratch(k.l), at));
+  }
+  const auto totals = f.fold(kZero, count, 1, sums, [&](const Value& key, std::vector<Value> l) {
+    const Value weight = broadcast(f, weights, key);
+    const Value row = f.at(f.at(f.in_scratch(k.scores), "float", f.mul(key, Part::i64(k.rows))), "float", v);
+    for (std::size_t j = 0; j < from.size(); ++j) {
+      const Value at = Part::i64(static_cast<std::int64_t>(j) * k.lanes);
+      const Value p = f.fmul(f.exp2(f.fsub(f.vload(row, at), from[j])), weight);
+      f.vstore(p, row, at);
+      l[j] = f.fadd(l[j], p);
+    }
+    return l;
+  });
+  for (std::size_t j = 0; j < totals.size(); ++j) {
+    f.vstore(totals[j], f.in_scratch(k.l), f.add(v, Part::i64(static_cast<std::int64_t>(j) * k.lanes)));
+  }
+}
+
+/// acc += V^T P over the block.
+void full_outputs(Part& f, const Value& values, const Value& count, const Value& v) {
+  const Kernel& k = f.kernel;
+  constexpr int kUnroll = 4;  // divides micro_k
+  f.for_each(kZero, Part::i64(k.d_v), k.micro_k, [&](const Value& c) {
+    const Value acc = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
+    std::vector<Value> sums;
+    for (int i = 0; i < k.micro_k; ++i) {
+      for (int j = 0; j < k.micro_q; ++j) sums.push_back(f.vload(acc, Part::i64(i * k.rows + j * k.lanes)));
+    }
+    const auto totals = f.fold(kZero, count, kUnroll, sums, [&](const Value& key, std::vector<Value> s) {
+      for (int u = 0; u < kUnroll; ++u) {
+        const Value at = f.add(key, Part::i64(u));
+        const Value row = f.at(f32_row(f, values, k.value_wide, k.d_v, at), "float", c);
+        const Value p_row = f.at(f.at(f.in_scratch(k.scores), "float", f.mul(at, Part::i64(k.rows))), "float", v);
+        std::vector<Value> p;
+        for (int j = 0; j < k.micro_q; ++j) p.push_back(f.vload(p_row, Part::i64(j * k.lanes)));
+        for (int i = 0; i < k.micro_k; ++i) {
+          const Value value = broadcast(f, row, Part::i64(i));
+          for (std::size_t j = 0; j < p.size(); ++j) {
+            Value& sum = s[static_cast<std::size_t>(i) * p.size() + j];
+            sum = f.fma(value, p[j], sum);
+          }
+        }
+      }
+      return s;
+    });
+    for (int i = 0; i < k.micro_k; ++i) {
+      for (int j = 0; j < k.micro_q; ++j) {
+        f.vstore(totals[static_cast<std::size_t>(i * k.micro_q + j)], acc, Part::i64(i * k.rows + j * k.lanes));
+      }
+    }
+  });
+}
+
+std::string full_block(const Kernel& k) {
+  Part f(k, "full_block", "void", "ptr %keys, ptr %values, ptr %weights, i64 %count");
+  const Value keys = Part::argument("ptr", "keys");
+  const Value values = Part::argument("ptr", "values");
+  const Value count = Part::argument("i64", "count");
+  if (!k.wide) f.call_void("widen", {f.a, f.s, keys, values, count});
+  f.for_each(kZero, Part::i64(k.rows), k.micro_q * k.lanes, [&](const Value& v) {
+    full_scores(f, keys, count, v);
+    Value moved = Part::i1(false);
+    for (int j = 0; j < k.micro_q; ++j) moved = f.bit_or(moved, update_maxima(f, f.add(v, Part::i64(j * k.lanes))));
+    f.when(moved, [&] { rescale(f, v, k.micro_q); });
+    full_weights(f, Part::argument("ptr", "weights"), count, v);
+    full_outputs(f, values, count, v);
+  });
+  f.ret();
+  return f.finish();
+}
+
+/// Groups of keys that some row of the vector keeps, as a list; returns their number.
+Value list_groups(Part& f, const Value& v, const Value& count) {
+  const Kernel& k = f.kernel;
+  const Value bits = f.load("i64", f.at(f.in_scratch(k.active), "i64", f.op("sdiv", v, Part::i64(k.lanes))), 8);
+  const Value n = f.slot(kZero);
+  f.for_each(kZero, count, k.sub_k, [&](const Value& key) {
+    const Value bit = f.bit_and(f.op("lshr", bits, f.op("sdiv", key, Part::i64(k.sub_k))), kOne);
+    f.when(f.icmp("ne", bit, kZero), [&] {
+      f.store(key, f.at(f.in_scratch(k.groups), "i64", f.get(n)), 8);
+      f.set(n, f.add(f.get(n), kOne));
+    });
+  });
+  return f.get(n);
+}
+
+Value group_key(Part& f, const Value& i) { return f.load("i64", f.at(f.in_scratch(f.kernel.groups), "i64", i), 8); }
+
+Value pair_at(Part& f, std::int64_t base, const Value& key, const Value& v) {
+  return f.at(f.at(f.in_scratch(base), "float", f.mul(key, Part::i64(f.kernel.rows))), "float", v);
+}
+
+void partial_scores(Part& f, const Value& keys, const Value& groups, const Value& v) {
+  const Kernel& k = f.kernel;
+  const Value none = f.splat(kMinusInfinity, k.lanes);
+  const auto top = f.fold(kZero, groups, 1, {none}, [&](const Value& i, std::vector<Value> best) {
+    const Value key = group_key(f, i);
+    std::vector<Value> rows;
+    for (int u = 0; u < k.sub_k; ++u) rows.push_back(f32_row(f, keys, k.key_wide, k.d, f.add(key, Part::i64(u))));
+    const auto sums = score_tile(f, rows, v, 1);
+    for (int u = 0; u < k.sub_k; ++u) {
+      const Value at = f.add(key, Part::i64(u));
+      const Value kept = f.fcmp("one", f.vload(pair_at(f, k.weight, at, v), kZero), f.vsplat(0));
+      const Value s = f.select(kept, sums[static_cast<std::size_t>(u)], none);
+      f.vstore(s, pair_at(f, k.scores, at, v), kZero);
+      best[0] = f.select(f.fcmp("ogt", best[0], s), best[0], s);
+    }
+    return best;
+  });
+  f.vstore(top[0], f.in_scratch(k.top), v);
+}
+
+void partial_weights(Part& f, const Value& groups, const Value& v) {
+  const Kernel& k = f.kernel;
+  const Value from = f.vload(f.in_scratch(k.top), v);
+  const auto total =
+      f.fold(kZero, groups, 1, {f.vload(f.in_scratch(k.l), v)}, [&](const Value& i, std::vector<Value> l) {
+        const Value key = group_key(f, i);
+        for (int u = 0; u < k.sub_k; ++u) {
+          const Value at = f.add(key, Part::i64(u));
+          const Value s = pair_at(f, k.scores, at, v);
+          const Value p = f.fmul(f.exp2(f.fsub(f.vload(s, kZero), from)), f.vload(pair_at(f, k.weight, at, v), kZero));
+          f.vstore(p, s, kZero);
+          l[0] = f.fadd(l[0], p);
+        }
+        return l;
+      });
+  f.vstore(total[0], f.in_scratch(k.l), v);
+}
+
+/// acc += V^T P for one vector of rows, `columns` columns of V at a time. `guarded`: a NaN or infinity in V
+/// must stay with the rows that keep its key, so 0 * V is not added.
+void partial_outputs(Part& f, const Value& values, const Value& groups, const Value& v, int columns, bool guarded) {
+  const Kernel& k = f.kernel;
+  f.for_each(kZero, Part::i64(k.d_v), columns, [&](const Value& c) {
+    const Value acc = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
+    std::vector<Value> sums;
+    for (int i = 0; i < columns; ++i) sums.push_back(f.vload(acc, Part::i64(i * k.rows)));
+    const auto totals = f.fold(kZero, groups, 1, sums, [&](const Value& g, std::vector<Value> s) {
+      const Value key = group_key(f, g);
+      for (int u = 0; u < k.sub_k; ++u) {
+        const Value at = f.add(key, Part::i64(u));
+        const Value row = f.at(f32_row(f, values, k.value_wide, k.d_v, at), "float", c);
+        const Value p = f.vload(pair_at(f, k.scores, at, v), kZero);
+        for (int i = 0; i < columns; ++i) {
+          Value& sum = s[static_cast<std::size_t>(i)];
+          const Value added = f.fma(broadcast(f, row, Part::i64(i)), p, sum);
+          sum = guarded ? f.select(f.fcmp("une", f.vload(pair_at(f, k.weight, at, v), kZero), f.vsplat(0)), added, sum)
+                        : added;
+        }
+      }
+      return s;
+    });
+    for (int i = 0; i < columns; ++i) f.vstore(totals[static_cast<std::size_t>(i)], acc, Part::i64(i * k.rows));
+  });
+}
+
+/// Does a row of V in the block hold a NaN or an infinity?
+Value not_finite(Part& f, const Value& values, const Value& count) {
+  const Kernel& k = f.kernel;
+  const auto splat8 = [&](std::int64_t v) { return f.splat(Part::i32(v), 8); };
+  const auto found = f.fold(kZero, count, 1, {splat8(0)}, [&](const Value& key, std::vector<Value> seen) {
+    const Value row = f32_row(f, values, k.value_wide, k.d_v, key);
+    return f.fold(kZero, Part::i64(k.d_v), 8, seen, [&](const Value& c, const std::vector<Value>& s) {
+      const Value bits = f.bit_and(f.load("<8 x i32>", f.at(row, "i32", c), 4), splat8(0x7FFFFFFF));
+      const Value bad = f.cast("sext", f.icmp("uge", bits, splat8(0x7F800000)), "<8 x i32>");
+      return std::vector<Value>{f.bit_or(s[0], bad)};
+    });
+  });
+  return f.icmp("ne", f.cast("bitcast", f.icmp("ne", found[0], splat8(0)), "i8"), {"i8", "0"});
+}
+
+std::string partial_block(const Kernel& k) {
+  Part f(k, "partial_block", "void", "ptr %keys, ptr %values, i64 %count");
+  const Value keys = Part::argument("ptr", "keys");
+  const Value values = Part::argument("ptr", "values");
+  const Value count = Part::argument("i64", "count");
+  if (!k.wide) f.call_void("widen", {f.a, f.s, keys, values, count});
+  const Value guarded = not_finite(f, values, count);
+  f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
+    const Value groups = list_groups(f, v, count);
+    f.when(f.icmp("sgt", groups, kZero), [&] {
+      partial_scores(f, keys, groups, v);
+      f.when(update_maxima(f, v), [&] { rescale(f, v, 1); });
+      partial_weights(f, groups, v);
+      f.when(
+          guarded, [&] { partial_outputs(f, values, groups, v, 1, true); },
+          [&] { partial_outputs(f, values, groups, v, 8, false); });
+    });
+  });
+  f.ret();
+  return f.finish();
+}
+
+}  // namespace
+
+std::string emit_blocks(const Kernel& k) {
+  std::string text = "; Blocks of keys: scores, weights, outputs\n";
+  if (!k.wide) text += widen(k);
+  return text + full_block(k) + partial_block(k);
+}
+
+}  // namespace weft::codegen::cpu

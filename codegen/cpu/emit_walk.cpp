@@ -1,0 +1,319 @@
+#include "codegen/cpu/kernel.h"
+
+#include <fmt/format.h>
+
+namespace weft::codegen::cpu {
+namespace {
+
+const Value kZero = Part::i64(0);
+const Value kOne = Part::i64(1);
+
+Value buffer_part(Part& f, const std::int64_t (&offsets)[2], const Value& which) {
+  return f.at(f.s, "i8", f.select(f.icmp("eq", which, kZero), Part::i64(offsets[0]), Part::i64(offsets[1])));
+}
+
+Value key_address(Part& f, const Value& y) { return f.add(f.tile(kKeyBase), f.mul(y, f.tile(kKeyStep))); }
+Value value_address(Part& f, const Value& y) { return f.add(f.tile(kValueBase), f.mul(y, f.tile(kValueStep))); }
+
+/// Asks for a row's cache lines; it is used one block later.
+void prefetch(Part& f, const Value& address, std::int64_t bytes) {
+  const Value row = f.cast("inttoptr", address, "ptr");
+  for (std::int64_t at = 0; at < bytes; at += 64) {
+    f.emit(
+        fmt::format("call void @llvm.prefetch.p0(ptr {}, i32 0, i32 3, i32 1)", f.at(row, "i8", Part::i64(at)).name));
+  }
+}
+
+void put_key(Part& f, const Value& buffer, const Value& at, const Value& k_row, const Value& v_row,
+             const Value& weight) {
+  f.store(k_row, f.at(buffer_part(f, f.kernel.key_at, buffer), "i64", at), 8);
+  f.store(v_row, f.at(buffer_part(f, f.kernel.value_at, buffer), "i64", at), 8);
+  f.store(weight, f.at(buffer_part(f, f.kernel.key_weight, buffer), "float", at), 4);
+}
+
+void run_full(Part& f, const Value& buffer, const Value& count) {
+  f.call_void("full_block",
+              {f.a, f.s, buffer_part(f, f.kernel.key_at, buffer), buffer_part(f, f.kernel.value_at, buffer),
+               buffer_part(f, f.kernel.key_weight, buffer), count});
+}
+
+/// @pad: fills the block up to a multiple of `step` with copies of its last key at weight 0; returns the
+/// new count.
+std::string pad(const Kernel& k) {
+  Part f(k, "pad", "i64", "i64 %buffer, i64 %count, i64 %step");
+  const Value buffer = Part::argument("i64", "buffer");
+  const Value count = Part::argument("i64", "count");
+  const Value step = Part::argument("i64", "step");
+  const Value end = f.mul(f.op("sdiv", f.add(count, f.sub(step, kOne)), step), step);
+  const Value last = f.sub(count, kOne);
+  const Value k_row = f.load("i64", f.at(buffer_part(f, k.key_at, buffer), "i64", last), 8);
+  const Value v_row = f.load("i64", f.at(buffer_part(f, k.value_at, buffer), "i64", last), 8);
+  f.for_each(count, end, 1, [&](const Value& i) { put_key(f, buffer, i, k_row, v_row, Part::f32(0)); });
+  f.ret(end);
+  return f.finish();
+}
+
+/// @rotate: the buffer being filled is full. The one that waited is computed now, a block after its rows
+/// were asked for.
+std::string rotate(const Kernel& k) {
+  Part f(k, "rotate");
+  const Value now = f.tile(kBuffer);
+  const Value other = f.sub(kOne, now);
+  f.when(f.icmp("ne", f.tile(kPending), kZero), [&] { run_full(f, other, Part::i64(k.keys)); });
+  f.set_tile(kPending, kOne);
+  f.set_tile(kBuffer, other);
+  f.set_tile(kFilled, kZero);
+  f.ret();
+  return f.finish();
+}
+
+/// @flush_full: computes what waits and what was begun.
+std::string flush_full(const Kernel& k) {
+  Part f(k, "flush_full");
+  const Value now = f.tile(kBuffer);
+  f.when(f.icmp("ne", f.tile(kPending), kZero), [&] { run_full(f, f.sub(kOne, now), Part::i64(k.keys)); });
+  const Value filled = f.tile(kFilled);
+  f.when(f.icmp("sgt", filled, kZero), [&] {
+    run_full(f, now, f.call("i64", "pad", {f.a, f.s, now, filled, Part::i64(k.micro_k)}));
+  });
+  f.set_tile(kPending, kZero);
+  f.set_tile(kFilled, kZero);
+  f.ret();
+  return f.finish();
+}
+
+void ask_for(Part& f, const Value& k_row, const Value& v_row) {
+  prefetch(f, k_row, f.kernel.d * f.kernel.element);
+  prefetch(f, v_row, f.kernel.d_v * f.kernel.element);
+}
+
+/// The zone's term of the smallest step.
+Value finest(Part& f, const Value& pass, const Value& count) {
+  const Value best = f.slot(kZero), rate = f.slot(Part::i64(std::int64_t{1} << 60));
+  f.for_each(kZero, count, 1, [&](const Value& i) {
+    const Value t = f.load("i64", f.at(f.zone_terms(), "i64", i), 8);
+    const Value r = f.word(f.term(pass, t), kRate);
+    f.when(f.icmp("slt", r, f.get(rate)), [&] {
+      f.set(rate, r);
+      f.set(best, t);
+    });
+  });
+  return f.get(best);
+}
+
+/// Is every stream of the zone one arithmetic progression inside that of term `base`? Then the keys are the
+/// base's, and the others only add weight to some of them. Terms of one branch must not add up, so each other
+/// term has to be alone in its branch, or in the base's.
+Value progressions(Part& f, const Value& pass, const Value& count, const Value& base, const Value& hi) {
+  const Value base_term = f.term(pass, base);
+  const Value base_rate = f.word(base_term, kRate);
+  const Value base_at = f.word(f.term_state(base), kAt);
+  const Value ok = f.slot(kOne), branch = f.slot(Part::i64(-1));
+  f.for_each(kZero, count, 1, [&](const Value& i) {
+    const Value t = f.load("i64", f.at(f.zone_terms(), "i64", i), 8);
+    const Value term = f.term(pass, t);
+    const Value state = f.term_state(t);
+    const Value one_segment = f.icmp("sge", f.word(state, kSegmentEnd), hi);
+    const Value unfiltered = f.icmp("eq", f.word(term, kFilterCount), kZero);
+    const Value of = f.word(term, kBranch);
+    const Value alone = f.bit_or(f.icmp("ne", of, f.get(branch)), f.icmp("eq", of, f.word(base_term, kBranch)));
+    const Value steps = f.icmp("eq", f.op("srem", f.word(term, kRate), base_rate), kZero);
+    const Value meets = f.icmp("eq", f.op("srem", f.sub(f.word(state, kAt), base_at), base_rate), kZero);
+    const Value good = f.bit_and(f.bit_and(one_segment, unfiltered), f.bit_and(alone, f.bit_and(steps, meets)));
+    f.set(branch, of);
+    f.when(
+        good, [] {}, [&] { f.set(ok, kZero); });
+  });
+  return f.get(ok);
+}
+
+/// Weight of the other branches on a stretch of the base's keys: a sieve.
+void add_weights(Part& f, const Value& pass, const Value& count, const Value& base, const Value& weights,
+                 const Value& first, const Value& take) {
+  const Value base_term = f.term(pass, base);
+  const Value rate = f.word(base_term, kRate);
+  f.for_each(kZero, count, 1, [&](const Value& i) {
+    const Value t = f.load("i64", f.at(f.zone_terms(), "i64", i), 8);
+    const Value term = f.term(pass, t);
+    f.when(f.icmp("ne", f.word(term, kBranch), f.word(base_term, kBranch)), [&] {
+      const Value at = f.at(f.term_state(t), "i64", Part::i64(kAt));
+      const Value step = f.op("sdiv", f.word(term, kRate), rate);
+      const Value index = f.slot(f.op("sdiv", f.sub(f.load("i64", at, 8), first), rate));
+      f.repeat_while([&] { return f.icmp("slt", f.get(index), take); },
+                     [&] {
+                       const Value w = f.at(weights, "float", f.get(index));
+                       f.store(f.op("fadd", f.load("float", w, 4), Part::f32(1)), w, 4);
+                       f.set(index, f.add(f.get(index), step));
+                     });
+      f.store(f.add(first, f.mul(f.get(index), rate)), at, 8);
+    });
+  });
+}
+
+void walk_progression(Part& f, const Value& pass, const Value& count, const Value& base, const Value& hi) {
+  const Kernel& k = f.kernel;
+  const Value rate = f.word(f.term(pass, base), kRate);
+  const Value first = f.word(f.term_state(base), kAt);
+  const Value y = f.slot(first);
+  const Value left = f.slot(f.max(kZero, f.op("sdiv", f.add(f.sub(hi, first), f.sub(rate, kOne)), rate)));
+  f.repeat_while([&] { return f.icmp("sgt", f.get(left), kZero); },
+                 [&] {
+                   const Value buffer = f.tile(kBuffer);
+                   const Value filled = f.tile(kFilled);
+                   const Value take = f.min(f.get(left), f.sub(Part::i64(k.keys), filled));
+                   const Value from = f.get(y);
+                   const Value k_step = f.mul(f.tile(kKeyStep), rate);
+                   const Value v_step = f.mul(f.tile(kValueStep), rate);
+                   const Value ks = f.at(buffer_part(f, k.key_at, buffer), "i64", filled);
+                   const Value vs = f.at(buffer_part(f, k.value_at, buffer), "i64", filled);
+                   const Value ws = f.at(buffer_part(f, k.key_weight, buffer), "float", filled);
+                   f.fold(kZero, take, 1, {key_address(f, from), value_address(f, from)},
+                          [&](const Value& i, const std::vector<Value>& rows) {
+                            f.store(rows[0], f.at(ks, "i64", i), 8);
+                            f.store(rows[1], f.at(vs, "i64", i), 8);
+                            f.store(Part::f32(1), f.at(ws, "float", i), 4);
+                            ask_for(f, rows[0], rows[1]);
+                            return std::vector<Value>{f.add(rows[0], k_step), f.add(rows[1], v_step)};
+                          });
+                   add_weights(f, pass, count, base, ws, from, take);
+                   f.set(y, f.add(from, f.mul(take, rate)));
+                   f.set(left, f.sub(f.get(left), take));
+                   const Value now = f.add(filled, take);
+                   f.set_tile(kFilled, now);
+                   f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("rotate", {f.a, f.s}); });
+                 });
+}
+
+/// Branches with a hit at the y that @next returned, each once.
+Value hit_weight(Part& f, const Value& pass, const Value& count) {
+  const Value weight = f.slot(kZero), counted = f.slot(Part::i64(-1));
+  f.for_each(kZero, count, 1, [&](const Value& i) {
+    const Value t = f.load("i64", f.at(f.zone_terms(), "i64", i), 8);
+    const Value of = f.word(f.term(pass, t), kBranch);
+    const Value hit = f.icmp("ne", f.word(f.term_state(t), kHit), kZero);
+    f.when(f.bit_and(hit, f.icmp("ne", of, f.get(counted))), [&] {
+      f.set(counted, of);
+      f.set(weight, f.add(f.get(weight), kOne));
+    });
+  });
+  return f.cast("sitofp", f.get(weight), "float");
+}
+
+void walk_merged(Part& f, const Value& pass, const Value& count, const Value& hi) {
+  const Kernel& k = f.kernel;
+  const Value y = f.slot(f.call("i64", "next", {f.a, f.s, pass, count, hi}));
+  f.repeat_while([&] { return f.icmp("slt", f.get(y), hi); },
+                 [&] {
+                   const Value filled = f.tile(kFilled);
+                   const Value k_row = key_address(f, f.get(y));
+                   const Value v_row = value_address(f, f.get(y));
+                   put_key(f, f.tile(kBuffer), filled, k_row, v_row, hit_weight(f, pass, count));
+                   ask_for(f, k_row, v_row);
+                   const Value now = f.add(filled, kOne);
+                   f.set_tile(kFilled, now);
+                   f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("rotate", {f.a, f.s}); });
+                   f.set(y, f.call("i64", "next", {f.a, f.s, pass, count, hi}));
+                 });
+}
+
+std::string full_zone(const Kernel& k) {
+  Part f(k, "full_zone", "void", "ptr %pass, i64 %count, i64 %hi");
+  const Value pass = Part::argument("ptr", "pass");
+  const Value count = Part::argument("i64", "count");
+  const Value hi = Part::argument("i64", "hi");
+  const Value base = finest(f, pass, count);
+  f.when(
+      f.icmp("ne", progressions(f, pass, count, base, hi), kZero), [&] { walk_progression(f, pass, count, base, hi); },
+      [&] { walk_merged(f, pass, count, hi); });
+  f.ret();
+  return f.finish();
+}
+
+/// Weights of one key for the rows of one vector: branches whose interval holds y, each once.
+Value row_weights(Part& f, const Value& pass, const Value& count, const Value& y, const Value& v) {
+  const Kernel& k = f.kernel;
+  const Value y32 = f.splat(f.cast("trunc", y, "i32"), k.lanes);
+  const Value none = f.splat(Part::i32(0), k.lanes);
+  const auto sums =
+      f.fold(kZero, count, 1, {none, none, Part::i64(-1)}, [&](const Value& i, const std::vector<Value>& c) {
+        const Value t = f.load("i64", f.at(f.zone_terms(), "i64", i), 8);
+        const Value state = f.term_state(t);
+        const Value lo = f.load(k.vi(), f.at(f.term_lo(state), "i32", v), 4);
+        const Value hi = f.load(k.vi(), f.at(f.term_hi(state), "i32", v), 4);
+        const Value kept = f.bit_and(f.icmp("sge", y32, lo), f.icmp("slt", y32, hi));
+        const Value hit = f.splat(f.icmp("ne", f.word(state, kHit), kZero), k.lanes);
+        const Value now = f.cast("zext", f.bit_and(kept, hit), k.vi());
+        const Value of = f.word(f.term(pass, t), kBranch);
+        const Value same = f.icmp("eq", of, c[2]);
+        const Value total = f.select(same, c[0], f.add(c[0], c[1]));
+        const Value group = f.bit_or(f.select(same, c[1], none), now);
+        return std::vector<Value>{total, group, of};
+      });
+  return f.add(sums[0], sums[1]);
+}
+
+/// @flush_partial: computes the partial block that was begun.
+std::string flush_partial(const Kernel& k) {
+  Part f(k, "flush_partial");
+  const Value filled = f.tile(kFilled);
+  f.when(f.icmp("sgt", filled, kZero), [&] {
+    const Value end = f.call("i64", "pad", {f.a, f.s, kZero, filled, Part::i64(k.sub_k)});
+    const Value zero = f.vsplat(0);
+    f.for_each(filled, end, 1, [&](const Value& i) {
+      f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
+        f.vstore(zero, f.in_scratch(k.weight), f.add(f.mul(i, Part::i64(k.rows)), v));
+      });
+    });
+    f.call_void("partial_block", {f.a, f.s, f.in_scratch(k.key_at[0]), f.in_scratch(k.value_at[0]), end});
+  });
+  f.set_tile(kFilled, kZero);
+  f.for_each(kZero, Part::i64(k.rows / k.lanes), 1,
+             [&](const Value& v) { f.store(kZero, f.at(f.in_scratch(k.active), "i64", v), 8); });
+  f.ret();
+  return f.finish();
+}
+
+/// @partial_zone: keys that some rows keep and others do not, with a weight per pair.
+std::string partial_zone(const Kernel& k) {
+  Part f(k, "partial_zone", "void", "ptr %pass, i64 %count, i64 %hi");
+  const Value pass = Part::argument("ptr", "pass");
+  const Value count = Part::argument("i64", "count");
+  const Value hi = Part::argument("i64", "hi");
+  f.when(f.icmp("eq", f.tile(kLanesReady), kZero), [&] {
+    f.call_void("intervals", {f.a, f.s, pass});
+    f.set_tile(kLanesReady, kOne);
+  });
+  const Value y = f.slot(f.call("i64", "next", {f.a, f.s, pass, count, hi}));
+  f.repeat_while([&] { return f.icmp("slt", f.get(y), hi); },
+                 [&] {
+                   const Value filled = f.tile(kFilled);
+                   const Value k_row = key_address(f, f.get(y));
+                   const Value v_row = value_address(f, f.get(y));
+                   put_key(f, kZero, filled, k_row, v_row, Part::f32(1));
+                   ask_for(f, k_row, v_row);
+                   const Value group = f.op("shl", kOne, f.op("sdiv", filled, Part::i64(k.sub_k)));
+                   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
+                     const Value weights = row_weights(f, pass, count, f.get(y), v);
+                     f.vstore(f.cast("sitofp", weights, k.vf()), f.in_scratch(k.weight),
+                              f.add(f.mul(filled, Part::i64(k.rows)), v));
+                     const Value some = f.any(f.icmp("ne", weights, f.splat(Part::i32(0), k.lanes)));
+                     const Value bits = f.at(f.in_scratch(k.active), "i64", f.op("sdiv", v, Part::i64(k.lanes)));
+                     f.store(f.bit_or(f.load("i64", bits, 8), f.select(some, group, kZero)), bits, 8);
+                   });
+                   const Value now = f.add(filled, kOne);
+                   f.set_tile(kFilled, now);
+                   f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("flush_partial", {f.a, f.s}); });
+                   f.set(y, f.call("i64", "next", {f.a, f.s, pass, count, hi}));
+                 });
+  f.ret();
+  return f.finish();
+}
+
+}  // namespace
+
+std::string emit_walk(const Kernel& k) {
+  return "; From zones of keys to blocks of keys\n" + pad(k) + rotate(k) + flush_full(k) + full_zone(k) +
+         flush_partial(k) + partial_zone(k);
+}
+
+}  // namespace weft::codegen::cpu

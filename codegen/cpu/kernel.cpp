@@ -1,0 +1,162 @@
+#include "codegen/cpu/kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft::codegen::cpu {
+
+Kernel::Kernel(const ir::Plan& p, const Target& t)
+    : plan(p),
+      target(t),
+      lanes(p.choices.sub_q),
+      rows(p.choices.tile_q),
+      keys(p.choices.tile_k),
+      d(static_cast<int>(p.bind.d)),
+      d_v(static_cast<int>(p.bind.d_v)),
+      micro_k(p.choices.micro_k),
+      micro_q(p.choices.micro_q),
+      sub_k(p.choices.sub_k),
+      element(ir::size_of(p.bind.dtype)),
+      wide(p.bind.dtype == ir::DType::f32),
+      many_passes(
+          std::any_of(p.phases.begin(), p.phases.end(), [](const ir::Phase& f) { return f.passes.size() > 1; })) {
+  std::int64_t end = kTileWords * 8;
+  const auto take = [&end](std::int64_t bytes) {
+    const std::int64_t at = end;
+    end += (bytes + 63) / 64 * 64;
+    return at;
+  };
+  x = take(rows * 8);
+  x32 = take(rows * 4);
+  bits = take(rows * 8);
+  q = take(d * rows * 4);
+  acc = take(d_v * rows * 4);
+  out = take(many_passes ? d_v * rows * 4 : 0);
+  m = take(rows * 4);
+  l = take(rows * 4);
+  alpha = take(rows * 4);
+  top = take(rows * 4);
+  scores = take(keys * rows * 4);
+  weight = take(keys * rows * 4);
+  active = take(rows / lanes * 8);
+  groups = take(keys * 8);
+  for (int i = 0; i < 2; ++i) {
+    key_at[i] = take(keys * 8);
+    value_at[i] = take(keys * 8);
+    key_weight[i] = take(keys * 4);
+  }
+  key_wide = take(wide ? 0 : keys * d * 4);
+  value_wide = take(wide ? 0 : keys * d_v * 4);
+  terms = end;
+  term_stride = kStateWords * 8 + 2 * rows * 4;
+}
+
+Part::Part(const Kernel& k, const std::string& name, const std::string& result, const std::string& more)
+    : Builder(name, result, "ptr %a, ptr %s" + (more.empty() ? "" : ", " + more), true), kernel(k) {}
+
+Value Part::floor_div(const Value& x, const Value& w) {
+  const Value quotient = op("sdiv", x, w);
+  const Value rest = sub(x, mul(quotient, w));
+  return add(quotient, cast("sext", icmp("slt", rest, i64(0)), "i64"));
+}
+
+Value Part::floor_mod(const Value& x, const Value& w) { return sub(x, mul(floor_div(x, w), w)); }
+
+Value Part::fma(const Value& x, const Value& y, const Value& z) {
+  // fmuladd becomes a fused instruction where there is one and never a library call.
+  return emit(x.type, fmt::format("call {0} @llvm.fmuladd.v{1}f32({0} {2}, {0} {3}, {0} {4})", x.type, kernel.lanes,
+                                  x.name, y.name, z.name));
+}
+
+Value Part::exp2(const Value& x) {
+  // 2^x = 2^n 2^f, n = round(x): adding 1.5 * 2^23 rounds and leaves n in the low bits, which the shift moves
+  // into the exponent. Degree 5, relative error 7.5e-8 (minimax).
+  constexpr double kPolynomial[] = {0.0013276471979478776, 0.00967554133421605, 0.05550713273542586,
+                                    0.24022119723848476,   0.6931469670647331,  1.0000000716546822};
+  const Value tiny = fcmp("olt", x, vsplat(-126));
+  const Value clamped = select(tiny, vsplat(-126), x);
+  const Value shifted = fadd(clamped, vsplat(12582912.0));
+  const Value f = fsub(clamped, fsub(shifted, vsplat(12582912.0)));
+  Value y = vsplat(kPolynomial[0]);
+  for (std::size_t i = 1; i < std::size(kPolynomial); ++i) y = fma(y, f, vsplat(kPolynomial[i]));
+  const Value exponent = op("shl", cast("bitcast", shifted, kernel.vi()), splat(i32(23), kernel.lanes));
+  const Value scaled = cast("bitcast", add(cast("bitcast", y, kernel.vi()), exponent), kernel.vf());
+  return select(tiny, vsplat(0), scaled);
+}
+
+Value Part::log2(const Value& x) {
+  // x = 2^e f with f in [sqrt(1/2), sqrt(2)); log f = 2 atanh(t), t = (f - 1) / (f + 1), |t| < 0.172.
+  const auto isplat = [&](std::int64_t v) { return splat(i32(v), kernel.lanes); };
+  const Value bits = cast("bitcast", x, kernel.vi());
+  const Value e = op("ashr", sub(bits, isplat(0x3F3504F3)), isplat(23));
+  const Value f = cast("bitcast", sub(bits, op("shl", e, isplat(23))), kernel.vf());
+  const Value t = op("fdiv", fsub(f, vsplat(1)), fadd(f, vsplat(1)));
+  const Value t2 = fmul(t, t);
+  constexpr double kScale = 2.885390081777926815;  // 2 / ln 2
+  Value y = vsplat(kScale / 9);
+  for (double n : {7.0, 5.0, 3.0, 1.0}) y = fma(y, t2, vsplat(kScale / n));
+  return fma(y, t, cast("sitofp", e, kernel.vf()));
+}
+
+Value Part::any(const Value& mask) {
+  const std::string word = fmt::format("i{}", kernel.lanes);
+  return icmp("ne", cast("bitcast", mask, word), {word, "0"});
+}
+
+namespace {
+const std::string kF8 = "<8 x float>";
+const std::string kI8 = "<8 x i32>";
+const std::string kH8 = "<8 x i16>";
+}  // namespace
+
+Value Part::load8(const Value& address) {
+  const auto isplat = [&](std::int64_t v) { return splat(i32(v), 8); };
+  switch (kernel.plan.bind.dtype) {
+    case ir::DType::f32:
+      return load(kF8, address, 4);
+    case ir::DType::bf16:
+      return cast("bitcast", op("shl", cast("zext", load(kH8, address, 2), kI8), isplat(16)), kF8);
+    case ir::DType::f16:
+      break;
+  }
+  if (kernel.target.has_f16c) return cast("fpext", load("<8 x half>", address, 2), kF8);
+  // Without F16C: move exponent and mantissa up; a multiplication by 2^112 mends the exponent's bias, subnormal
+  // numbers included. Infinity and NaN keep the largest exponent.
+  const Value h = cast("zext", load(kH8, address, 2), kI8);
+  const Value sign = op("shl", bit_and(h, isplat(0x8000)), isplat(16));
+  const Value magnitude = op("shl", bit_and(h, isplat(0x7FFF)), isplat(13));
+  const Value scaled = cast("bitcast", op("fmul", cast("bitcast", magnitude, kF8), splat(f32(0x1p112), 8)), kI8);
+  const Value special = icmp("uge", magnitude, isplat(0x7C00 << 13));
+  const Value finite_or_not = select(special, bit_or(magnitude, isplat(0x7F800000)), scaled);
+  return cast("bitcast", bit_or(finite_or_not, sign), kF8);
+}
+
+void Part::store8(const Value& v, const Value& address) {
+  const auto isplat = [&](std::int64_t n) { return splat(i32(n), 8); };
+  const auto narrow = [&](const Value& bits32) { store(cast("trunc", bits32, kH8), address, 2); };
+  const auto dtype = kernel.plan.bind.dtype;
+  if (dtype == ir::DType::f32) return store(v, address, 4);
+  if (dtype == ir::DType::f16 && kernel.target.has_f16c) return store(cast("fptrunc", v, "<8 x half>"), address, 2);
+  const Value bits = cast("bitcast", v, kI8);
+  const Value is_nan = fcmp("uno", v, v);
+  if (dtype == ir::DType::bf16) {
+    // To nearest, ties to even; NaN stays NaN.
+    const Value odd = bit_and(op("lshr", bits, isplat(16)), isplat(1));
+    const Value rounded = op("lshr", add(add(bits, isplat(0x7FFF)), odd), isplat(16));
+    return narrow(select(is_nan, isplat(0x7FC0), rounded));
+  }
+  const Value sign = bit_and(op("lshr", bits, isplat(16)), isplat(0x8000));
+  const Value magnitude = bit_and(bits, isplat(0x7FFFFFFF));
+  // Normal halves: rebias, round to nearest even. Below them: adding 0.5 leaves the rounded mantissa.
+  const Value odd = bit_and(op("lshr", magnitude, isplat(13)), isplat(1));
+  const Value normal = op("lshr", add(add(sub(magnitude, isplat(112 << 23)), isplat(0xFFF)), odd), isplat(13));
+  const Value small =
+      sub(cast("bitcast", op("fadd", cast("bitcast", magnitude, kF8), splat(f32(0.5), 8)), kI8), isplat(0x3F000000));
+  Value half = select(icmp("ult", magnitude, isplat(113 << 23)), small, normal);
+  half = select(icmp("uge", magnitude, isplat(0x477FF000)), isplat(0x7C00), half);
+  half = select(is_nan, isplat(0x7E00), half);
+  narrow(bit_or(half, sign));
+}
+
+}  // namespace weft::codegen::cpu

@@ -1,0 +1,123 @@
+#pragma once
+
+#include "codegen/args.h"
+#include "codegen/cpu/builder.h"
+#include "codegen/tables_image.h"
+#include "compiler/ir/plan.h"
+#include "compiler/target/target.h"
+
+#include <cstddef>
+#include <string>
+
+/// What the parts of the CPU emitter share: sizes, the layout of the scratch, and the functions that
+/// each part emits. Every emitted function takes (ptr %a, ptr %s): arguments and scratch.
+namespace weft::codegen::cpu {
+
+/// Words at the start of the scratch: facts of the tile being computed.
+enum TileWord {
+  kB,
+  kH,
+  kOffset,  ///< batch entry, head, position of row 0
+  kCount,
+  kFirst,
+  kLast,  ///< rows in the tile, first and last position
+  kEvery,
+  kAny,  ///< AND and OR of the rows' bits
+  kKeyBase,
+  kValueBase,  ///< address of key 0 for this (batch, kv head)
+  kKeyStep,
+  kValueStep,   ///< bytes from key to key
+  kCuts,        ///< number of cut points
+  kLanesReady,  ///< per-row intervals are computed
+  kBuffer,
+  kPending,
+  kFilled,  ///< key buffer being filled; a full one waits; keys in the one being filled
+  kTileWords = 32
+};
+
+/// Words of one live term's state.
+enum TermState { kMayLo, kMayHi, kMustLo, kMustHi, kLive, kAt, kSegmentEnd, kHit, kStateWords };
+
+/// All sizes and byte offsets of one kernel.
+struct Kernel {
+  Kernel(const ir::Plan& plan, const Target& target);
+
+  const ir::Plan& plan;
+  const Target& target;
+  int lanes;  ///< f32 per vector
+  int rows;   ///< per tile
+  int keys;   ///< per block
+  int d, d_v;
+  int micro_k, micro_q, sub_k;
+  int element;       ///< bytes of the stored type
+  bool wide;         ///< stored as f32: K and V are read in place
+  bool many_passes;  ///< O is summed over passes
+
+  // Byte offsets in the scratch.
+  std::int64_t x, x32, bits, q, acc, out, m, l, alpha, top, scores, weight, active, groups;
+  std::int64_t key_at[2], value_at[2], key_weight[2];
+  std::int64_t key_wide, value_wide;
+  std::int64_t terms;        ///< from here on: per term
+  std::int64_t term_stride;  ///< state words, then lo and hi per row as i32
+
+  std::string vf() const { return vector_type(lanes, "float"); }
+  std::string vi() const { return vector_type(lanes, "i32"); }
+  std::string vb() const { return vector_type(lanes, "i1"); }
+};
+
+/// Addressing shared by the parts, in one function being built.
+class Part : public Builder {
+ public:
+  Part(const Kernel& kernel, const std::string& name, const std::string& result = "void", const std::string& more = "");
+  const Kernel& kernel;
+  Value a = argument("ptr", "a");
+  Value s = argument("ptr", "s");
+
+  Value arg(std::size_t byte_offset, const std::string& type = "i64") {
+    return load(type, at(a, "i8", i64(static_cast<std::int64_t>(byte_offset))), 8);
+  }
+  Value in_scratch(std::int64_t byte_offset) { return at(s, "i8", i64(byte_offset)); }
+  Value tile(TileWord w) { return load("i64", at(s, "i64", i64(w)), 8); }
+  void set_tile(TileWord w, const Value& v) { store(v, at(s, "i64", i64(w)), 8); }
+  Value word(const Value& pointer, std::int64_t index) { return load("i64", at(pointer, "i64", i64(index)), 8); }
+  /// Address of word `offset` of the tables.
+  Value table(const Value& offset) { return at(arg(offsetof(weft_args, tables), "ptr"), "i64", offset); }
+  /// Term number t of a pass (in the tables), and its state (in the scratch).
+  Value term(const Value& pass, const Value& t) {
+    return at(at(pass, "i64", i64(kTermsAt)), "i64", mul(t, i64(kTermWords)));
+  }
+  Value term_state(const Value& t) { return at(in_scratch(kernel.terms), "i8", mul(t, i64(kernel.term_stride))); }
+  Value term_lo(const Value& state) { return at(state, "i64", i64(kStateWords)); }
+  Value term_hi(const Value& state) { return at(state, "i8", i64(kStateWords * 8 + kernel.rows * 4)); }
+  /// Cut points (4 a term) and the list of a zone's terms, behind the last term.
+  Value cuts() { return term_state(arg(offsetof(weft_args, most_terms))); }
+  Value zone_terms() { return at(cuts(), "i64", mul(arg(offsetof(weft_args, most_terms)), i64(4))); }
+
+  Value floor_div(const Value& x, const Value& w);
+  Value floor_mod(const Value& x, const Value& w);
+  Value fma(const Value& x, const Value& y, const Value& z);
+  Value vsplat(double v) { return splat(f32(v), kernel.lanes); }
+  Value vload(const Value& base, const Value& element) {
+    return load(kernel.vf(), at(base, "float", element), 4 * kernel.lanes);
+  }
+  void vstore(const Value& v, const Value& base, const Value& element) {
+    store(v, at(base, "float", element), 4 * kernel.lanes);
+  }
+  /// 2^x, 0 below the smallest normal number, NaN for NaN.
+  Value exp2(const Value& x);
+  /// log2 of a positive normal number, relative error below 1e-7.
+  Value log2(const Value& x);
+  /// Is any lane of a vector of i1 set?
+  Value any(const Value& mask);
+  /// Eight stored elements as f32, and back.
+  Value load8(const Value& address);
+  void store8(const Value& v, const Value& address);
+};
+
+// Each emits the functions of one part.
+std::string emit_rows(const Kernel& kernel);      ///< @rows, @load_q, @finish_pass, @store_rows, carry
+std::string emit_schedule(const Kernel& kernel);  ///< @bound, @spans, @intervals, @zone, @next
+std::string emit_walk(const Kernel& kernel);      ///< @full_zone, @partial_zone, @flush_full
+std::string emit_blocks(const Kernel& kernel);    ///< @full_block, @partial_block
+
+}  // namespace weft::codegen::cpu

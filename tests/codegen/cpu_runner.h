@@ -1,0 +1,54 @@
+#pragma once
+
+#include "compiler/base/result.h"
+#include "compiler/ir/pattern.h"
+#include "compiler/ir/plan.h"
+#include "compiler/ir/tables.h"
+#include "compiler/ir/tensor.h"
+#include "compiler/target/target.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+/// Plans compiled for the CPU and run on f64 tensors, without the engine: what the tests of planner and
+/// code generation need.
+namespace weft::testing {
+
+/// How a tensor is laid out for the kernel.
+struct Layout {
+  bool head_major = false;   ///< [B, H, n, d] instead of [B, n, H, d]
+  std::int64_t row_gap = 0;  ///< unused elements behind each row
+};
+
+struct RunOptions {
+  Layout layout;
+  std::int64_t tiles_per_call = 0;  ///< 0: all in one call
+};
+
+class CpuKernel {
+ public:
+  /// Compiled for the target; kernels with equal text are compiled once.
+  static Result<CpuKernel> make(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target);
+  static Result<CpuKernel> make(const ir::Plan& plan, const Target& target);
+
+  const ir::Plan& plan() const { return plan_; }
+
+  /// Values are rounded to the bound dtype on the way in; O comes back as the kernel stored it. Rows are
+  /// poisoned before. `max_abs_score` is not set.
+  Result<ir::Outcome> run(const ir::Shape& shape, const ir::Tensor& q, const ir::Tensor& k, const ir::Tensor& v,
+                          const std::vector<ir::Tensor>& inputs, const RunOptions& options = {}) const;
+
+ private:
+  ir::Plan plan_;
+  Target target_;
+  std::shared_ptr<const void> object_;
+  void (*entry_)(const void*) = nullptr;
+};
+
+/// To the nearest value of the type, as f64.
+double rounded(double value, ir::DType dtype);
+ir::Tensor rounded(ir::Tensor values, ir::DType dtype);
+
+}  // namespace weft::testing

@@ -1,0 +1,127 @@
+#include "codegen/cpu/emit.h"
+#include "compiler/ir/pattern_interpreter.h"
+#include "compiler/ir/plan_interpreter.h"
+#include "compiler/planner/planner.h"
+#include "tests/codegen/cpu_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace weft::testing {
+namespace {
+
+using ir::make_set;
+using ir::SetKind;
+
+ir::Tensor normal(std::vector<std::int64_t> shape, unsigned seed) {
+  ir::Tensor t(std::move(shape));
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> values;
+  for (auto& v : t.data) v = values(generator);
+  return t;
+}
+
+struct Problem {
+  ir::Shape shape;
+  ir::Tensor q, k, v;
+};
+
+Problem make_problem(ir::Shape shape, ir::DType dtype) {
+  return {shape, rounded(normal({shape.batch, shape.n_q, shape.heads, shape.d}, 1), dtype),
+          rounded(normal({shape.batch, shape.n_k, shape.kv_heads, shape.d}, 2), dtype),
+          rounded(normal({shape.batch, shape.n_k, shape.kv_heads, shape.d_v}, 3), dtype)};
+}
+
+double largest(const ir::Tensor& t) {
+  double most = 0;
+  for (double v : t.data) most = std::max(most, std::abs(v));
+  return most;
+}
+
+void expect_near(const ir::Tensor& got, const ir::Tensor& want, double bound, const std::string& what) {
+  ASSERT_EQ(got.data.size(), want.data.size()) << what;
+  double worst = 0;
+  for (std::size_t i = 0; i < got.data.size(); ++i) {
+    if (std::isinf(want.data[i])) {
+      ASSERT_EQ(got.data[i], want.data[i]) << what << " at " << i;
+      continue;
+    }
+    ASSERT_FALSE(std::isnan(got.data[i])) << what << " at " << i;
+    worst = std::max(worst, std::abs(got.data[i] - want.data[i]));
+  }
+  EXPECT_LE(worst, bound) << what;
+}
+
+void expect_matches(const ir::Pattern& pattern, const Problem& p, ir::DType dtype, const RunOptions& options = {}) {
+  const Target target = host_target();
+  const ir::Bind bind{.d = p.shape.d, .d_v = p.shape.d_v, .dtype = dtype};
+  auto kernel = CpuKernel::make(pattern, bind, target);
+  ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+  const auto want = ir::interpret(pattern, p.shape, p.q, p.k, p.v, {});
+  ASSERT_TRUE(want.ok()) << want.error().message;
+  const auto planned = ir::interpret_plan(kernel->plan(), p.shape, p.q, p.k, p.v, {});
+  ASSERT_TRUE(planned.ok()) << planned.error().message;
+  expect_near(planned->o, want->o, 1e-10, "plan O\n" + ir::print(kernel->plan()));
+  const auto got = kernel->run(p.shape, p.q, p.k, p.v, {}, options);
+  ASSERT_TRUE(got.ok()) << got.error().message;
+  const auto bounds = ir::error_bounds(pattern, dtype, p.shape.n_k, largest(p.v), want->max_abs_score);
+  expect_near(got->o, want->o, bounds.o, "O\n" + ir::print(kernel->plan()));
+  if (!want->lse.data.empty()) expect_near(got->lse, want->lse, bounds.lse, "LSE");
+}
+
+ir::Pattern one_branch(ir::SetPtr set) {
+  ir::Pattern p;
+  p.name = "test";
+  p.branches.push_back({.set = std::move(set), .heads = {}, .range = {}});
+  return p;
+}
+
+ir::Pattern longnet(std::vector<std::pair<std::int64_t, std::int64_t>> branches, bool causal) {
+  ir::Pattern p;
+  p.name = "longnet";
+  for (const auto& [w, r] : branches) {
+    auto phase = ir::apply(ir::Op::modulo, {ir::variable(ir::Variable::h), ir::constant(r)});
+    auto set = ir::make_dilated(w, r, phase, false);
+    if (causal) set = make_set(SetKind::intersection, std::vector<ir::SetPtr>{set, make_set(SetKind::causal)});
+    p.branches.push_back({.set = set, .heads = {}, .range = {}});
+  }
+  return p;
+}
+
+ir::Shape square(std::int64_t n, std::int64_t heads, std::int64_t d) {
+  return {.batch = 1, .n_q = n, .n_k = n, .heads = heads, .kv_heads = heads, .d = d, .d_v = d};
+}
+
+TEST(CpuKernel, Dense) {
+  expect_matches(one_branch(make_set(SetKind::all)), make_problem(square(200, 2, 32), ir::DType::f32), ir::DType::f32);
+}
+
+TEST(CpuKernel, Causal) {
+  expect_matches(one_branch(make_set(SetKind::causal)), make_problem(square(333, 2, 64), ir::DType::f32),
+                 ir::DType::f32);
+}
+
+TEST(CpuKernel, Window) {
+  expect_matches(one_branch(make_set(SetKind::window, {70, 0})), make_problem(square(500, 1, 64), ir::DType::f32),
+                 ir::DType::f32);
+}
+
+TEST(CpuKernel, Longnet) {
+  for (bool causal : {false, true}) {
+    expect_matches(longnet({{64, 1}, {128, 2}, {256, 4}}, causal), make_problem(square(600, 4, 32), ir::DType::f32),
+                   ir::DType::f32);
+    expect_matches(longnet({{100, 1}, {130, 3}, {256, 5}}, causal), make_problem(square(600, 4, 32), ir::DType::f32),
+                   ir::DType::f32);
+  }
+}
+
+TEST(CpuKernel, StoredTypes) {
+  for (auto dtype : {ir::DType::f16, ir::DType::bf16}) {
+    expect_matches(longnet({{64, 1}, {128, 2}}, true), make_problem(square(300, 2, 40), dtype), dtype);
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing
