@@ -14,7 +14,7 @@ struct Options {
   /// the CPU emitter writes.
   int level = 2;
   /// A pipeline for IR passes in the text form of `opt -passes=`, such as `default<O2>`; empty: none.
-  std::string passes;
+  std::string passes = {};
   /// Reject IR that LLVM's verifier rejects. It costs little, and without it LLVM may crash on such IR.
   bool verify = true;
 

@@ -5,6 +5,10 @@
 
 #include <thread>
 
+// LeakSanitizer asks for this: what LLVM held when it gave up is abandoned by contract (guard.h).
+extern "C" [[gnu::visibility("default")]] const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:libLLVM"; }
+
 namespace weft::llvm {
 namespace {
 

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::cache {
+
+/// Version of the key's text, the entry's layout and the directory's. A change starts a new directory, so
+/// that versions of Weft that share a root never see each other's entries.
+inline constexpr unsigned kFormat = 1;
+
+/// Everything that can change a binary's bytes, as named fields. The text is canonical (the same fields in the
+/// same order give the same text, different ones a different text) and is stored in the entry, so that a hit
+/// is a match of texts and a miss can say which fields differ.
+class Key {
+ public:
+  Key();
+
+  /// `name` of lower-case letters, digits, `_` and `.`; `value` any bytes.
+  Key& add(std::string_view name, std::string_view value);
+
+  /// For texts too long to keep in each entry: their length and SHA-256.
+  Key& add_digest_of(std::string_view name, std::string_view text);
+
+  const std::string& text() const { return text_; }
+
+  /// SHA-256 of the text, in 64 hexadecimal digits.
+  std::string digest() const;
+
+ private:
+  std::string text_;
+};
+
+struct Field {
+  std::string name;
+  std::string value;
+  bool operator==(const Field&) const = default;
+};
+
+/// The fields of a key's text; empty for a text that no Key has.
+std::vector<Field> fields_of(std::string_view key_text);
+
+/// What two keys do not share: the fields' values on either side, empty where one has no such field.
+struct Difference {
+  std::string name;
+  std::string mine;
+  std::string theirs;
+};
+std::vector<Difference> differences(std::string_view mine, std::string_view theirs);
+
+}  // namespace weft::cache
