@@ -7,6 +7,12 @@
 namespace weft::codegen::cpu {
 namespace {
 
+/// Columns of Q and K in one turn of the score loop: enough to hide its overhead; twice as many cost half again
+/// as much compile time for nothing measurable.
+constexpr int kColumns = 4;
+/// Keys in one turn of a partial block's loops; divides sub_k.
+constexpr int kPairs = 2;
+
 const Value kZero = Part::i64(0);
 const Value kOne = Part::i64(1);
 const Value kMinusInfinity{"float", "0xFFF0000000000000"};
@@ -46,8 +52,8 @@ std::vector<Value> score_tile(Part& f, const std::vector<Value>& rows, const Val
   const Kernel& k = f.kernel;
   const Value q = f.in_scratch(k.q);
   const std::vector<Value> zeros(rows.size() * static_cast<std::size_t>(vectors), f.vsplat(0));
-  return f.fold(kZero, Part::i64(k.d), 8, zeros, [&](const Value& c, std::vector<Value> sums) {
-    for (int u = 0; u < 8; ++u) {
+  return f.fold(kZero, Part::i64(k.d), kColumns, zeros, [&](const Value& c, std::vector<Value> sums) {
+    for (int u = 0; u < kColumns; ++u) {
       const Value column = f.add(c, Part::i64(u));
       const Value q_row = f.at(f.at(q, "float", f.mul(column, Part::i64(k.rows))), "float", v);
       std::vector<Value> qs;
@@ -189,9 +195,11 @@ std::string full_block(const Kernel& k) {
   if (!k.wide) f.call_void("widen", {f.a, f.s, keys, values, count});
   f.for_each(kZero, Part::i64(k.rows), k.micro_q * k.lanes, [&](const Value& v) {
     full_scores(f, keys, count, v);
-    Value moved = Part::i1(false);
-    for (int j = 0; j < k.micro_q; ++j) moved = f.bit_or(moved, update_maxima(f, f.add(v, Part::i64(j * k.lanes))));
-    f.when(moved, [&] { rescale(f, v, k.micro_q); });
+    const auto moved = f.fold(v, f.add(v, Part::i64(k.micro_q * k.lanes)), k.lanes, {Part::i1(false)},
+                              [&](const Value& at, const std::vector<Value>& any) {
+                                return std::vector<Value>{f.bit_or(any[0], update_maxima(f, at))};
+                              });
+    f.when(moved[0], [&] { rescale(f, v, k.micro_q); });
     full_weights(f, Part::argument("ptr", "weights"), count, v);
     full_outputs(f, values, count, v);
   });
@@ -244,18 +252,33 @@ void partial_weights(Part& f, const Value& groups, const Value& v) {
   const Kernel& k = f.kernel;
   const Value from = f.vload(f.in_scratch(k.top), v);
   const auto total =
-      f.fold(kZero, groups, 1, {f.vload(f.in_scratch(k.l), v)}, [&](const Value& i, std::vector<Value> l) {
+      f.fold(kZero, groups, 1, {f.vload(f.in_scratch(k.l), v)}, [&](const Value& i, const std::vector<Value>& before) {
         const Value key = group_key(f, i);
-        for (int u = 0; u < k.sub_k; ++u) {
-          const Value at = f.add(key, Part::i64(u));
-          const Value s = pair_at(f, k.scores, at, v);
-          const Value p = f.fmul(f.exp2(f.fsub(f.vload(s, kZero), from)), f.vload(pair_at(f, k.weight, at, v), kZero));
-          f.vstore(p, s, kZero);
-          l[0] = f.fadd(l[0], p);
-        }
-        return l;
+        return f.fold(key, f.add(key, Part::i64(k.sub_k)), kPairs, before, [&](const Value& first, std::vector<Value> l) {
+          for (int u = 0; u < kPairs; ++u) {
+            const Value at = f.add(first, Part::i64(u));
+            const Value s = pair_at(f, k.scores, at, v);
+            const Value p = f.fmul(f.exp2(f.fsub(f.vload(s, kZero), from)), f.vload(pair_at(f, k.weight, at, v), kZero));
+            f.vstore(p, s, kZero);
+            l[0] = f.fadd(l[0], p);
+          }
+          return l;
+        });
       });
   f.vstore(total[0], f.in_scratch(k.l), v);
+}
+
+/// One key's share of some columns of O.
+void add_outputs(Part& f, const Value& values, const Value& key, const Value& c, const Value& v, bool guarded,
+                 std::vector<Value>& sums) {
+  const Kernel& k = f.kernel;
+  const Value row = f.at(f32_row(f, values, k.value_wide, k.d_v, key), "float", c);
+  const Value p = f.vload(pair_at(f, k.scores, key, v), kZero);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const Value added = f.fma(broadcast(f, row, Part::i64(static_cast<std::int64_t>(i))), p, sums[i]);
+    sums[i] = guarded ? f.select(f.fcmp("une", f.vload(pair_at(f, k.weight, key, v), kZero), f.vsplat(0)), added, sums[i])
+                      : added;
+  }
 }
 
 /// acc += V^T P for one vector of rows, `columns` columns of V at a time. `guarded`: a NaN or infinity in V
@@ -266,20 +289,12 @@ void partial_outputs(Part& f, const Value& values, const Value& groups, const Va
     const Value acc = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
     std::vector<Value> sums;
     for (int i = 0; i < columns; ++i) sums.push_back(f.vload(acc, Part::i64(i * k.rows)));
-    const auto totals = f.fold(kZero, groups, 1, sums, [&](const Value& g, std::vector<Value> s) {
+    const auto totals = f.fold(kZero, groups, 1, sums, [&](const Value& g, const std::vector<Value>& before) {
       const Value key = group_key(f, g);
-      for (int u = 0; u < k.sub_k; ++u) {
-        const Value at = f.add(key, Part::i64(u));
-        const Value row = f.at(f32_row(f, values, k.value_wide, k.d_v, at), "float", c);
-        const Value p = f.vload(pair_at(f, k.scores, at, v), kZero);
-        for (int i = 0; i < columns; ++i) {
-          Value& sum = s[static_cast<std::size_t>(i)];
-          const Value added = f.fma(broadcast(f, row, Part::i64(i)), p, sum);
-          sum = guarded ? f.select(f.fcmp("une", f.vload(pair_at(f, k.weight, at, v), kZero), f.vsplat(0)), added, sum)
-                        : added;
-        }
-      }
-      return s;
+      return f.fold(key, f.add(key, Part::i64(k.sub_k)), kPairs, before, [&](const Value& first, std::vector<Value> s) {
+        for (int u = 0; u < kPairs; ++u) add_outputs(f, values, f.add(first, Part::i64(u)), c, v, guarded, s);
+        return s;
+      });
     });
     for (int i = 0; i < columns; ++i) f.vstore(totals[static_cast<std::size_t>(i)], acc, Part::i64(i * k.rows));
   });
