@@ -38,16 +38,14 @@ class Imager {
     for (const auto& c : cell.classes) {
       classes.push_back(here());
       put(c.rows);
+      put(c.tiles);
       put(static_cast<std::int64_t>(c.residues.size()));
       for (auto r : c.residues) put(r);
       for (auto b : c.bits) put(static_cast<std::int64_t>(b));
     }
     const std::int64_t at = here();
-    put(static_cast<std::int64_t>(cell.tiles.size()));
-    for (const auto& tile : cell.tiles) {
-      put(classes[static_cast<std::size_t>(tile.of_class)]);
-      put(tile.first);
-    }
+    put(cell.tiles);
+    for (auto c : classes) put(c);
     return at;
   }
 

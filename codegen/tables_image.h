@@ -36,8 +36,8 @@ enum TermWord {
 };
 enum BoundWord { kBoundKind, kBoundA, kBoundB, kBoundAdd, kBoundBelow, kBoundWords };  ///< `below`: row conditions
 enum FilterWord { kFilterSegment, kFilterRate, kFilterResidue, kFilterNegated, kFilterWords };
-enum CellWord { kCellTiles, kCellTilesAt };               ///< then (class offset, first row) per tile
-enum ClassWord { kClassRows, kClassResidues, kClassAt };  ///< then residues, then bits
+enum CellWord { kCellTiles, kCellClassesAt };                          ///< then the offset of each class
+enum ClassWord { kClassRows, kClassTiles, kClassResidues, kClassAt };  ///< then residues, then bits
 
 struct TablesImage {
   std::vector<std::int64_t> words;

@@ -254,16 +254,18 @@ void partial_weights(Part& f, const Value& groups, const Value& v) {
   const auto total =
       f.fold(kZero, groups, 1, {f.vload(f.in_scratch(k.l), v)}, [&](const Value& i, const std::vector<Value>& before) {
         const Value key = group_key(f, i);
-        return f.fold(key, f.add(key, Part::i64(k.sub_k)), kPairs, before, [&](const Value& first, std::vector<Value> l) {
-          for (int u = 0; u < kPairs; ++u) {
-            const Value at = f.add(first, Part::i64(u));
-            const Value s = pair_at(f, k.scores, at, v);
-            const Value p = f.fmul(f.exp2(f.fsub(f.vload(s, kZero), from)), f.vload(pair_at(f, k.weight, at, v), kZero));
-            f.vstore(p, s, kZero);
-            l[0] = f.fadd(l[0], p);
-          }
-          return l;
-        });
+        return f.fold(
+            key, f.add(key, Part::i64(k.sub_k)), kPairs, before, [&](const Value& first, std::vector<Value> l) {
+              for (int u = 0; u < kPairs; ++u) {
+                const Value at = f.add(first, Part::i64(u));
+                const Value s = pair_at(f, k.scores, at, v);
+                const Value p =
+                    f.fmul(f.exp2(f.fsub(f.vload(s, kZero), from)), f.vload(pair_at(f, k.weight, at, v), kZero));
+                f.vstore(p, s, kZero);
+                l[0] = f.fadd(l[0], p);
+              }
+              return l;
+            });
       });
   f.vstore(total[0], f.in_scratch(k.l), v);
 }
@@ -276,8 +278,9 @@ void add_outputs(Part& f, const Value& values, const Value& key, const Value& c,
   const Value p = f.vload(pair_at(f, k.scores, key, v), kZero);
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const Value added = f.fma(broadcast(f, row, Part::i64(static_cast<std::int64_t>(i))), p, sums[i]);
-    sums[i] = guarded ? f.select(f.fcmp("une", f.vload(pair_at(f, k.weight, key, v), kZero), f.vsplat(0)), added, sums[i])
-                      : added;
+    sums[i] = guarded
+                  ? f.select(f.fcmp("une", f.vload(pair_at(f, k.weight, key, v), kZero), f.vsplat(0)), added, sums[i])
+                  : added;
   }
 }
 

@@ -31,18 +31,25 @@ void rows_of_class(Part& f, const Value& head, const Value& count, const Value& 
   const Value per_cell = f.word(head, kTilesPerCell);
   const Value first = f.floor_div(begin, cell);
   const Value last = f.floor_div(f.sub(end, kOne), cell);
-  const Value number = f.op("sdiv", tile, per_cell);
-  const Value c = f.select(descending, f.sub(last, number), f.add(first, number));
+  const Value cell_number = f.op("sdiv", tile, per_cell);
+  const Value c = f.select(descending, f.sub(last, cell_number), f.add(first, cell_number));
   const Value in_range = f.bit_and(f.icmp("sge", c, first), f.icmp("sle", c, last));
   f.when(in_range, [&] {
     const Value cells = f.table(f.word(head, kCellsAt));
     const Value cell_at = f.load("i64", f.at(cells, "i64", f.floor_mod(c, f.word(head, kPeriod))), 8);
     const Value table = f.table(cell_at);
-    const Value in_cell = f.op("srem", tile, per_cell);
-    f.when(f.icmp("slt", in_cell, f.word(table, kCellTiles)), [&] {
-      const Value entry = f.at(f.at(table, "i64", Part::i64(kCellTilesAt)), "i64", f.mul(in_cell, Part::i64(2)));
-      const Value of = f.table(f.word(entry, 0));
-      const Value from = f.word(entry, 1);
+    const Value in_cell = f.slot(f.op("srem", tile, per_cell));
+    f.when(f.icmp("slt", f.get(in_cell), f.word(table, kCellTiles)), [&] {
+      const Value classes = f.at(table, "i64", Part::i64(kCellClassesAt));
+      const Value number = f.slot(kZero);
+      const auto of_class = [&] { return f.table(f.load("i64", f.at(classes, "i64", f.get(number)), 8)); };
+      f.repeat_while([&] { return f.icmp("sge", f.get(in_cell), f.word(of_class(), kClassTiles)); },
+                     [&] {
+                       f.set(in_cell, f.sub(f.get(in_cell), f.word(of_class(), kClassTiles)));
+                       f.set(number, f.add(f.get(number), kOne));
+                     });
+      const Value of = of_class();
+      const Value from = f.mul(f.get(in_cell), Part::i64(f.kernel.rows));
       const Value residues = f.word(of, kClassResidues);
       const Value residue_at = f.at(of, "i64", Part::i64(kClassAt));
       const Value bits_at = f.at(residue_at, "i64", residues);

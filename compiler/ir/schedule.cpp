@@ -154,12 +154,14 @@ void rows_of_tile(const Phase& phase, const PhaseTable& table, const HeadTable& 
     const std::int64_t cell = floor_div(extent.x_begin, head.cell) + (map.longest_first ? cells - 1 - number : number);
     const auto& rows =
         table.cell_tables[static_cast<std::size_t>(head.cells[static_cast<std::size_t>(floor_mod(cell, head.period))])];
-    const auto in_cell = static_cast<std::size_t>(tile % head.tiles_per_cell);
-    if (in_cell >= rows.tiles.size()) return;
-    const auto& at = rows.tiles[in_cell];
-    const auto& of = rows.classes[static_cast<std::size_t>(at.of_class)];
+    std::int64_t in_cell = tile % head.tiles_per_cell;
+    if (in_cell >= rows.tiles) return;
+    std::size_t number_of_class = 0;
+    while (in_cell >= rows.classes[number_of_class].tiles) in_cell -= rows.classes[number_of_class++].tiles;
+    const auto& of = rows.classes[number_of_class];
     const auto residues = static_cast<std::int64_t>(of.residues.size());
-    for (std::int64_t j = at.first; j < std::min(at.first + map.tile, of.rows); ++j) {
+    const std::int64_t first = in_cell * map.tile;
+    for (std::int64_t j = first; j < std::min(first + map.tile, of.rows); ++j) {
       const auto r = static_cast<std::size_t>(j % residues);
       const std::int64_t x = cell * head.cell + head.lcm * (j / residues) + of.residues[r];
       if (x < extent.x_begin || x >= extent.x_end) continue;

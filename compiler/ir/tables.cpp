@@ -232,17 +232,16 @@ CellTable make_cell(const HeadTable& head, int tile, std::int64_t cell) {
       made.residues.push_back(row.residue);
       made.bits.push_back(row.bits);
     }
-    for (std::int64_t first = 0; first < made.rows; first += tile) {
-      out.tiles.push_back({static_cast<int>(out.classes.size()), first});
-    }
+    made.tiles = (made.rows + tile - 1) / tile;
+    out.tiles += made.tiles;
     out.classes.push_back(std::move(made));
   }
-  const auto weight = [&](const CellTable::Tile& at) {
+  const auto weight = [&](const CellTable::Class& c) {
     std::uint64_t bits = 0;
-    for (auto b : out.classes[static_cast<std::size_t>(at.of_class)].bits) bits |= b;
+    for (auto b : c.bits) bits |= b;
     return weight_of(head, bits);
   };
-  std::stable_sort(out.tiles.begin(), out.tiles.end(),
+  std::stable_sort(out.classes.begin(), out.classes.end(),
                    [&](const auto& a, const auto& b) { return weight(a) > weight(b); });
   return out;
 }
@@ -323,12 +322,11 @@ Result<Tables> make_tables(const Plan& plan, std::int64_t heads) {
           if (fresh) {
             table.cell_tables.push_back(make_cell(head, phase.rows.tile, cell));
             const auto& made = table.cell_tables.back();
-            words += made.tiles.size() * 2;
             for (const auto& c : made.classes) words += 2 * c.residues.size() + 4;
           }
           head.cells.push_back(place->second);
           const auto& made = table.cell_tables[static_cast<std::size_t>(place->second)];
-          head.tiles_per_cell = std::max(head.tiles_per_cell, static_cast<std::int64_t>(made.tiles.size()));
+          head.tiles_per_cell = std::max(head.tiles_per_cell, made.tiles);
         }
         words += head.cells.size();
       }

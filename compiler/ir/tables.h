@@ -34,20 +34,18 @@ struct PassTable {
   std::vector<Term> terms;  ///< sorted by branch
 };
 
-/// Rows of one cell, in the order in which they fill tiles. Residue vectors that agree share one.
+/// Rows of one cell. Residue vectors that agree share one. Its size is that of the classes, not of the cell: tile
+/// number t is found by walking the classes' tile counts.
 struct CellTable {
-  /// Classes, larger ones first. Row j of a class is cell start + lcm * (j / |R|) + R[j % |R|].
+  /// Row j of a class is cell start + lcm * (j / |R|) + R[j % |R|].
   struct Class {
     std::vector<std::int64_t> residues;
     std::vector<std::uint64_t> bits;  ///< per residue: members of row_bits that the row meets
     std::int64_t rows = 0;            ///< in a whole cell
+    std::int64_t tiles = 0;           ///< that they fill
   };
-  std::vector<Class> classes;
-  struct Tile {
-    int of_class;
-    std::int64_t first;  ///< row number within the class
-  };
-  std::vector<Tile> tiles;
+  std::vector<Class> classes;  ///< those with the most to walk first
+  std::int64_t tiles = 0;
 };
 
 struct HeadTable {

@@ -1,0 +1,135 @@
+#include "compiler/planner/analysis.h"
+#include "compiler/planner/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+/// How much work plans do, and how little planning depends on lengths.
+namespace weft::planner {
+namespace {
+
+using ir::make_set;
+using ir::SetKind;
+
+struct Branches {
+  std::vector<std::int64_t> segments, rates;
+};
+
+ir::Pattern dilated(const Branches& b, bool causal) {
+  ir::Pattern p;
+  p.name = "dilated";
+  for (std::size_t i = 0; i < b.segments.size(); ++i) {
+    const auto phase = ir::apply(ir::Op::modulo, {ir::variable(ir::Variable::h), ir::constant(b.rates[i])});
+    ir::SetPtr set = ir::make_dilated(b.segments[i], b.rates[i], phase, false);
+    if (causal) set = make_set(SetKind::intersection, std::vector<ir::SetPtr>{set, make_set(SetKind::causal)});
+    p.branches.push_back({.set = set, .heads = {}, .range = {}});
+  }
+  return p;
+}
+
+ir::Pattern one(ir::SetPtr set) {
+  ir::Pattern p;
+  p.name = "one";
+  p.branches.push_back({.set = std::move(set), .heads = {}, .range = {}});
+  return p;
+}
+
+ir::Plan planned(const ir::Pattern& pattern) {
+  auto made = plan(pattern, {.d = 64, .d_v = 64}, find_target("cpu:x86-64-v4").value());
+  EXPECT_TRUE(made.ok()) << made.error().message;
+  return std::move(*made);
+}
+
+ir::Shape square(std::int64_t n, std::int64_t heads) {
+  return {.batch = 1, .n_q = n, .n_k = n, .heads = heads, .kv_heads = heads, .d = 64, .d_v = 64};
+}
+
+double ratio(const ir::Pattern& pattern, std::int64_t n, std::int64_t heads) {
+  const ir::Plan p = planned(pattern);
+  const auto tables = ir::make_tables(p, heads);
+  EXPECT_TRUE(tables.ok());
+  const Work work = count_work(p, *tables, square(n, heads), {});
+  const double r = work.executed / work.pairs;
+  std::printf("  n %ld: executed / useful %.3f, %zu phases\n", n, r, p.phases.size());
+  return r;
+}
+
+const Branches kLongnet3{{2048, 4096, 8192}, {1, 2, 4}};
+const Branches kLongnet5{{2048, 4096, 8192, 16384, 32768}, {1, 2, 4, 6, 12}};
+const Branches kPrimes{{2048, 4096, 8192, 16384, 32768}, {1, 3, 5, 7, 11}};
+
+TEST(Work, ExecutedOverUseful) {
+  for (std::int64_t n : {std::int64_t{8192}, std::int64_t{16384}, std::int64_t{1} << 20}) {
+    EXPECT_LE(ratio(dilated(kLongnet3, false), n, 8), 0.80);
+    EXPECT_LE(ratio(dilated(kLongnet3, true), n, 8), 0.88);
+  }
+  EXPECT_LE(ratio(dilated(kLongnet5, true), 32768, 12), 0.90);
+  EXPECT_LE(ratio(dilated(kLongnet5, true), 1 << 20, 12), 0.90);
+  EXPECT_LE(ratio(one(make_set(SetKind::window, {511, 0})), 16384, 1), 1.05);
+  EXPECT_LE(ratio(one(make_set(SetKind::causal)), 4096, 1), 1.02);
+  EXPECT_LE(ratio(dilated(kPrimes, false), 32768, 8), 1.9);
+  EXPECT_LE(ratio(dilated(kPrimes, true), 32768, 8), 1.9);
+}
+
+TEST(Work, SegmentsWithoutACommonMeasure) {
+  // gcd 1: no cell serves both branches, so that each gets a phase of its own.
+  EXPECT_LE(ratio(dilated({{1000, 1537, 4097}, {1, 2, 4}}, true), 16384, 4), 1.3);
+}
+
+TEST(Work, LengthsAreNowhereInAPlan) {
+  // A plan is made without sizes; this walks it at 2^40 tokens, in time and memory that do not know it.
+  for (const auto& branches : {kLongnet3, kLongnet5, kPrimes}) {
+    const ir::Plan p = planned(dilated(branches, true));
+    const auto tables = ir::make_tables(p, 8);
+    ASSERT_TRUE(tables.ok());
+    const std::vector<ir::Tensor> inputs;
+    const ir::Extent extent = ir::extent_of(square(std::int64_t{1} << 40, 8), 0, ir::Stationary::query, &inputs);
+    const auto begin = std::chrono::steady_clock::now();
+    ir::TileRows rows;
+    std::vector<ir::Zone> zones;
+    std::size_t most = 0;
+    for (std::size_t f = 0; f < p.phases.size(); ++f) {
+      const ir::HeadTable& head = tables->phases[f].of(3);
+      const std::int64_t tiles = ir::tile_count(p.phases[f], head, extent);
+      EXPECT_GT(tiles, std::int64_t{1} << 33);
+      for (std::int64_t i = 0; i < 1000; ++i) {
+        ir::rows_of_tile(p.phases[f], tables->phases[f], head, extent, tiles / 1000 * i, rows);
+        for (const auto& pass : head.passes) {
+          ir::zones_of_tile(pass, rows, extent, zones);
+          most = std::max(most, zones.size());
+        }
+      }
+    }
+    EXPECT_LE(most, 4 * branches.rates.size() + 1);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  }
+}
+
+TEST(Work, PlanSizeFollowsTheText) {
+  // Segments of 2^41 tokens: a few digits more, and tables as small as before.
+  Branches longer = kLongnet3;
+  for (auto& w : longer.segments) w <<= 30;
+  const ir::Plan p = planned(dilated(longer, true));
+  EXPECT_LT(ir::print(p).size(), 4096U);
+  const auto tables = ir::make_tables(p, 8);
+  ASSERT_TRUE(tables.ok());
+  for (const auto& cell : tables->phases[0].cell_tables) EXPECT_LE(cell.classes.size(), 4U);
+}
+
+TEST(Work, RefusalsNameTheConstruct) {
+  ir::Pattern p = one(std::make_shared<ir::Set>(ir::Set{.kind = SetKind::axial, .range = {7, 12}}));
+  const auto made = plan(p, {.d = 64, .d_v = 64}, find_target("cpu:x86-64-v4").value());
+  ASSERT_FALSE(made.ok());
+  ASSERT_EQ(made.error().diagnostics.size(), 1U);
+  EXPECT_EQ(made.error().diagnostics[0].code, "E0401");
+  EXPECT_EQ(made.error().diagnostics[0].range, (SourceRange{7, 12}));
+  EXPECT_NE(made.error().diagnostics[0].message.find("axial"), std::string::npos);
+
+  const auto odd = plan(one(make_set(SetKind::all)), {.d = 12, .d_v = 64}, find_target("cpu:x86-64-v4").value());
+  ASSERT_FALSE(odd.ok());
+  EXPECT_EQ(odd.error().diagnostics[0].code, "E0408");
+}
+
+}  // namespace
+}  // namespace weft::planner
