@@ -113,8 +113,8 @@ INSTANTIATE_TEST_SUITE_P(Targets, RandomKernels,
                                            Case{"cpu:x86-64-v3", ir::DType::f32}, Case{"cpu:x86-64-v3", ir::DType::f16},
                                            Case{"cpu:x86-64", ir::DType::f32}, Case{"cpu:x86-64", ir::DType::f16},
                                            Case{"cpu:x86-64", ir::DType::bf16}),
-                         [](const auto& info) {
-                           std::string name = info.param.target.substr(4) + "_" + ir::to_string(info.param.dtype);
+                         [](const auto& of) {
+                           std::string name = of.param.target.substr(4) + "_" + ir::to_string(of.param.dtype);
                            for (auto& ch : name) ch = std::isalnum(static_cast<unsigned char>(ch)) ? ch : '_';
                            return name;
                          });
