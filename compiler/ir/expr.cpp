@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -111,6 +112,23 @@ ExprPtr fold_neutral(Op op, const Args& args) {
   return nullptr;
 }
 
+std::optional<std::int64_t> shift_of(const ExprPtr& e) {
+  const bool shifts = e->op == Op::add || e->op == Op::subtract;
+  if (!shifts || e->type != Type::integer || !is_constant(e->args[1])) return std::nullopt;
+  return fold_integers(e->op, 0, e->args[1]->integer);
+}
+
+/// `x + 2 - 1` is `x + 1`.
+ExprPtr fold_shifts(Op op, const Args& args, SourceRange range) {
+  if ((op != Op::add && op != Op::subtract) || !is_constant(args[1])) return nullptr;
+  const auto inner = shift_of(args[0]);
+  const auto total =
+      inner && args[1]->type == Type::integer ? fold_integers(op, *inner, args[1]->integer) : std::nullopt;
+  if (!total || *total == INT64_MIN) return nullptr;
+  const ExprPtr& base = args[0]->args[0];
+  return apply(*total < 0 ? Op::subtract : Op::add, {base, constant(std::abs(*total), range)}, range);
+}
+
 ExprPtr fold_logical(Op op, const Args& args, SourceRange range) {
   if (op == Op::logical_not) {
     if (is_constant(args[0])) return constant_bool(!args[0]->boolean, range);
@@ -130,6 +148,7 @@ ExprPtr fold(Op op, const Args& args, SourceRange range) {
   if (op == Op::negate && args[0]->op == Op::negate) return args[0]->args[0];
   if (auto logical = fold_logical(op, args, range)) return logical;
   if (op != Op::select && std::all_of(args.begin(), args.end(), is_constant)) return fold_constants(op, args, range);
+  if (auto shifted = fold_shifts(op, args, range)) return shifted;
   return fold_neutral(op, args);
 }
 

@@ -152,7 +152,7 @@ struct PatternPrinter {
       parts.push_back(conjuncts(set));
       if (!is_empty(*set)) guide = std::min(guide, i);
     }
-    if (parts.size() < 2 || guide == parts.size()) return;
+    if (guide == parts.size() || (parts.size() == 1 && !grouped(0))) return;
     while (!parts[guide].empty()) {
       const SetPtr last = parts[guide].back();
       for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -15,6 +15,8 @@ TEST(Expr, ConstantsFold) {
   EXPECT_EQ(print(*apply(Op::less, {constant(1), constant_real(1.5)})), "true");
   EXPECT_EQ(print(*apply(Op::multiply, {constant_real(0.5), constant(4)})), "2.0");
   EXPECT_EQ(apply(Op::add, {q, constant(0)}), q);
+  EXPECT_EQ(print(*apply(Op::subtract, {apply(Op::add, {q, constant(2)}), constant(5)})), "q - 3");
+  EXPECT_EQ(apply(Op::subtract, {apply(Op::add, {q, constant(2)}), constant(2)}), q);
   EXPECT_EQ(apply(Op::select, {constant_bool(false), q, k}), k);
   EXPECT_EQ(apply(Op::logical_not, {apply(Op::logical_not, {apply(Op::less, {k, q})})})->op, Op::less);
 }

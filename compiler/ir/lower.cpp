@@ -1,0 +1,318 @@
+#include "compiler/ir/lower_context.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <utility>
+
+namespace weft::ir {
+namespace {
+
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
+constexpr int kDeepestUse = 64;
+
+struct Entry {
+  std::string_view code;
+};
+
+constexpr Entry kFindings[] = {
+#define WEFT_DIAGNOSTIC(name, code, title) {code},
+#include "compiler/ir/diagnostics.def"
+};
+
+template <typename T, std::size_t N>
+T word_to_enum(const std::string& word, const std::array<T, N>& all) {
+  const auto* found = std::find_if(all.begin(), all.end(), [&](T t) { return word == to_string(t); });
+  return found == all.end() ? all.front() : *found;
+}
+
+/// A pattern whose statements are being taken, and who takes them.
+struct Scope {
+  Names names;
+  Scope* user = nullptr;
+};
+
+/// A statement with the names in force in its pattern.
+struct Placed {
+  const dsl::Statement* statement;
+  const Scope* scope;
+};
+
+class Assembler {
+ public:
+  explicit Assembler(Lowering& l) : l_(l) {}
+
+  void run(const dsl::PatternDef& def, const Params& params) {
+    for (const auto& definition : l_.file.constants) {
+      constants_.values[definition.name] = lower_value(l_, constants_, *definition.value);
+    }
+    Scope& scope = open(nullptr);
+    bind_params(l_, def, params, scope.names);
+    l_.pattern.name = def.name;
+    l_.pattern.name_range = def.name_range;
+    // Parameters that have no value would only repeat themselves in what follows.
+    if (l_.failed()) return;
+    collect(def, scope);
+    for (const Placed& placed : rest_) lower_statement(*placed.statement, placed.scope->names);
+    combine_branches(def);
+    if (!l_.failed()) finish(l_);
+  }
+
+ private:
+  Scope& open(Scope* user) {
+    scopes_.push_back({.names = {.outer = &constants_}, .user = user});
+    return scopes_.back();
+  }
+
+  /// Sizes and inputs first, so that sets know them; then `let` and `use` in order, and the rest is
+  /// kept until all names are known.
+  void collect(const dsl::PatternDef& def, Scope& scope) {
+    for (const auto& statement : def.statements) lower_header(statement, scope.names);
+    for (const auto& statement : def.statements) {
+      if (statement.kind == dsl::StatementKind::let) {
+        define(scope, statement.word, lower_value(l_, scope.names, *statement.value));
+      } else if (statement.kind == dsl::StatementKind::use) {
+        use(statement, scope);
+      } else {
+        rest_.push_back({&statement, &scope});
+      }
+    }
+  }
+
+  /// Names of a used pattern are also its user's, unless the user has one of its own.
+  void define(Scope& scope, const std::string& name, const Value& value) {
+    scope.names.values[name] = value;
+    for (Scope* s = scope.user; s; s = s->user) s->names.values.emplace(name, value);
+  }
+
+  void use(const dsl::Statement& statement, Scope& scope) {
+    const dsl::PatternDef* def = l_.file.find(statement.value->word);
+    if (!def || ++depth_ > kDeepestUse) return;
+    Scope& inner = open(&scope);
+    bind_arguments(l_, *def, *statement.value, scope.names, inner.names);
+    if (!l_.failed()) collect(*def, inner);
+    --depth_;
+  }
+
+  /// Statements that may stand once, also counting those that `use` brings.
+  bool once(const dsl::Statement& statement) {
+    const auto [place, first] = first_.emplace(statement.kind, statement.range);
+    if (first) return true;
+    Diagnostic d =
+        finding(Code::statement_twice, statement.range, "this statement may stand once, and here it is again");
+    d.places.push_back({place->second, "the first is here"});
+    l_.report(std::move(d));
+    return false;
+  }
+
+  std::optional<std::int64_t> positive(const Names& names, const dsl::ExprPtr& e) {
+    if (!e) return std::nullopt;
+    const auto value = lower_integer(l_, names, *e);
+    if (!value || (*value >= 1 && *value <= kLargestSize)) return value;
+    l_.report(finding(Code::value_range, e->range, fmt::format("{} is not in 1..{}", *value, kLargestSize)));
+    return std::nullopt;
+  }
+
+  void lower_header(const dsl::Statement& s, const Names& names) {
+    using dsl::StatementKind;
+    Pattern& p = l_.pattern;
+    if (s.kind == StatementKind::heads && once(s)) {
+      p.heads = positive(names, s.value);
+      p.kv_heads = positive(names, s.second);
+      p.heads_range = s.range;
+      check_heads(s);
+    } else if (s.kind == StatementKind::dim && once(s)) {
+      p.dim = positive(names, s.value);
+      p.dim_v = positive(names, s.second);
+      p.dim_range = s.range;
+    } else if (s.kind == StatementKind::dtype && once(s)) {
+      p.dtype = word_to_enum(s.word, std::array{DType::f32, DType::f16, DType::bf16});
+      p.dtype_range = s.range;
+    } else if (s.kind == StatementKind::tokens && once(s)) {
+      p.tokens.kind = s.word == "any"           ? Tokens::Kind::any
+                      : s.word == "multiple_of" ? Tokens::Kind::multiple_of
+                                                : Tokens::Kind::exact;
+      p.tokens.count = positive(names, s.value).value_or(0);
+    } else if (s.kind == StatementKind::grid && once(s)) {
+      for (const auto& extent : s.extents) p.grid.push_back(positive(names, extent).value_or(1));
+    } else if (s.kind == StatementKind::input) {
+      lower_input(s, names);
+    }
+  }
+
+  void check_heads(const dsl::Statement& s) {
+    const auto heads = l_.pattern.heads, shared = l_.pattern.kv_heads;
+    if (!heads || !shared || *heads % *shared == 0) return;
+    l_.report(finding(Code::heads_multiple, s.range,
+                      fmt::format("{} heads are not a multiple of {} key/value heads", *heads, *shared)));
+  }
+
+  void lower_input(const dsl::Statement& s, const Names& names) {
+    if (const auto earlier = l_.find_input(s.word)) {
+      Diagnostic d =
+          finding(Code::statement_twice, s.name_range, fmt::format("the input '{}' is declared twice", s.word));
+      d.places.push_back({l_.pattern.inputs[static_cast<std::size_t>(*earlier)].range, "the first is here"});
+      return l_.report(std::move(d));
+    }
+    Input input{.name = s.word, .axes = {}, .range = s.name_range};
+    input.type = word_to_enum(s.type, std::array{InputType::i32, InputType::u8, InputType::f32});
+    constexpr std::array kWords = {"batch", "heads", "queries", "keys", "tokens", "blocks"};
+    for (const auto& axis : s.axes) {
+      const auto* word = std::find(kWords.begin(), kWords.end(), axis.word);
+      input.axes.push_back({.kind = static_cast<Axis::Kind>(word - kWords.begin())});
+      if (word == kWords.end()) input.axes.back().extent = positive(names, axis.extent).value_or(1);
+    }
+    l_.pattern.inputs.push_back(std::move(input));
+  }
+
+  void lower_statement(const dsl::Statement& s, const Names& names) {
+    using dsl::StatementKind;
+    switch (s.kind) {
+      case StatementKind::branch:
+        return lower_branch(s, names);
+      case StatementKind::branches:
+        return add(lower_branches(l_, names, s));
+      case StatementKind::keep:
+        return lower_keep(s, names);
+      case StatementKind::combine:
+        return lower_combine(s);
+      case StatementKind::scale:
+        return lower_factor(s, names, l_.pattern.scale);
+      case StatementKind::score:
+        return lower_factor(s, names, l_.pattern.score);
+      case StatementKind::dropout:
+        return lower_dropout(s, names);
+      case StatementKind::ring:
+        return lower_ring(s, names);
+      case StatementKind::schedule:
+        return lower_schedule(s, names);
+      case StatementKind::heads:
+      case StatementKind::dim:
+      case StatementKind::dtype:
+      case StatementKind::tokens:
+      case StatementKind::grid:
+      case StatementKind::input:
+      case StatementKind::let:
+      case StatementKind::use:
+        return;
+    }
+  }
+
+  void add(std::vector<Branch> branches) {
+    const bool was_full = l_.pattern.branches.size() > kMostBranches;
+    for (auto& branch : branches) l_.pattern.branches.push_back(std::move(branch));
+    if (was_full || l_.pattern.branches.size() <= kMostBranches) return;
+    l_.report(finding(Code::too_many_branches, l_.pattern.branches.back().range,
+                      fmt::format("a pattern has {} branches at most", kMostBranches)));
+  }
+
+  void lower_branch(const dsl::Statement& s, const Names& names) {
+    SetPtr set = lower_set(l_, names, *s.value);
+    const auto heads = s.second ? lower_head_range(l_, names, *s.second) : HeadSet{};
+    if (set && heads) add({{std::move(set), *heads, s.range}});
+  }
+
+  void lower_keep(const dsl::Statement& s, const Names& names) {
+    if (SetPtr set = lower_set(l_, names, *s.value)) keeps_.push_back(std::move(set));
+  }
+
+  void lower_combine(const dsl::Statement& s) {
+    if (!once(s)) return;
+    l_.pattern.combine = word_to_enum(s.word, std::array{Combine::joint, Combine::unite, Combine::sum, Combine::mean});
+    if (s.detached) l_.pattern.combine = Combine::joint_detached;
+  }
+
+  void lower_factor(const dsl::Statement& s, const Names& names, ExprPtr& out) {
+    if (!once(s)) return;
+    out = lower_expr(l_, names, *s.value);
+    if (out && out->type == Type::integer) out = apply(Op::to_real, {out}, out->range);
+  }
+
+  void lower_dropout(const dsl::Statement& s, const Names& names) {
+    if (!once(s)) return;
+    const auto p = lower_real(l_, names, *s.value);
+    if (!p) return;
+    l_.pattern.dropout = *p;
+    if (*p >= 0 && *p < 1) return;
+    l_.report(finding(Code::dropout_range, s.value->range, fmt::format("dropout is {}, outside [0, 1)", *p)));
+  }
+
+  void lower_ring(const dsl::Statement& s, const Names& names) {
+    if (!once(s)) return;
+    l_.pattern.ring = Ring{.ranks = positive(names, s.value)};
+    l_.pattern.ring->layout =
+        word_to_enum(s.word, std::array{RingLayout::contiguous, RingLayout::zigzag, RingLayout::striped});
+  }
+
+  void lower_schedule(const dsl::Statement& s, const Names& names) {
+    if (!once(s)) return;
+    for (const auto& entry : s.schedule) {
+      const auto value = lower_integer(l_, names, *entry.value);
+      if (value) l_.pattern.schedule.push_back({entry.key, *value, entry.key_range});
+    }
+  }
+
+  void combine_branches(const dsl::PatternDef& def) {
+    auto& branches = l_.pattern.branches;
+    if (l_.failed()) return;
+    if (branches.empty()) branches.push_back({make_set(SetKind::all), {}, def.name_range});
+    for (auto& branch : branches) {
+      std::vector<SetPtr> parts{branch.set};
+      parts.insert(parts.end(), keeps_.begin(), keeps_.end());
+      branch.set = limited(l_, make_set(SetKind::intersection, std::move(parts), branch.set->range), branch.range);
+    }
+  }
+
+  Lowering& l_;
+  Names constants_ = {};
+  std::deque<Scope> scopes_ = {};
+  std::vector<Placed> rest_ = {};
+  std::vector<SetPtr> keeps_ = {};
+  std::map<dsl::StatementKind, SourceRange> first_ = {};
+  int depth_ = 0;
+};
+
+}  // namespace
+
+Diagnostic finding(Code code, SourceRange range, std::string message, std::string label) {
+  Diagnostic d;
+  d.code = std::string(kFindings[static_cast<std::size_t>(code)].code);
+  d.severity = d.code.front() == 'W' ? Severity::warning : Severity::error;
+  d.range = range;
+  d.message = std::move(message);
+  d.label = std::move(label);
+  return d;
+}
+
+void Lowering::report(Diagnostic d) {
+  constexpr std::size_t kMostFindings = 100;
+  if (findings.size() < kMostFindings) findings.push_back(std::move(d));
+}
+
+bool Lowering::failed() const {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Diagnostic& d) { return d.severity == Severity::error; });
+}
+
+std::optional<int> Lowering::find_input(const std::string& name) const {
+  for (std::size_t i = 0; i < pattern.inputs.size(); ++i) {
+    if (pattern.inputs[i].name == name) return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
+Result<Pattern> lower(const dsl::File& file, const std::string& name, const Params& params,
+                      std::vector<Diagnostic>* warnings) {
+  const dsl::PatternDef* def = file.find(name);
+  if (!def) return user_error(fmt::format("the file has no pattern '{}'", name));
+  Lowering l{.file = file};
+  Assembler(l).run(*def, params);
+  if (l.failed()) return user_error(std::move(l.findings));
+  if (l.lost) return internal_error(fmt::format("the pattern '{}' passed the checks and cannot be lowered", name));
+  if (warnings) warnings->insert(warnings->end(), l.findings.begin(), l.findings.end());
+  return std::move(l.pattern);
+}
+
+}  // namespace weft::ir

@@ -1,0 +1,291 @@
+#include "compiler/ir/lower.h"
+
+#include "dsl/parse.h"
+#include "tests/support/random_pattern.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace weft::ir {
+namespace {
+
+std::string errors_of(const Error& error, const Source& source) {
+  std::string out = error.message + "\n";
+  for (const auto& d : error.diagnostics) out += render(d, source);
+  return out;
+}
+
+struct Lowered {
+  Result<Pattern> pattern;
+  std::vector<Diagnostic> warnings;
+  std::string trouble;  ///< as the user would see it
+};
+
+Lowered lower_text(const std::string& text, const Params& params = {}, const std::string& name = {}) {
+  const Source source{"test.weft", text};
+  const auto file = dsl::parse(source);
+  if (!file.ok()) return {file.error(), {}, errors_of(file.error(), source)};
+  std::vector<Diagnostic> warnings;
+  auto pattern = lower(file.value(), name.empty() ? file.value().patterns.back().name : name, params, &warnings);
+  std::string trouble = pattern.ok() ? "" : errors_of(pattern.error(), source);
+  return {std::move(pattern), std::move(warnings), std::move(trouble)};
+}
+
+/// The lowered pattern's body, one statement after another, without what is always there.
+std::string body(const std::string& statements, const Params& params = {}) {
+  const Lowered lowered = lower_text(
+      statements.find("pattern") == std::string::npos ? "pattern p { " + statements + " }" : statements, params);
+  if (!lowered.pattern.ok()) return lowered.trouble;
+  std::string out;
+  std::istringstream lines(print(lowered.pattern.value()));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("  ") && line != "  tokens any;" && line != "  combine joint;") out += line.substr(2) + "\n";
+  }
+  return out;
+}
+
+std::vector<std::string> codes(const std::string& text, const Params& params = {}) {
+  const Lowered lowered = lower_text(text, params);
+  std::vector<std::string> out;
+  if (!lowered.pattern.ok()) {
+    for (const auto& d : lowered.pattern.error().diagnostics) out.push_back(d.code);
+    if (out.empty()) out.push_back(lowered.pattern.error().message);
+  }
+  for (const auto& d : lowered.warnings) out.push_back(d.code);
+  return out;
+}
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+TEST(Lower, EveryPublishedPattern) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(WEFT_SOURCE_DIR "/tests/patterns")) {
+    const Source source{entry.path().string(), read(entry.path())};
+    const auto file = dsl::parse(source);
+    ASSERT_TRUE(file.ok()) << errors_of(file.error(), source);
+    for (const auto& def : file.value().patterns) {
+      std::vector<Diagnostic> warnings;
+      const auto pattern = lower(file.value(), def.name, {}, &warnings);
+      ASSERT_TRUE(pattern.ok()) << def.name << ": " << errors_of(pattern.error(), source);
+      EXPECT_TRUE(warnings.empty()) << def.name << ": " << render(warnings[0], source);
+      ++count;
+      // The text of a pattern is a pattern that means the same.
+      const Lowered again = lower_text(print(pattern.value()));
+      ASSERT_TRUE(again.pattern.ok()) << again.trouble << print(pattern.value());
+      EXPECT_TRUE(same(pattern.value(), again.pattern.value()))
+          << print(pattern.value()) << print(again.pattern.value());
+    }
+  }
+  EXPECT_GT(count, 20);
+}
+
+TEST(Lower, RandomPatternsSurviveTheirText) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const auto problem = test::random_problem(seed);
+    const Lowered again = lower_text(test::describe(problem));
+    ASSERT_TRUE(again.pattern.ok()) << again.trouble;
+    EXPECT_TRUE(same(problem.pattern, again.pattern.value()))
+        << test::describe(problem) << print(again.pattern.value());
+  }
+}
+
+TEST(Lower, ConstantsParametersAndLets) {
+  EXPECT_EQ(body("const W = 4; pattern p(c: int = W * 2) { let near = window(c, W); branch near & causal; }"),
+            "branch window(8, 4) & causal;\n");
+  EXPECT_EQ(body("pattern p(c: int = 8) { branch window(c, 0); }", {{"c", std::int64_t{3}}}), "branch window(3, 0);\n");
+  EXPECT_EQ(body("pattern p(c: real) { score s * c; }", {{"c", std::int64_t{3}}}), "branch all;\nscore s * 3.0;\n");
+  EXPECT_EQ(body("pattern p(on: bool = false) { branch where(on or k == q); }"), "branch where(k == q);\n");
+  EXPECT_EQ(body("pattern p(w: [int] = [1, 2]) { branch sink(w[0] + len(w)); }", {{"w", std::vector<std::int64_t>{5}}}),
+            "branch sink(6);\n");
+}
+
+TEST(Lower, ExpressionsUnroll) {
+  EXPECT_EQ(body("branch where(0 <= q - k < 256);"), "branch where(0 <= q - k and q - k < 256);\n");
+  EXPECT_EQ(body("branch where(q > k >= 1);"), "branch where(k < q and 1 <= k);\n");
+  EXPECT_EQ(body("branch where(q - k in [1, 4]);"), "branch where(q - k == 1 or q - k == 4);\n");
+  EXPECT_EQ(body("branch where(any(r in [1, 2]: abs(q - k) == r));"),
+            "branch where(abs(q - k) == 1 or abs(q - k) == 2);\n");
+  EXPECT_EQ(body("branch where(all(r in 0..3: q != r));"), "branch where(q != 0 and q != 1 and q != 2);\n");
+  EXPECT_EQ(body("branch where(k < sum(r in [1, 2, 3]: r * r));"), "branch where(k < 14);\n");
+  EXPECT_EQ(body("branch where(k == [3, 5, 9][h % 3]);"),
+            "branch where(k == select(h % 3 <= 0, 3, select(h % 3 <= 1, 5, 9)));\n");
+  EXPECT_EQ(body("score softcap(s, 30) + alibi(h) * (k - q);"),
+            "branch all;\nscore 30.0 * tanh(s / 30.0) + alibi(h) * (k - q);\n");
+  EXPECT_EQ(body("const N = -7; pattern p { branch where(k == N / 2 + N % 3); }"), "branch where(k == -2);\n");
+}
+
+TEST(Lower, SetsAndPrecedence) {
+  EXPECT_EQ(body("branch window(8, 8) - strided(3, phase: 1) & segment(16) | !segment(16) & lag(5);"),
+            "branch window(8, 8) - strided(3, phase: 1) & segment(16) | !segment(16) & lag(5);\n");
+  EXPECT_EQ(body("branch causal; branch all; keep segment(4); keep sink(2) | lag(2);"),
+            "branch causal;\nbranch all;\nkeep segment(4);\nkeep sink(2) | lag(2);\n");
+  EXPECT_EQ(body("branch dilated(segment: 8, rate: 3, phase: 7, queries: all);"),
+            "branch dilated(segment: 8, rate: 3, phase: 1, queries: all);\n");
+  EXPECT_EQ(body("grid 9, 11; branch neighborhood(size: [5, 4], dilation: [1, 2]);"),
+            "grid 9, 11;\n"
+            "branch neighborhood(size: [5, 4], dilation: [1, 2], stride: [1, 1], causal: [false, false]);\n");
+  EXPECT_EQ(body("branch neighborhood(7, causal: true);"),
+            "branch neighborhood(size: 7, dilation: 1, stride: 1, causal: true);\n");
+}
+
+TEST(Lower, TopIsCausalBesideCausal) {
+  EXPECT_EQ(body("branch blocks(64, top(8, by: pooled)); keep causal;"),
+            "branch blocks(64, top(8, by: pooled, causal: true)) & causal;\n");
+  EXPECT_EQ(body("branch blocks(64, top(8, by: pooled)) | sink(4);"),
+            "branch blocks(64, top(8, by: pooled, causal: false)) | sink(4);\n");
+  EXPECT_EQ(body("branch blocks(64, top(8, by: pooled, causal: false)) & causal;"),
+            "branch blocks(64, top(8, by: pooled, causal: false)) & causal;\n");
+}
+
+TEST(Lower, BranchesGetTheirPhases) {
+  EXPECT_EQ(body("branches dilated(segments: [8, 16], rates: [1, 2]);"),
+            "branch dilated(segment: 8, rate: 1, phase: 0);\nbranch dilated(segment: 16, rate: 2, phase: h % 2);\n");
+  EXPECT_EQ(body("branches dilated([8, 16, 32], [1, 2, 2], heads: groups);"),
+            "branches dilated(segments: [8, 16, 32], rates: [1, 2, 2], phase: [0, 1, 0][i], heads: groups);\n");
+  EXPECT_EQ(body("branches dilated([8, 16], [1, 2], phase: h / ((H + rate - 1) / rate), queries: all);"),
+            "branch dilated(segment: 8, rate: 1, phase: h / H, queries: all);\n"
+            "branch dilated(segment: 16, rate: 2, phase: h / ((H + 1) / 2), queries: all);\n");
+  EXPECT_EQ(body("heads 4; branches dilated([8, 16], [4, 4], heads: [0..1, 1..4]);"),
+            "heads 4;\n"
+            "branch dilated(segment: 8, rate: 4, phase: 0) on heads 0..1;\n"
+            "branch dilated(segment: 16, rate: 4, phase: 1) on heads 1..4;\n");
+  EXPECT_EQ(body("branches dilated([8], [2], heads: partial([1..2]));"),
+            "branch dilated(segment: 8, rate: 2, phase: 0) on heads 1..2;\n");
+}
+
+TEST(Lower, UseTakesTheStatements) {
+  const std::string base =
+      "pattern base(w: int = 4) { input t: i32[batch]; let near = window(w, 0); keep near; dropout 0.5; } ";
+  EXPECT_EQ(
+      body(base + "pattern p(w: int = 9) { use base(2); keep causal & lengths(t); branch near; branch sink(w); }"),
+      "input t: i32[batch];\n"
+      "branch window(2, 0);\n"
+      "branch sink(9);\n"
+      "keep window(2, 0);\n"
+      "keep causal;\n"
+      "keep lengths(t);\n"
+      "dropout 0.5;\n");
+  EXPECT_EQ(codes(base + "pattern p { use base(); dropout 0.25; }"), std::vector<std::string>{"E0314"});
+  EXPECT_EQ(codes(base + "pattern p { use base(); use base(); }"), (std::vector<std::string>{"E0314", "E0314"}));
+}
+
+TEST(Lower, InputsTakeTheBlockSizeOfTheirUse) {
+  const Lowered lowered =
+      lower_text("pattern p { input t: u8[heads, blocks, blocks]; branch blocks(8, blocks(4, table(t))); }");
+  ASSERT_TRUE(lowered.pattern.ok()) << lowered.trouble;
+  EXPECT_EQ(lowered.pattern.value().inputs[0].block, 32);
+  EXPECT_EQ(codes("pattern p { input t: u8[blocks, blocks]; branch blocks(8, table(t)) | blocks(4, table(t)); }"),
+            std::vector<std::string>{"E0319"});
+  EXPECT_EQ(codes("pattern p { input t: u8[blocks]; score s + t[q / 8]; }"), std::vector<std::string>{"E0319"});
+}
+
+TEST(Lower, EveryErrorThatValuesReveal) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"E0301", "pattern p(w: int) { branch sink(w); }"},
+      {"E0303", "pattern p(w: [int] = [1, 2]) { branch sink(w[h]); }"},
+      {"E0304", "pattern p(r: [int] = [1]) { branches dilated([4, 8], r); }"},
+      {"E0304", "pattern p(r: [int] = [1]) { branches dilated([4], r, heads: partial([0..1, 2..3])); }"},
+      {"E0305", "pattern p(r: int = 0) { branches dilated([4], [r]); }"},
+      {"E0305", "pattern p(w: int = 0) { branch segment(w); }"},
+      {"E0306", "pattern p(o: int = 1) { branch dilated(segment: 8, rate: 2, phase: h - o); }"},
+      {"E0306", "pattern p(o: int = 7) { heads 8; branches dilated([8], [2], phase: 3 - h / (8 - o)); }"},
+      {"E0307", "pattern p(b: int = 0) { branch blocks(b, causal); }"},
+      {"E0308", "pattern p(g: int = 3) { heads 8 kv g; }"},
+      {"E0309", "pattern p(d: real = 1) { dropout d; }"},
+      {"E0310", "pattern p(z: int = 0) { branch where(q / z == k); }"},
+      {"E0310", "pattern p(z: real = 0) { score s / z; }"},
+      {"E0311", "pattern p(z: int = 9223372036854775807) { branch where(q < z + 1); }"},
+      {"E0312", "pattern p(w: [int] = [1, 2], i: int = 2) { branch sink(w[i]); }"},
+      {"E0312", "pattern p(n: int = 8) { input t: f32[n]; score s + t[min(q, 0) - 1]; }"},
+      {"E0312", "pattern p(n: int = 8) { input t: f32[n]; score s + t[n]; }"},
+      {"E0313", "pattern p(n: int = -1) { branch sink(n); }"},
+      {"E0313", "pattern p(n: int = 9223372036854775807) { branch window(n, n); }"},
+      {"E0313", "pattern p(n: int = 0) { heads n; }"},
+      {"E0313", "pattern p(t: int = 8) { branch neighborhood(7, stride: t); }"},
+      {"E0313", "pattern p(d: int = 4) { grid 9, 9; branch neighborhood(size: [3, 3], dilation: [1, d]); }"},
+      {"E0316", "pattern p(n: int = 2000) { branch where(any(i in 0..n: q == i)); }"},
+      {"E0317", "pattern p(n: int = 2) { branches dilated([8, 8], [1, 1], heads: [0..2, 1..n + 2]); }"},
+      {"E0317", "pattern p(n: int = 3) { branches dilated([8, 8], [1, 1], heads: [0..2, n..4]); }"},
+      {"E0317", "pattern p(n: int = 9) { heads 8; branch causal on heads 0..n; }"},
+      {"E0317", "pattern p(n: int = 0) { branch causal on heads 0..n; }"},
+      {"E0320", "pattern p(n: [int] = [3, 3, 3]) { grid 9, 9; branch neighborhood(size: n); }"},
+      {"E0321", "pattern p(n: int = 0) { branch where(n > 0) & causal; }"},
+      {"W0301", "pattern p(n: int = 0) { branch where(n > 0); branch causal; }"},
+      {"W0301", "pattern p { branch window(3, 0); branch window(3, 0); combine union; }"},
+      {"W0302", "pattern p(d: int = 1) { keep where(k <= q - d); }"},
+      {"W0302", "pattern p(d: int = 1) { keep where(k >= q + d); }"},
+  };
+  for (const auto& [code, text] : cases) {
+    EXPECT_EQ(codes(text), std::vector<std::string>{code}) << text;
+  }
+}
+
+TEST(Lower, ParametersFromOutside) {
+  const std::string text =
+      "pattern p(rates: [int] = [1], cap: real = 2) { branches dilated([8], rates); score s * cap; }";
+  EXPECT_EQ(codes(text, {{"rats", std::int64_t{1}}}), std::vector<std::string>{"E0302"});
+  EXPECT_EQ(codes(text, {{"rates", std::int64_t{1}}}), std::vector<std::string>{"E0303"});
+  EXPECT_EQ(codes(text, {{"rates", std::vector<double>{1.5}}}), std::vector<std::string>{"E0303"});
+  EXPECT_EQ(codes(text, {{"cap", true}}), std::vector<std::string>{"E0303"});
+  EXPECT_EQ(codes(text, {{"rates", std::vector<std::int64_t>(1025, 1)}}), std::vector<std::string>{"E0316"});
+  EXPECT_EQ(codes(text, {{"rates", std::vector<std::int64_t>{1, 2}}}), std::vector<std::string>{"E0304"});
+}
+
+TEST(Lower, ManyFindingsInOneRun) {
+  EXPECT_EQ(codes("pattern p(z: int = 0) { branch segment(z); keep blocks(z, causal); dropout z + 1; }"),
+            (std::vector<std::string>{"E0305", "E0307", "E0309"}));
+}
+
+/// Small texts that would grow without end are refused, and soon.
+TEST(Lower, WhatMultipliesIsLimited) {
+  std::string lets = "let a0 = q + k; ";
+  for (int i = 0; i < 40; ++i)
+    lets += "let a" + std::to_string(i + 1) + " = a" + std::to_string(i) + " * a" + std::to_string(i) + "; ";
+  EXPECT_EQ(codes("pattern p { " + lets + "branch where(a40 == 0); }").front(), "E0318");
+  std::string sets = "let a0 = causal | sink(4); ";
+  for (int i = 0; i < 40; ++i)
+    sets += "let a" + std::to_string(i + 1) + " = a" + std::to_string(i) + " - !a" + std::to_string(i) + "; ";
+  EXPECT_EQ(codes("pattern p { " + sets + "branch a40; }").front(), "E0318");
+  const std::string nested = "any(a in 0..1000: any(b in 0..1000: any(c in 0..1000: q == a * b * c)))";
+  EXPECT_EQ(codes("pattern p { branch where(" + nested + "); }").front(), "E0318");
+
+  std::string eight = "pattern p8 { branches dilated([1, 2, 3, 4, 5, 6, 7, 8], [1, 1, 1, 1, 1, 1, 1, 1]); } ";
+  for (int i = 8; i < 8192; i *= 8) {
+    eight += "pattern p" + std::to_string(i * 8) + " { ";
+    for (int j = 0; j < 8; ++j) eight += "use p" + std::to_string(i) + "(); ";
+    eight += "} ";
+  }
+  EXPECT_EQ(lower_text(eight, {}, "p4096").trouble, "");
+  const Lowered over = lower_text(eight + "pattern q { use p4096(); branch causal; }", {}, "q");
+  ASSERT_FALSE(over.pattern.ok());
+  EXPECT_EQ(over.pattern.error().diagnostics[0].code, "E0315");
+}
+
+TEST(ParseParam, TheLanguagesOwnLiterals) {
+  const auto value = [](const char* text) {
+    auto param = parse_param(text);
+    return param.ok() ? param.value().second : ParamValue(std::int64_t{-1});
+  };
+  EXPECT_EQ(parse_param("w=8k").value().first, "w");
+  EXPECT_EQ(value("w=8k"), ParamValue(std::int64_t{8192}));
+  EXPECT_EQ(value("w=-3"), ParamValue(std::int64_t{-3}));
+  EXPECT_EQ(value("w=0.5"), ParamValue(0.5));
+  EXPECT_EQ(value("w=true"), ParamValue(true));
+  EXPECT_EQ(value("w=[1, 2k]"), ParamValue(std::vector<std::int64_t>{1, 2048}));
+  EXPECT_EQ(value("w=[1, 2.5]"), ParamValue(std::vector<double>{1, 2.5}));
+  EXPECT_EQ(value("w=[]"), ParamValue(std::vector<std::int64_t>{}));
+  for (const char* bad : {"w", "=1", "w=", "w=x", "w=1; const y = 2", "w=causal", "w=[1", "w=q", "w=[true]", "w=1/0"}) {
+    EXPECT_FALSE(parse_param(bad).ok()) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace weft::ir
