@@ -40,9 +40,13 @@ struct Decoded {
   Entry entry;
 };
 
+/// The digest of the file covers every byte; those of the sections tell which of them is wrong, and are for
+/// readers of single sections. Checking both costs twice the time of a hit.
+enum class Check { file, file_and_sections };
+
 /// Checks every byte before it gives any. Internal error, saying what is wrong, for everything that encode()
 /// of this format did not write.
-Result<Decoded> decode(std::string_view bytes);
+Result<Decoded> decode(std::string_view bytes, Check check = Check::file);
 
 /// The format of bytes that start like an entry, whatever follows; nothing for other bytes.
 std::optional<std::uint32_t> format_of(std::string_view bytes);

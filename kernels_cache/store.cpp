@@ -204,7 +204,7 @@ Store::Found Store::find_in(const Descriptor& shard, const std::string& name, co
   failure = read_whole(file, size, bytes);
   if (failure != 0) return miss(Outcome::unreadable, std::strerror(failure));
   const auto format = format_of(bytes);
-  auto decoded = decode(bytes);
+  auto decoded = decode(bytes, key_text == nullptr ? Check::file_and_sections : Check::file);
   if (!decoded.ok()) {
     const bool foreign = format && *format != kFormat;
     return miss(foreign ? Outcome::other_format : Outcome::corrupt, decoded.error().message);

@@ -18,6 +18,11 @@ namespace {
 
 constexpr std::uint64_t kLargestImage = 64U << 20;
 constexpr std::uint64_t kLargestAlignment = 4096;
+#if defined(MAP_32BIT)
+constexpr int kLowMemory = MAP_32BIT;
+#else
+constexpr int kLowMemory = 0;  // not x86-64: nothing is loaded there
+#endif
 constexpr unsigned char kTrap = 0xCC;  // int3, so that a stray jump between functions stops at once
 
 /// Sections of one protection lie together, so that a page has one.
@@ -120,7 +125,7 @@ class Loader {
     for (const Relocations& list : object_.relocations) {
       const bool low = std::any_of(list.entries.begin(), list.entries.end(),
                                    [](const Elf64_Rela& entry) { return is_absolute_32(ELF64_R_TYPE(entry.r_info)); });
-      if (low && offsets_[list.section]) flags |= MAP_32BIT;
+      if (low && offsets_[list.section]) flags |= kLowMemory;
     }
     void* image = mmap(nullptr, out_->size_, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (image == MAP_FAILED) return refused("no memory for it");

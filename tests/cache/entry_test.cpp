@@ -53,8 +53,8 @@ TEST(Entry, NoFlippedBitIsRead) {
   }
 }
 
-// The digest catches accidents. This is about what is behind it: structure made to mislead, with a right digest.
-TEST(Entry, AFlippedBitUnderARightDigestChangesNothingElse) {
+// The digest catches accidents. This is about what is behind it: bytes changed together with it.
+TEST(Entry, AFlippedBitUnderARightDigestIsSeenByTheSections) {
   const std::string bytes = sample();
   const std::string key_text = sample_key().text();
   ASSERT_EQ(sealed(bytes), bytes);
@@ -62,10 +62,10 @@ TEST(Entry, AFlippedBitUnderARightDigestChangesNothingElse) {
   for (std::size_t bit = 0; bit < (bytes.size() - sizeof(Sha256)) * 8; ++bit) {
     std::string flipped = bytes;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-    const auto decoded = decode(sealed(flipped));
+    const auto decoded = decode(sealed(flipped), Check::file_and_sections);
     if (!decoded.ok()) continue;
     ++read;
-    EXPECT_EQ(decoded->entry, sample_entry()) << "sections have digests of their own";
+    EXPECT_EQ(decoded->entry, sample_entry());
     EXPECT_NE(decoded->key_text, key_text) << "only the key's text may differ, and get() compares that";
   }
   EXPECT_EQ(read, key_text.size() * 8);
@@ -85,12 +85,23 @@ TEST(Entry, LyingLengthsUnderARightDigestAreErrors) {
     for (const std::uint64_t value : values) {
       std::string lying = bytes;
       std::copy_n(reinterpret_cast<const char*>(&value), 8, lying.begin() + static_cast<std::ptrdiff_t>(at));
-      const auto decoded = decode(sealed(lying));
+      const auto decoded = decode(sealed(lying), Check::file_and_sections);
+      (void)decode(sealed(lying));  // for the sanitizers
       if (decoded.ok()) {
         EXPECT_EQ(decoded->entry, sample_entry()) << at;
       }
     }
   }
+}
+
+TEST(Entry, BytesOfNoSectionAreAnError) {
+  std::string bytes = sample();
+  bytes.insert(bytes.size() - sizeof(Sha256), 1, 'x');
+  bytes[16] = static_cast<char>(bytes.size() & 0xFF);
+  bytes[17] = static_cast<char>(bytes.size() >> 8);
+  const auto decoded = decode(sealed(bytes));
+  ASSERT_FALSE(decoded.ok());
+  EXPECT_NE(decoded.error().message.find("no section"), std::string::npos) << decoded.error().message;
 }
 
 TEST(Entry, RandomBytesAreNoEntry) {

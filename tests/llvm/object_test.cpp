@@ -105,9 +105,24 @@ TEST(LoadedObject, NothingIsWritableAndExecutableAndAllIsUnmapped) {
   EXPECT_NE(permissions(code), "r-xp");
 }
 
+TEST(LoadedObject, AbsoluteAddressesReachTheirTargets) {
+  // The three widths: 32 bits zero-extended, 32 sign-extended, 64. The first two need low memory.
+  for (const char* instruction : {"movl $$table, ${0:k}", "movq $$table, $0", "movabsq $$table, $0"}) {
+    const std::string ir = std::string("@table = hidden constant i64 77\ndefine i64 @f() nounwind {\n") +
+                           "  %p = call ptr asm \"" + instruction +
+                           "\", \"=r\"()\n  %v = load i64, ptr %p\n  ret i64 %v\n}\n";
+    const auto loaded = LoadedObject::load(compiled(ir, host_target()), "probe");
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    const auto f = reinterpret_cast<std::int64_t (*)()>((*loaded)->symbol("f"));
+    ASSERT_NE(f, nullptr);
+    EXPECT_EQ(f(), 77) << instruction;
+  }
+}
+
 TEST(LoadedObject, RefusesWhatKernelsMustNotHave) {
   const std::pair<const char*, const char*> cases[] = {
-      {"declare void @elsewhere()\ndefine void @f() {\n  call void @elsewhere()\n  ret void\n}\n", "`elsewhere`"},
+      {"declare void @elsewhere()\ndefine void @f() {\n  call void @elsewhere()\n  ret void\n}\n",
+       "needs the symbol `elsewhere`"},
       {"@t = thread_local global i32 1\n", "thread-local"},
       {"@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [{ i32, ptr, ptr } { i32 1, ptr @f, ptr null }]\n"
        "define internal void @f() {\n  ret void\n}\n",
