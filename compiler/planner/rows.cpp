@@ -47,7 +47,7 @@ class RowChooser {
       for (const auto& c : range.row_congruences) longest_ = std::max(longest_, c.segment);
     }
     tokens_ = std::clamp<std::int64_t>(2 * longest_, 4096, 65536);
-    heads_ = std::min<std::int64_t>(draft.pattern.heads.value_or(8), 16);
+    heads_ = std::min<std::int64_t>(draft.pattern.heads.value_or(4), 4);
     for (const auto& branch : draft.pattern.branches)
       heads_ = std::max(heads_, std::min<std::int64_t>(branch.heads.count, 64));
   }
@@ -160,7 +160,7 @@ class RowChooser {
   Draft& draft_;
   std::int64_t longest_ = 0;
   std::int64_t tokens_ = 4096;
-  std::int64_t heads_ = 8;
+  std::int64_t heads_ = 4;
 };
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace weft::planner {
 namespace {
 
 constexpr std::int64_t kSampledTiles = 40;
-constexpr std::int64_t kSampledHeads = 4;
+constexpr std::int64_t kSampledHeads = 2;
 /// A masked block against a full one: mask, one vector of queries a register tile. Measured 1.3 to 1.5.
 constexpr double kPartialCost = 1.4;
 
