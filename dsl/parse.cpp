@@ -2,18 +2,13 @@
 
 #include "dsl/build.h"
 #include "dsl/fixes.h"
+#include "dsl/read.h"
 #include "dsl/scan.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace weft::dsl {
-namespace {
-
-struct Read {
-  File file;
-  std::vector<Diagnostic> problems;
-};
 
 Read read(const Source& source) {
   Scan scanned = scan(source);
@@ -28,8 +23,6 @@ Read read(const Source& source) {
                    [](const Diagnostic& a, const Diagnostic& b) { return a.range.begin < b.range.begin; });
   return result;
 }
-
-}  // namespace
 
 Result<File> parse(const Source& source) {
   Read result = read(source);

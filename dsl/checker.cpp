@@ -1,0 +1,90 @@
+#include "dsl/fixes.h"
+#include "dsl/parse.h"
+#include "dsl/pattern_checker.h"
+#include "dsl/read.h"
+#include "dsl/scan.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+#include <utility>
+
+namespace weft::dsl {
+namespace {
+
+class FileChecker {
+ public:
+  FileChecker(const File& file, const Source& source) : file_(file), findings_(source), uses_(file, findings_) {}
+
+  std::vector<Diagnostic> run() && {
+    constants();
+    pattern_names();
+    for (const PatternDef& pattern : file_.patterns) {
+      if (!findings_.full()) PatternChecker(pattern, scope_, uses_, findings_).run();
+    }
+    for (const auto& [name, symbol] : scope_.here()) {
+      if (!symbol.used && !file_.patterns.empty()) {
+        findings_.add(Code::unused_name, symbol.place, fmt::format("constant '{}' is never used", name));
+      }
+    }
+    return std::move(findings_).take();
+  }
+
+ private:
+  void constants() {
+    for (const ConstDef& constant : file_.constants) {
+      if (!check_name(findings_, constant.name, constant.name_range)) continue;
+      if (const Symbol* first = scope_.find(constant.name)) {
+        told_twice(constant.name, constant.name_range, first->place);
+        continue;
+      }
+      scope_.define(constant.name, {.place = constant.name_range, .defined = false});
+    }
+    ExpressionChecker expressions(findings_, scope_);
+    for (const ConstDef& constant : file_.constants) {
+      const Typed typed = expressions.check(*constant.value, constant_context("a constant"));
+      Symbol* symbol = scope_.find(constant.name);
+      if (!symbol || symbol->place != constant.name_range) continue;
+      symbol->defined = true;
+      symbol->typed = typed;
+      symbol->effects = expressions.take_effects();
+      if (typed.kind != Kind::set && typed.kind != Kind::range) continue;
+      expressions.wrong_type(*constant.value, typed, "a number, a boolean or a list");
+      symbol->typed = {};
+    }
+  }
+
+  void pattern_names() {
+    std::unordered_map<std::string, SourceRange> seen;
+    for (const PatternDef& pattern : file_.patterns) {
+      const auto [first, is_new] = seen.emplace(pattern.name, pattern.name_range);
+      if (!is_new) told_twice(pattern.name, pattern.name_range, first->second);
+    }
+  }
+
+  void told_twice(const std::string& name, SourceRange place, SourceRange first) {
+    auto& d = findings_.add(Code::name_twice, place, fmt::format("'{}' is defined twice", name));
+    d.places.push_back({first, "the first definition"});
+  }
+
+  const File& file_;
+  Findings findings_;
+  Uses uses_;
+  Scope scope_;
+};
+
+std::vector<Diagnostic> examine(const Source& source) {
+  Read read_again = read(source);
+  if (!read_again.problems.empty()) return std::move(read_again.problems);
+  return FileChecker(read_again.file, source).run();
+}
+
+}  // namespace
+
+std::vector<Diagnostic> check(const File& file, const Source& source) {
+  std::vector<Diagnostic> found = FileChecker(file, source).run();
+  keep_working_fixes(found, source, examine);
+  return found;
+}
+
+}  // namespace weft::dsl

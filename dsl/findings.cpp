@@ -1,0 +1,50 @@
+#include "dsl/findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace weft::dsl {
+
+Diagnostic& Findings::add(Code code, SourceRange range, std::string message, std::string label) {
+  Diagnostic d = finding(code, range, std::move(message), std::move(label));
+  if (full()) return scratch_ = std::move(d);
+  found_.push_back(std::move(d));
+  return found_.back();
+}
+
+std::vector<Diagnostic> Findings::take() && {
+  std::stable_sort(found_.begin(), found_.end(),
+                   [](const Diagnostic& a, const Diagnostic& b) { return a.range.begin < b.range.begin; });
+  return std::move(found_);
+}
+
+std::string Findings::whole(SourceRange range) const {
+  return source_.text.substr(range.begin, range.end - range.begin);
+}
+
+std::string Findings::text(SourceRange range) const {
+  constexpr std::uint32_t kLongest = 40;
+  if (range.end - range.begin <= kLongest) return whole(range);
+  return whole({range.begin, range.begin + kLongest}) + "…";
+}
+
+SourceRange Findings::find_sign(SourceRange range, std::string_view sign) const {
+  const std::string_view text = source_.text;
+  for (std::uint32_t at = range.begin; at < range.end; ++at) {
+    if (text[at] == '#') {
+      at = static_cast<std::uint32_t>(std::min<std::size_t>(text.find('\n', at), range.end));
+    } else if (text.substr(at).starts_with(sign)) {
+      return {at, at + static_cast<std::uint32_t>(sign.size())};
+    }
+  }
+  return {range.end, range.end};
+}
+
+void suggest(Diagnostic& d, const std::string& word, SourceRange range, const std::vector<std::string>& candidates) {
+  const std::string near = nearest_word(word, candidates);
+  if (!near.empty()) d.fix = Fix{range, near, fmt::format("did you mean '{}'?", near)};
+}
+
+}  // namespace weft::dsl
