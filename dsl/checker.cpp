@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace weft::dsl {
@@ -19,8 +20,8 @@ class FileChecker {
   std::vector<Diagnostic> run() && {
     constants();
     pattern_names();
-    for (const PatternDef& pattern : file_.patterns) {
-      if (!findings_.full()) PatternChecker(pattern, scope_, uses_, findings_).run();
+    if (sizes_are_sane()) {
+      for (const PatternDef& pattern : file_.patterns) check(pattern, 0);
     }
     for (const auto& [name, symbol] : scope_.here()) {
       if (!symbol.used && !file_.patterns.empty()) {
@@ -48,7 +49,7 @@ class FileChecker {
       symbol->defined = true;
       symbol->typed = typed;
       symbol->effects = expressions.take_effects();
-      if (typed.kind != Kind::set && typed.kind != Kind::range) continue;
+      if (typed.kind != Kind::set) continue;
       expressions.wrong_type(*constant.value, typed, "a number, a boolean or a list");
       symbol->typed = {};
     }
@@ -62,6 +63,30 @@ class FileChecker {
     }
   }
 
+  /// `use` in `use` multiplies; what nobody can write out is not checked either.
+  bool sizes_are_sane() {
+    std::size_t statements = 0;
+    for (const PatternDef& pattern : file_.patterns) {
+      statements += uses_.summary(pattern).statements;
+      if (statements < kMostStatements) continue;
+      findings_.add(Code::too_many, pattern.name_range,
+                    fmt::format("with all that is used, the patterns up to '{}' have over {} statements", pattern.name,
+                                kMostStatements));
+      return false;
+    }
+    return true;
+  }
+
+  /// Those that it uses first.
+  void check(const PatternDef& pattern, int depth) {
+    if (findings_.full() || depth > kDeepestUse || !checked_.insert(&pattern).second) return;
+    for (const Statement& s : pattern.statements) {
+      const PatternDef* used = s.kind == StatementKind::use ? uses_.target(s) : nullptr;
+      if (used) check(*used, depth + 1);
+    }
+    PatternChecker(pattern, scope_, uses_, definitions_, findings_).run();
+  }
+
   void told_twice(const std::string& name, SourceRange place, SourceRange first) {
     auto& d = findings_.add(Code::name_twice, place, fmt::format("'{}' is defined twice", name));
     d.places.push_back({first, "the first definition"});
@@ -71,6 +96,8 @@ class FileChecker {
   Findings findings_;
   Uses uses_;
   Scope scope_;
+  Definitions definitions_;
+  std::unordered_set<const PatternDef*> checked_;
 };
 
 std::vector<Diagnostic> examine(const Source& source) {

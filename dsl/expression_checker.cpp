@@ -22,6 +22,12 @@ Context constant_context(std::string where) {
   return {.variables = variables_at(Place::constant), .where = std::move(where)};
 }
 
+Context size_context(std::string where) {
+  Context context = constant_context(std::move(where));
+  context.sizes = true;
+  return context;
+}
+
 std::string describe(const Typed& typed) {
   switch (typed.kind) {
     case Kind::unknown:
@@ -107,10 +113,8 @@ Typed ExpressionChecker::name(const Expr& e, const Context& context) {
   }
   Symbol* known = scope_.find(e.word);
   const VariableWord* word = find_variable(e.word);
-  const bool own_number = word && word->place == Place::branch;
-  // Inside a phase the branch's own numbers win; in a `let` the user's name does.
-  const bool in_phase = (context.variables & bit_of("rate")) != 0 && !context.deferred;
-  if (known && own_number && in_phase) {
+  const bool own_number = word && (word->place == Place::own || word->place == Place::branches);
+  if (known && own_number && (context.variables & bit_of(e.word)) != 0) {
     auto& d = findings_.add(Code::hidden_name, e.range, fmt::format("'{}' is the branch's own number here", e.word),
                             "not the one defined above");
     d.places.push_back({known->place, "hidden inside the phase"});
@@ -139,6 +143,13 @@ Typed ExpressionChecker::name(const Expr& e, const Context& context) {
 
 Typed ExpressionChecker::symbol(const Expr& e, Symbol& symbol, const Context& context) {
   symbol.used = true;
+  if (context.sizes && symbol.kind == SymbolKind::let) {
+    auto& d = findings_.add(Code::variable_not_here, e.range,
+                            fmt::format("'{}' is a 'let', which has no value in {}", e.word, context.where));
+    d.places.push_back({symbol.place, "defined here"});
+    d.notes.push_back("sizes are made of constants and parameters");
+    return {};
+  }
   if (!symbol.defined) {
     auto& d = findings_.add(Code::used_early, e.range, fmt::format("'{}' is used before its definition", e.word));
     d.places.push_back({symbol.place, "defined here"});
@@ -178,8 +189,10 @@ Typed ExpressionChecker::variable(const Expr& e, std::string_view word, const Co
   if ((context.variables & bit) == 0) {
     auto& d =
         findings_.add(Code::variable_not_here, e.range, fmt::format("'{}' has no value in {}", e.word, context.where));
-    if (find_variable(word)->place == Place::branch) {
+    if (find_variable(word)->place == Place::own) {
       d.notes.push_back(fmt::format("'{}' is a branch's own number inside the phase of 'dilated(…)'", word));
+    } else if (find_variable(word)->place == Place::branches) {
+      d.notes.push_back(fmt::format("'{}' is a branch's number inside the phase of 'branches dilated(…)'", word));
     } else if (context.variables == 0) {
       d.notes.push_back("only constants and parameters are known before a kernel runs");
     }
@@ -194,7 +207,7 @@ Typed ExpressionChecker::unknown_name(const Expr& e) {
   for (const auto& list : {set_names(), function_names()})
     candidates.insert(candidates.end(), list.begin(), list.end());
   for (const VariableWord& row : variable_words()) {
-    if (row.name.size() > 1 && row.place != Place::branch) candidates.emplace_back(row.name);
+    if (row.name.size() > 1 && row.place != Place::own) candidates.emplace_back(row.name);
   }
   suggest(
       findings_.add(Code::unknown_word, e.range, fmt::format("'{}' is not a name or word that is known here", e.word)),

@@ -16,11 +16,14 @@ struct Context {
   std::string where;        ///< for messages: `an argument of 'window'`
   bool strict = false;      ///< integers and reals do not mix
   bool in_blocks = false;   ///< `q` and `k` are block numbers
+  bool sizes = false;       ///< no `let` is known yet
   bool deferred = false;    ///< of a `let`: whether blocks are around shows where its name is used
 };
 
 /// The context of something that must be known before a kernel runs.
 Context constant_context(std::string where);
+/// … and even before the definitions of the pattern.
+Context size_context(std::string where);
 
 /// Types of expressions, and what else is known of them without parameters. Reports what is wrong
 /// and returns `Kind::unknown` then, so that one mistake gives one message.

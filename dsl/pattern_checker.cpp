@@ -27,6 +27,34 @@ Typed param_typed(ParamType type) {
   return {};
 }
 
+/// Sizes are known first, then definitions in the order of the text, then everything else: a set
+/// may use a name that is defined below it.
+int stage_of(StatementKind kind) {
+  switch (kind) {
+    case StatementKind::heads:
+    case StatementKind::dim:
+    case StatementKind::dtype:
+    case StatementKind::tokens:
+    case StatementKind::grid:
+    case StatementKind::input:
+      return 0;
+    case StatementKind::let:
+    case StatementKind::use:
+      return 1;
+    case StatementKind::branch:
+    case StatementKind::branches:
+    case StatementKind::keep:
+    case StatementKind::combine:
+    case StatementKind::scale:
+    case StatementKind::score:
+    case StatementKind::dropout:
+    case StatementKind::ring:
+    case StatementKind::schedule:
+      return 2;
+  }
+  return 2;
+}
+
 }  // namespace
 
 bool check_name(Findings& findings, const std::string& name, SourceRange place) {
@@ -43,13 +71,14 @@ bool fits(const Typed& typed, ParamType type) {
          (typed.item == Kind::integer && wanted.item == Kind::real);
 }
 
-PatternChecker::PatternChecker(const PatternDef& pattern, Scope& constants, Uses& uses, Findings& findings)
+PatternChecker::PatternChecker(const PatternDef& pattern, Scope& constants, Uses& uses, Definitions& definitions,
+                               Findings& findings)
     : pattern_(pattern),
       findings_(findings),
       uses_(uses),
       scope_(&constants),
-      expressions_(findings, scope_),
-      defaults_(findings, constants) {}
+      definitions_(definitions),
+      expressions_(findings, scope_) {}
 
 void PatternChecker::run() {
   const Summary& summary = uses_.summary(pattern_);
@@ -59,21 +88,34 @@ void PatternChecker::run() {
                               kMostBranches));
   }
   params();
-  for (const auto& [name, input] : summary.inputs) {
-    // Those of used patterns; the pattern's own follow.
+  declare_inputs();
+  announce_lets();
+  fixed_sizes(summary);
+  for (const int stage : {0, 1, 2}) {
+    for (const Statement& s : pattern_.statements) {
+      if (findings_.full()) return;
+      if (stage_of(s.kind) == stage) statement(s);
+    }
+  }
+  if (!uses_.is_used(pattern_)) report_unused();
+  auto& defined = definitions_[&pattern_];
+  for (const auto& [name, symbol] : scope_.here()) {
+    if (symbol.kind == SymbolKind::let) defined.emplace_back(name, symbol);
+  }
+}
+
+void PatternChecker::take(const PatternDef& used) {
+  for (const auto& [name, input] : uses_.summary(used).inputs) {
+    if (scope_.find_here(name)) continue;
     scope_.define(name, {.kind = SymbolKind::input,
                          .place = input->name_range,
                          .typed = {.kind = Kind::input, .input = input},
                          .used = true});
   }
-  declare_inputs();
-  announce_lets();
-  fixed_sizes(summary);
-  for (const Statement& s : pattern_.statements) {
-    if (findings_.full()) return;
-    statement(s);
+  for (const auto& [name, symbol] : definitions_[&used]) {
+    if (scope_.find_here(name)) continue;
+    scope_.define(name, symbol).used = true;
   }
-  report_unused();
 }
 
 void PatternChecker::define(const std::string& name, Symbol symbol) {
@@ -89,12 +131,12 @@ void PatternChecker::define(const std::string& name, Symbol symbol) {
 
 void PatternChecker::params() {
   for (const Param& param : pattern_.params) {
+    // A default may be made of the parameters before it.
+    const Typed typed = param.fallback ? expressions_.check(*param.fallback, constant_context("a default")) : Typed{};
+    if (typed.kind != Kind::unknown && !fits(typed, param.type)) {
+      expressions_.wrong_type(*param.fallback, typed, fmt::format("a value of type {}", to_string(param.type)));
+    }
     define(param.name, {.kind = SymbolKind::param, .place = param.name_range, .typed = param_typed(param.type)});
-    if (!param.fallback) continue;
-    // Defaults see constants only, as parameters are bound all at once.
-    const Typed typed = defaults_.check(*param.fallback, constant_context("a default"));
-    if (typed.kind == Kind::unknown || fits(typed, param.type)) continue;
-    expressions_.wrong_type(*param.fallback, typed, fmt::format("a value of type {}", to_string(param.type)));
   }
 }
 
@@ -135,7 +177,7 @@ void PatternChecker::report_unused() {
 
 void PatternChecker::let(const Statement& s) {
   (void)expressions_.take_effects();
-  const Context anywhere{.variables = kEveryVariable, .where = "a definition", .deferred = true};
+  const Context anywhere{.variables = variables_at(Place::score), .where = "a definition", .deferred = true};
   const Typed typed = expressions_.check(*s.value, anywhere);
   Effects effects = expressions_.take_effects();
   if (typed.kind == Kind::input) expressions_.wrong_type(*s.value, typed, "a set or an expression");
@@ -154,7 +196,10 @@ void PatternChecker::use(const Statement& s) {
     if (call.kind == ExprKind::name) d.fix = Fix{call.outer, call.word + "()", "add the parentheses"};
     return;
   }
-  if (const PatternDef* target = uses_.target(s)) return use_arguments(call, *target);
+  if (const PatternDef* target = uses_.target(s)) {
+    use_arguments(call, *target);
+    return take(*target);
+  }
   auto& d = findings_.add(Code::unknown_word, call.word_range,
                           fmt::format("there is no pattern '{}' in this file", call.word));
   suggest(d, call.word, call.word_range, uses_.names());

@@ -5,6 +5,11 @@
 #include "dsl/scope.h"
 #include "dsl/uses.h"
 
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
 namespace weft::dsl {
 
 /// Reports a name that is a word of the language; false then.
@@ -13,15 +18,19 @@ bool check_name(Findings& findings, const std::string& name, SourceRange place);
 /// What a value for a parameter of type `type` must be; true when `typed` is.
 bool fits(const Typed& typed, ParamType type);
 
-/// One pattern: its names, then its statements in order.
+/// What each pattern defines with `let`, for those that use it.
+using Definitions = std::unordered_map<const PatternDef*, std::vector<std::pair<std::string, Symbol>>>;
+
+/// One pattern, after those that it uses: its sizes, its definitions in order, then all else.
 class PatternChecker {
  public:
-  PatternChecker(const PatternDef& pattern, Scope& constants, Uses& uses, Findings& findings);
+  PatternChecker(const PatternDef& pattern, Scope& constants, Uses& uses, Definitions& definitions, Findings& findings);
   void run();
 
  private:
   void params();
   void declare_inputs();
+  void take(const PatternDef& used);
   void announce_lets();
   void define(const std::string& name, Symbol symbol);
   void fixed_sizes(const Summary& summary);
@@ -30,7 +39,7 @@ class PatternChecker {
   void statement(const Statement& s);
   void heads(const Statement& s);
   void dim(const Statement& s);
-  void positive(const Expr& e, std::string_view what);
+  void positive(const Expr& e, const Context& context);
   void tokens(const Statement& s);
   void grid(const Statement& s);
   void input(const Statement& s);
@@ -50,8 +59,8 @@ class PatternChecker {
   Findings& findings_;
   Uses& uses_;
   Scope scope_;
+  Definitions& definitions_;
   ExpressionChecker expressions_;
-  ExpressionChecker defaults_;  ///< does not know the parameters
 };
 
 }  // namespace weft::dsl

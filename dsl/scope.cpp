@@ -18,9 +18,10 @@ Variables variables_at(Place place) {
   for (const VariableWord& row : variable_words()) {
     const bool everywhere = row.place == Place::phase && place != Place::constant;
     const bool pairwise = row.place == Place::pair && (place == Place::pair || place == Place::score);
-    const bool own = row.place == Place::branch && place == Place::phase;
+    const bool own = row.place == Place::own && (place == Place::own || place == Place::branches);
+    const bool branch = row.place == Place::branches && place == Place::branches;
     const bool score = row.place == Place::score && place == Place::score;
-    if (everywhere || pairwise || own || score) bits |= bit_of(row.name);
+    if (everywhere || pairwise || own || branch || score) bits |= bit_of(row.name);
   }
   return bits;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace weft::dsl {
@@ -28,7 +29,6 @@ using Variables = std::uint32_t;
 Variables bit_of(std::string_view variable);
 /// Those that have a value at a place.
 Variables variables_at(Place place);
-inline constexpr Variables kEveryVariable = ~Variables{0};
 
 /// What is known of an expression.
 struct Typed {

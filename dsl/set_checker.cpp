@@ -100,8 +100,10 @@ void ExpressionChecker::argument(const Expr& e, const Parameter& parameter, std:
     case ArgType::flag_per_axis:
       per_axis(e, parameter, Kind::boolean);
       break;
-    case ArgType::phase: {
-      const Context phase{.variables = variables_at(Place::phase), .where = "a phase", .strict = true};
+    case ArgType::phase:
+    case ArgType::branches_phase: {
+      const Place place = parameter.type == ArgType::phase ? Place::own : Place::branches;
+      const Context phase{.variables = variables_at(place), .where = "a phase", .strict = true};
       at_least(integer(e, phase), e, "a phase", parameter.minimum, parameter.below);
       break;
     }

@@ -61,15 +61,15 @@ void PatternChecker::one_of(WordKind kind, const std::string& word, SourceRange 
   suggest(d, word, place, words_of(kind));
 }
 
-void PatternChecker::positive(const Expr& e, std::string_view what) {
-  expressions_.at_least(expressions_.integer(e, constant_context(std::string(what))), e, what, 1);
+void PatternChecker::positive(const Expr& e, const Context& context) {
+  expressions_.at_least(expressions_.integer(e, context), e, context.where, 1);
 }
 
 void PatternChecker::heads(const Statement& s) {
-  const Typed all = expressions_.integer(*s.value, constant_context("'heads'"));
+  const Typed all = expressions_.integer(*s.value, size_context("'heads'"));
   expressions_.at_least(all, *s.value, "'heads'", 1);
   if (!s.second) return;
-  const Typed groups = expressions_.integer(*s.second, constant_context("'heads … kv'"));
+  const Typed groups = expressions_.integer(*s.second, size_context("'heads … kv'"));
   expressions_.at_least(groups, *s.second, "the number of key/value heads", 1);
   const auto* h = all.value ? all.value->integer() : nullptr;
   const auto* g = groups.value ? groups.value->integer() : nullptr;
@@ -79,16 +79,16 @@ void PatternChecker::heads(const Statement& s) {
 }
 
 void PatternChecker::dim(const Statement& s) {
-  positive(*s.value, "'dim'");
-  if (s.second) positive(*s.second, "'dim … value'");
+  positive(*s.value, size_context("'dim'"));
+  if (s.second) positive(*s.second, size_context("'dim … value'"));
 }
 
 void PatternChecker::tokens(const Statement& s) {
-  if (s.value) positive(*s.value, "the number of tokens");
+  if (s.value) positive(*s.value, size_context("the number of tokens"));
 }
 
 void PatternChecker::grid(const Statement& s) {
-  for (const ExprPtr& extent : s.extents) positive(*extent, "an extent of the grid");
+  for (const ExprPtr& extent : s.extents) positive(*extent, size_context("an extent of the grid"));
   if (s.extents.size() == 2 || s.extents.size() == 3) return;
   findings_.add(Code::argument_count, s.range,
                 fmt::format("a grid has 2 or 3 extents, and {} {} given", s.extents.size(),
@@ -121,7 +121,7 @@ void PatternChecker::axis(const Axis& axis) {
     for (const std::string& name : scope_.names()) candidates.push_back(name);
     return suggest(d, extent.word, axis.range, candidates);
   }
-  positive(extent, "an extent");
+  positive(extent, size_context("an extent"));
 }
 
 void PatternChecker::branch(const Statement& s) {
@@ -181,7 +181,7 @@ void PatternChecker::dropout(const Statement& s) {
 }
 
 void PatternChecker::ring(const Statement& s) {
-  if (s.value) positive(*s.value, "the number of ranks");
+  if (s.value) positive(*s.value, constant_context("the number of ranks"));
   if (!s.word.empty()) one_of(WordKind::layout, s.word, s.name_range, "a ring layout");
 }
 

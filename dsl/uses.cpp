@@ -1,6 +1,5 @@
 #include "dsl/uses.h"
 
-#include "dsl/scan.h"
 #include "dsl/words.h"
 
 #include <fmt/format.h>
@@ -55,6 +54,7 @@ const Summary& Uses::summary(const PatternDef& pattern) {
 void Uses::visit(const PatternDef& pattern, Entry& entry) {
   entry.state = Entry::State::visiting;
   ++depth_;
+  entry.summary.statements = pattern.statements.size();
   for (const Statement& statement : pattern.statements) {
     if (statement.kind == StatementKind::use) add_use(statement, entry);
     if (statement.kind == StatementKind::input) add_input(statement, nullptr, entry.summary);
@@ -76,13 +76,16 @@ void Uses::add_use(const Statement& use, Entry& entry) {
     d.places.push_back({used->name_range, "defined here"});
     return;
   }
-  if (depth_ <= kDeepestNesting) (void)summary(*used);
+  used_.insert(used);
+  if (depth_ <= kDeepestUse) (void)summary(*used);
+  const bool too_deep = other.state == Entry::State::fresh || other.height == kDeepestUse;
   entry.height = std::max(entry.height, other.height + 1);
-  if (entry.height == kDeepestNesting || (other.state == Entry::State::fresh && depth_ > kDeepestNesting)) {
+  if (too_deep) {
     findings_.add(Code::nested_too_deep, use.range,
-                  fmt::format("patterns use each other more than {} deep", kDeepestNesting));
+                  fmt::format("patterns use each other more than {} deep", kDeepestUse));
   }
-  entry.summary.branches += std::min<std::size_t>(other.summary.branches, 1U << 20);
+  entry.summary.branches = std::min(entry.summary.branches + other.summary.branches, kMostStatements);
+  entry.summary.statements = std::min(entry.summary.statements + other.summary.statements, kMostStatements);
   for (const auto& [kind, statement] : other.summary.once) add_once(kind, *statement, &use, entry.summary);
   for (const auto& [name, input] : other.summary.inputs) add_input(*input, &use, entry.summary);
 }

@@ -5,18 +5,22 @@
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace weft::dsl {
 
 inline constexpr std::size_t kMostBranches = 4096;
 inline constexpr std::size_t kMostInputs = 256;
+inline constexpr std::size_t kMostStatements = std::size_t{1} << 20;
+inline constexpr int kDeepestUse = 64;
 
 /// What a pattern consists of when the patterns that it uses are counted in.
 struct Summary {
   std::map<StatementKind, const Statement*> once;  ///< statements that may stand once
   std::map<std::string, const Statement*> inputs;  ///< at most kMostInputs
   std::size_t branches = 0;                        ///< at least so many
+  std::size_t statements = 0;                      ///< written out; stops at kMostStatements
 };
 
 /// Follows `use`. Linear in the file: each pattern is summed up once.
@@ -29,6 +33,7 @@ class Uses {
 
   /// The pattern named in a `use`, or null.
   const PatternDef* target(const Statement& use) const;
+  bool is_used(const PatternDef& pattern) const { return used_.contains(&pattern); }
   /// Of patterns, for "did you mean"; not all of a very large file's.
   std::vector<std::string> names() const;
 
@@ -46,6 +51,7 @@ class Uses {
   Findings& findings_;
   std::unordered_map<std::string, const PatternDef*> patterns_;
   std::unordered_map<const PatternDef*, Entry> entries_;
+  std::unordered_set<const PatternDef*> used_;
   int depth_ = 0;
 };
 

@@ -58,7 +58,7 @@ std::unordered_set<std::string_view> reserved_words() {
   for (const auto& row : functions()) words.insert(row.name);
   for (const auto& row : statement_words()) words.insert(row.name);
   for (const auto& row : variable_words()) {
-    if (row.place != Place::branch) words.insert(row.name);
+    if (row.place != Place::own && row.place != Place::branches) words.insert(row.name);
   }
 #define WEFT_WORD(name, kind) words.insert(#name);
 #include "dsl/words.def"
@@ -107,7 +107,7 @@ const std::vector<Parameter>& branches_parameters() {
   static const std::vector<Parameter> table = {
       parameter("segments", ArgType::integers).at_least(1, Code::small_segment),
       parameter("rates", ArgType::integers).at_least(1, Code::small_segment),
-      phase("phase").optional(),
+      parameter("phase", ArgType::branches_phase).at_least(0, Code::negative_phase).optional(),
       parameter("heads", ArgType::policy).optional(),
       queries("queries").optional(),
   };

@@ -14,11 +14,12 @@ namespace weft::dsl {
 
 /// What an argument must be.
 enum class ArgType {
-  integer,        ///< known before the kernel runs: constants and parameters
-  boolean,        ///< likewise
-  per_axis,       ///< an integer, or a list with one for each axis of the grid
-  flag_per_axis,  ///< a boolean, or a list of them
-  phase,          ///< an integer over `h`, `H` and the branch's own numbers
+  integer,         ///< known before the kernel runs: constants and parameters
+  boolean,         ///< likewise
+  per_axis,        ///< an integer, or a list with one for each axis of the grid
+  flag_per_axis,   ///< a boolean, or a list of them
+  phase,           ///< an integer over `h`, `H` and the branch's own numbers
+  branches_phase,  ///< … and the number `i` of the branch
   set,
   condition,  ///< a boolean over pairs
   queries,    ///< the word `all`
@@ -78,8 +79,9 @@ struct FunctionWord {
 /// Where an expression stands; says which variables have a value there.
 enum class Place {
   constant,  ///< none: constants and parameters only
-  phase,     ///< of a dilated branch
-  branch,    ///< not a place of its own: the numbers that only `phase` has
+  phase,     ///< over heads
+  own,       ///< … and the numbers of one `dilated(…)`
+  branches,  ///< … and which branch of a `branches` statement it is
   pair,      ///< a pair of query and key: `where`, indices, `scale`
   score,
 };
