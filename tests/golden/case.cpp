@@ -1,0 +1,132 @@
+#include "tests/golden/case.h"
+
+#include "compiler/ir/lower.h"
+#include "dsl/parse.h"
+#include "tools/npy.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+namespace weft::golden {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const fs::path kFolder = WEFT_SOURCE_DIR "/tests/golden";
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+ir::ParamValue param_of(const json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (value.is_number()) return value.get<double>();
+  const bool real = std::any_of(value.begin(), value.end(), [](const json& item) { return !item.is_number_integer(); });
+  if (real) return value.get<std::vector<double>>();
+  return value.get<std::vector<std::int64_t>>();
+}
+
+Result<ir::Pattern> pattern_of(const fs::path& folder, const json& facts) {
+  const Source source{folder / "pattern.weft", text_of(folder / "pattern.weft")};
+  WEFT_TRY(const dsl::File file, dsl::parse(source));
+  ir::Params params;
+  for (const auto& [name, value] : facts.at("params").items()) params[name] = param_of(value);
+  return ir::lower(file, facts.at("pattern").get<std::string>(), params);
+}
+
+ir::Shape shape_of(const json& shape) {
+  const auto get = [&](const char* key) { return shape.at(key).get<std::int64_t>(); };
+  return {.batch = get("B"),
+          .n_q = get("n_q"),
+          .n_k = get("n_k"),
+          .heads = get("H"),
+          .kv_heads = get("H_kv"),
+          .d = get("d"),
+          .d_v = get("d_v")};
+}
+
+Result<ir::Tensor> tensor_of(const fs::path& folder, const json& facts, const std::string& name) {
+  const auto file = facts.at("tensors").at(name).get<std::string>();
+  WEFT_TRY(const npy::NpyArray array, npy::read((folder / file).lexically_normal()));
+  return npy::to_tensor(array);
+}
+
+Status load_tensors(const fs::path& folder, const json& facts, GoldenCase& golden) {
+  const std::pair<const char*, ir::Tensor*> tensors[] = {
+      {"q", &golden.q}, {"k", &golden.k}, {"v", &golden.v}, {"o", &golden.o}};
+  for (const auto& [name, tensor] : tensors) {
+    WEFT_TRY(*tensor, tensor_of(folder, facts, name));
+  }
+  for (const auto& input : golden.pattern.inputs) {
+    WEFT_TRY(ir::Tensor value, tensor_of(folder, facts, input.name));
+    golden.inputs.push_back(std::move(value));
+  }
+  if (!facts.at("tensors").contains("lse")) return done;
+  WEFT_TRY(golden.lse, tensor_of(folder, facts, "lse"));
+  return done;
+}
+
+/// The element that is furthest out, if one is. Infinite values must be the same; NaN never is.
+std::string difference(const char* what, const ir::Tensor& expected, const ir::Tensor& found, double bound) {
+  if (expected.shape != found.shape) return fmt::format("{} has another shape", what);
+  double worst = 0;
+  std::string out;
+  for (std::size_t i = 0; i < expected.data.size(); ++i) {
+    const double a = expected.data[i], b = found.data[i];
+    if (a == b) continue;
+    const double error = std::isfinite(a) && std::isfinite(b) ? std::fabs(a - b) : HUGE_VAL;
+    if (error <= bound || error <= worst) continue;
+    worst = error;
+    out = fmt::format("{}[{}] is {}, expected {}: off by {}, bound {}", what, i, b, a, error, bound);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> case_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kFolder)) {
+    const fs::path facts = entry.path() / "case.json";
+    if (fs::exists(facts) && json::parse(text_of(facts)).at("kind") == "run") names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<GoldenCase> load(const std::string& name) {
+  const fs::path folder = kFolder / name;
+  const json facts = json::parse(text_of(folder / "case.json"));
+  GoldenCase golden;
+  golden.name = name;
+  WEFT_TRY(golden.pattern, pattern_of(folder, facts));
+  golden.shape = shape_of(facts.at("shape"));
+  for (const ir::DType dtype : {ir::DType::f32, ir::DType::f16, ir::DType::bf16}) {
+    if (facts.at("dtype") == ir::to_string(dtype)) golden.dtype = dtype;
+  }
+  WEFT_CHECK(load_tensors(folder, facts, golden));
+  golden.bounds = ir::error_bounds(golden.pattern, golden.dtype, golden.shape.n_k, facts.at("max_abs_v").get<double>(),
+                                   facts.at("max_abs_score").get<double>());
+  return golden;
+}
+
+std::string difference(const GoldenCase& golden, const ir::Outcome& found) {
+  std::string out = difference("o", golden.o, found.o, golden.bounds.o);
+  if (out.empty() && golden.lse) out = difference("lse", *golden.lse, found.lse, golden.bounds.lse);
+  return out;
+}
+
+}  // namespace weft::golden
