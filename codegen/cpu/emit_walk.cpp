@@ -15,15 +15,6 @@ Value buffer_part(Part& f, const std::int64_t (&offsets)[2], const Value& which)
 Value key_address(Part& f, const Value& y) { return f.add(f.tile(kKeyBase), f.mul(y, f.tile(kKeyStep))); }
 Value value_address(Part& f, const Value& y) { return f.add(f.tile(kValueBase), f.mul(y, f.tile(kValueStep))); }
 
-/// Asks for a row's cache lines; it is used one block later.
-void prefetch(Part& f, const Value& address, std::int64_t bytes) {
-  const Value row = f.cast("inttoptr", address, "ptr");
-  for (std::int64_t at = 0; at < bytes; at += 64) {
-    f.emit(
-        fmt::format("call void @llvm.prefetch.p0(ptr {}, i32 0, i32 3, i32 1)", f.at(row, "i8", Part::i64(at)).name));
-  }
-}
-
 void put_key(Part& f, const Value& buffer, const Value& at, const Value& k_row, const Value& v_row,
              const Value& weight) {
   f.store(k_row, f.at(buffer_part(f, f.kernel.key_at, buffer), "i64", at), 8);
@@ -31,10 +22,12 @@ void put_key(Part& f, const Value& buffer, const Value& at, const Value& k_row, 
   f.store(weight, f.at(buffer_part(f, f.kernel.key_weight, buffer), "float", at), 4);
 }
 
+/// Computes one buffer while the rows of the other are asked for.
 void run_full(Part& f, const Value& buffer, const Value& count) {
-  f.call_void("full_block",
-              {f.a, f.s, buffer_part(f, f.kernel.key_at, buffer), buffer_part(f, f.kernel.value_at, buffer),
-               buffer_part(f, f.kernel.key_weight, buffer), count});
+  const Value other = f.sub(kOne, buffer);
+  f.call_void("full_block", {f.a, f.s, buffer_part(f, f.kernel.key_at, buffer),
+                             buffer_part(f, f.kernel.value_at, buffer), buffer_part(f, f.kernel.key_weight, buffer),
+                             count, buffer_part(f, f.kernel.key_at, other), buffer_part(f, f.kernel.value_at, other)});
 }
 
 /// @pad: fills the block up to a multiple of `step` with copies of its last key at weight 0; returns the
@@ -53,8 +46,8 @@ std::string pad(const Kernel& k) {
   return f.finish();
 }
 
-/// @rotate: the buffer being filled is full. The one that waited is computed now, a block after its rows
-/// were asked for.
+/// @rotate: the buffer being filled is full. The one that waited is computed now, and this one's
+/// rows are asked for meanwhile.
 std::string rotate(const Kernel& k) {
   Part f(k, "rotate");
   const Value now = f.tile(kBuffer);
@@ -80,11 +73,6 @@ std::string flush_full(const Kernel& k) {
   f.set_tile(kFilled, kZero);
   f.ret();
   return f.finish();
-}
-
-void ask_for(Part& f, const Value& k_row, const Value& v_row) {
-  prefetch(f, k_row, f.kernel.d * f.kernel.element);
-  prefetch(f, v_row, f.kernel.d_v * f.kernel.element);
 }
 
 /// The zone's term of the smallest step.
@@ -172,7 +160,6 @@ void walk_progression(Part& f, const Value& pass, const Value& count, const Valu
                             f.store(rows[0], f.at(ks, "i64", i), 8);
                             f.store(rows[1], f.at(vs, "i64", i), 8);
                             f.store(Part::f32(1), f.at(ws, "float", i), 4);
-                            ask_for(f, rows[0], rows[1]);
                             return std::vector<Value>{f.add(rows[0], k_step), f.add(rows[1], v_step)};
                           });
                    add_weights(f, pass, count, base, ws, from, take);
@@ -208,7 +195,6 @@ void walk_merged(Part& f, const Value& pass, const Value& count, const Value& hi
                    const Value k_row = key_address(f, f.get(y));
                    const Value v_row = value_address(f, f.get(y));
                    put_key(f, f.tile(kBuffer), filled, k_row, v_row, hit_weight(f, pass, count));
-                   ask_for(f, k_row, v_row);
                    const Value now = f.add(filled, kOne);
                    f.set_tile(kFilled, now);
                    f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("rotate", {f.a, f.s}); });
@@ -290,7 +276,6 @@ std::string partial_zone(const Kernel& k) {
                    const Value k_row = key_address(f, f.get(y));
                    const Value v_row = value_address(f, f.get(y));
                    put_key(f, kZero, filled, k_row, v_row, Part::f32(1));
-                   ask_for(f, k_row, v_row);
                    const Value group = f.op("shl", kOne, f.op("sdiv", filled, Part::i64(k.sub_k)));
                    f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
                      const Value weights = row_weights(f, pass, count, f.get(y), v);

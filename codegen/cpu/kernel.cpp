@@ -47,7 +47,7 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
     key_weight[i] = take(keys * 4);
   }
   key_wide = take(wide ? 0 : keys * d * 4);
-  value_wide = take(wide ? 0 : keys * d_v * 4);
+  value_wide = take(keys * d_v * 4);
   terms = end;
   term_stride = kStateWords * 8 + 2 * rows * 4;
 }
