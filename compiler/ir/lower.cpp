@@ -96,17 +96,6 @@ class Assembler {
     --depth_;
   }
 
-  /// Statements that may stand once, also counting those that `use` brings.
-  bool once(const dsl::Statement& statement) {
-    const auto [place, first] = first_.emplace(statement.kind, statement.range);
-    if (first) return true;
-    Diagnostic d =
-        finding(Code::statement_twice, statement.range, "this statement may stand once, and here it is again");
-    d.places.push_back({place->second, "the first is here"});
-    l_.report(std::move(d));
-    return false;
-  }
-
   std::optional<std::int64_t> positive(const Names& names, const dsl::ExprPtr& e) {
     if (!e) return std::nullopt;
     const auto value = lower_integer(l_, names, *e);
@@ -118,24 +107,24 @@ class Assembler {
   void lower_header(const dsl::Statement& s, const Names& names) {
     using dsl::StatementKind;
     Pattern& p = l_.pattern;
-    if (s.kind == StatementKind::heads && once(s)) {
+    if (s.kind == StatementKind::heads) {
       p.heads = positive(names, s.value);
       p.kv_heads = positive(names, s.second);
       p.heads_range = s.range;
       check_heads(s);
-    } else if (s.kind == StatementKind::dim && once(s)) {
+    } else if (s.kind == StatementKind::dim) {
       p.dim = positive(names, s.value);
       p.dim_v = positive(names, s.second);
       p.dim_range = s.range;
-    } else if (s.kind == StatementKind::dtype && once(s)) {
+    } else if (s.kind == StatementKind::dtype) {
       p.dtype = word_to_enum(s.word, std::array{DType::f32, DType::f16, DType::bf16});
       p.dtype_range = s.range;
-    } else if (s.kind == StatementKind::tokens && once(s)) {
+    } else if (s.kind == StatementKind::tokens) {
       p.tokens.kind = s.word == "any"           ? Tokens::Kind::any
                       : s.word == "multiple_of" ? Tokens::Kind::multiple_of
                                                 : Tokens::Kind::exact;
       p.tokens.count = positive(names, s.value).value_or(0);
-    } else if (s.kind == StatementKind::grid && once(s)) {
+    } else if (s.kind == StatementKind::grid) {
       for (const auto& extent : s.extents) p.grid.push_back(positive(names, extent).value_or(1));
     } else if (s.kind == StatementKind::input) {
       lower_input(s, names);
@@ -150,12 +139,6 @@ class Assembler {
   }
 
   void lower_input(const dsl::Statement& s, const Names& names) {
-    if (const auto earlier = l_.find_input(s.word)) {
-      Diagnostic d =
-          finding(Code::statement_twice, s.name_range, fmt::format("the input '{}' is declared twice", s.word));
-      d.places.push_back({l_.pattern.inputs[static_cast<std::size_t>(*earlier)].range, "the first is here"});
-      return l_.report(std::move(d));
-    }
     Input input{.name = s.word, .axes = {}, .range = s.name_range};
     input.type = word_to_enum(s.type, std::array{InputType::i32, InputType::u8, InputType::f32});
     constexpr std::array kWords = {"batch", "heads", "queries", "keys", "tokens", "blocks"};
@@ -219,19 +202,16 @@ class Assembler {
   }
 
   void lower_combine(const dsl::Statement& s) {
-    if (!once(s)) return;
     l_.pattern.combine = word_to_enum(s.word, std::array{Combine::joint, Combine::unite, Combine::sum, Combine::mean});
     if (s.detached) l_.pattern.combine = Combine::joint_detached;
   }
 
   void lower_factor(const dsl::Statement& s, const Names& names, ExprPtr& out) {
-    if (!once(s)) return;
     out = lower_expr(l_, names, *s.value);
     if (out && out->type == Type::integer) out = apply(Op::to_real, {out}, out->range);
   }
 
   void lower_dropout(const dsl::Statement& s, const Names& names) {
-    if (!once(s)) return;
     const auto p = lower_real(l_, names, *s.value);
     if (!p) return;
     l_.pattern.dropout = *p;
@@ -240,14 +220,12 @@ class Assembler {
   }
 
   void lower_ring(const dsl::Statement& s, const Names& names) {
-    if (!once(s)) return;
     l_.pattern.ring = Ring{.ranks = positive(names, s.value)};
     l_.pattern.ring->layout =
         word_to_enum(s.word, std::array{RingLayout::contiguous, RingLayout::zigzag, RingLayout::striped});
   }
 
   void lower_schedule(const dsl::Statement& s, const Names& names) {
-    if (!once(s)) return;
     for (const auto& entry : s.schedule) {
       const auto value = lower_integer(l_, names, *entry.value);
       if (value) l_.pattern.schedule.push_back({entry.key, *value, entry.key_range});
@@ -270,7 +248,6 @@ class Assembler {
   std::deque<Scope> scopes_ = {};
   std::vector<Placed> rest_ = {};
   std::vector<SetPtr> keeps_ = {};
-  std::map<dsl::StatementKind, SourceRange> first_ = {};
   int depth_ = 0;
 };
 
