@@ -92,7 +92,7 @@ std::string text(const Axis& axis) {
 void print(TextWriter& w, const KeyRange& r) {
   w.line("range branch {} heads {}", r.branch, text(r.heads));
   w.indent();
-  if (r.stream.rate > 1) w.line("stream {}", text(r.stream));
+  if (r.stream.rate != 1) w.line("stream {}", text(r.stream));
   for (const auto& c : r.filters) w.line("filter {}", text(c));
   for (const auto& b : r.lo) w.line("from {}", text(b));
   for (const auto& b : r.hi) w.line("below {}", text(b));

@@ -8,6 +8,10 @@
 namespace weft::ir {
 namespace {
 
+/// Numbers beyond these cannot be added to positions, or multiplied by them, without overflow.
+constexpr std::int64_t kFarthest = std::int64_t{1} << 61;
+constexpr std::int64_t kMostParts = 1 << 20;
+
 bool over_heads_only(const ExprPtr& e) {
   if (!e) return true;
   for (auto v : {Variable::b, Variable::q, Variable::k, Variable::n_q, Variable::n_k, Variable::s}) {
@@ -101,13 +105,14 @@ class Verifier {
   }
 
   void congruence(const Congruence& c) {
+    if (c.rate > kFarthest || c.segment > kFarthest) say("a congruence is out of range");
     if (c.rate < 1 || c.segment < 0) say("a congruence has rate {} and segment {}", c.rate, c.segment);
     if (!over_heads_only(c.phase)) say("a phase reads more than h and H");
   }
 
   void bound(const Bound& b) {
-    constexpr std::int64_t kFarthest = std::int64_t{1} << 61;
-    if (b.add > kFarthest || b.add < -kFarthest) say("a bound is out of range");
+    if (b.add > kFarthest || b.add < -kFarthest || b.a > kFarthest) say("a bound is out of range");
+    if (b.kind == Bound::Kind::part && b.a > kMostParts) say("{} parts", b.a);
     if (b.kind == Bound::Kind::segment && b.a < 1) say("a segment of {} tokens", b.a);
     if (b.kind == Bound::Kind::part && (b.a < 1 || b.b < 0 || b.b > b.a)) say("part {} of {}", b.b, b.a);
     if (b.kind == Bound::Kind::input) {

@@ -56,6 +56,7 @@ class HeadBuilder {
     std::int64_t gcd = 0;
     std::int64_t lcm = 1;
     for (const auto& c : table_.row_bits) {
+      if (c.rate > kMostResidues) return;
       gcd = std::gcd(gcd, c.segment);
       lcm = std::lcm(lcm, c.rate);
       if (lcm > kMostResidues) return;
@@ -66,6 +67,7 @@ class HeadBuilder {
     std::int64_t period = 1;
     for (const auto& c : table_.row_bits) {
       const std::int64_t repeat = c.segment > 0 ? c.segment / gcd : c.rate / std::gcd(c.rate, gcd);
+      if (repeat > kMostClassRows) return;
       period = std::lcm(period, repeat);
       if (period * lcm > kMostClassRows) return;
     }

@@ -1,0 +1,141 @@
+#include "compiler/ir/plan.h"
+#include "compiler/ir/tables.h"
+#include "compiler/planner/planner.h"
+#include "tests/support/random_pattern.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <random>
+
+/// A plan's text is fed back by users (`--from plan.txt`) and read from stores: both ways, and whatever it holds.
+namespace weft::ir {
+namespace {
+
+Pattern longnet() {
+  Pattern p;
+  p.name = "longnet";
+  for (const auto& [w, r] : {std::pair<std::int64_t, std::int64_t>{2048, 1}, {4096, 2}, {8192, 4}}) {
+    const auto phase = apply(Op::modulo, {variable(Variable::h), constant(r)});
+    const auto set = make_dilated(w, r, phase, false);
+    p.branches.push_back({.set = make_set(SetKind::intersection, std::vector<SetPtr>{set, make_set(SetKind::causal)}),
+                          .heads = {},
+                          .range = {}});
+  }
+  return p;
+}
+
+Plan sound() {
+  auto made = planner::plan(longnet(), {.d = 64, .d_v = 64}, find_target("cpu:x86-64-v4").value());
+  EXPECT_TRUE(made.ok()) << made.error().message;
+  return std::move(*made);
+}
+
+TEST(PlanText, SaysThePlanInTermsOfThePattern) {
+  EXPECT_EQ(print(sound()).substr(0, print(sound()).find("reason")),
+            "weft plan 1\n"
+            "name longnet\n"
+            "target cpu\n"
+            "bind d 64 d_v 64 dtype f32 packed_heads 1 align 1 branch_lse 0\n"
+            "combine joint branches 3\n"
+            "choices tile_q 64 tile_k 64 sub_q 16 sub_k 8 micro_k 4 micro_q 4\n"
+            "phase attend carry none stationary query\n"
+            "  tiles classes of 64 descending\n"
+            "  by segment 4096 rate 2 phase (mod h 2)\n"
+            "  by segment 8192 rate 4 phase (mod h 4)\n"
+            "  pass weight count out 1 factor 1 lse -1 branches 0 1 2\n"
+            "    range branch 0 heads all\n"
+            "      from floor(x,2048)\n"
+            "      below x+1\n"
+            "    range branch 1 heads all\n"
+            "      stream segment 4096 rate 2 phase (mod h 2)\n"
+            "      from floor(x,4096)\n"
+            "      below x+1\n"
+            "      rows segment 4096 rate 2 phase (mod h 2)\n"
+            "    range branch 2 heads all\n"
+            "      stream segment 8192 rate 4 phase (mod h 4)\n"
+            "      from floor(x,8192)\n"
+            "      below x+1\n"
+            "      rows segment 8192 rate 4 phase (mod h 4)\n");
+}
+
+TEST(PlanText, EveryInvariantIsVerified) {
+  const auto breaks = [](const char* what, const std::function<void(Plan&)>& change) {
+    Plan p = sound();
+    ASSERT_TRUE(verify(p).empty());
+    change(p);
+    EXPECT_FALSE(verify(p).empty()) << what;
+    EXPECT_FALSE(parse_plan(print(p)).ok()) << what;
+  };
+  breaks("head dim", [](Plan& p) { p.bind.d = 12; });
+  breaks("value dim", [](Plan& p) { p.bind.d_v = 264; });
+  breaks("tile", [](Plan& p) { p.choices.tile_q = 72; });
+  breaks("tile of a phase", [](Plan& p) { p.phases[0].rows.tile = 128; });
+  breaks("tile of zero", [](Plan& p) { p.choices.sub_k = 0; });
+  breaks("no phase", [](Plan& p) { p.phases.clear(); });
+  breaks("carry from nowhere", [](Plan& p) { p.phases[0].carry = Carry::in; });
+  breaks("carry to nowhere", [](Plan& p) { p.phases[0].carry = Carry::out; });
+  breaks("no pass", [](Plan& p) { p.phases[0].passes.clear(); });
+  breaks("foreign branch", [](Plan& p) { p.phases[0].passes[0].ranges[1].branch = 7; });
+  breaks("rate 0", [](Plan& p) { p.phases[0].passes[0].ranges[1].stream.rate = 0; });
+  breaks("segment of 0", [](Plan& p) { p.phases[0].passes[0].ranges[0].lo[0].a = 0; });
+  breaks("input", [](Plan& p) { p.phases[0].passes[0].ranges[0].hi.push_back({Bound::Kind::input, 3, 0, 0}); });
+  breaks("part", [](Plan& p) { p.phases[0].passes[0].ranges[0].hi.push_back({Bound::Kind::part, 2, 3, 0}); });
+  breaks("row condition", [](Plan& p) {
+    p.phases[0].passes[0].ranges[0].rows.push_back({{Bound::Kind::row, 0, 0, 0}, true});
+  });
+  breaks("members", [](Plan& p) { p.phases[0].rows.by.clear(); });
+  breaks("member of rate 1", [](Plan& p) { p.phases[0].rows.by[0].rate = 1; });
+  breaks("LSE slot", [](Plan& p) { p.phases[0].passes[0].lse_slot = 3; });
+}
+
+TEST(PlanText, OtherFormatsAreRefusedByNumber) {
+  std::string text = print(sound());
+  text.replace(text.find("plan 1"), 6, "plan 9");
+  const auto got = parse_plan(text);
+  ASSERT_FALSE(got.ok());
+  EXPECT_NE(got.error().message.find("format 9"), std::string::npos);
+  EXPECT_FALSE(parse_plan("").ok());
+  EXPECT_FALSE(parse_plan("ELF").ok());
+}
+
+TEST(PlanText, HostileTextEndsSoonAndCleanly) {
+  const std::string text = print(sound());
+  std::mt19937 generator(11);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 3000; ++i) {
+    std::string bad = text;
+    for (auto change = generator() % 6 + 1; change > 0; --change) {
+      const std::size_t at = generator() % bad.size();
+      switch (generator() % 4) {
+        case 0:
+          bad[at] = static_cast<char>(generator());
+          break;
+        case 1:
+          bad.erase(at, generator() % 40);
+          break;
+        case 2:
+          bad.insert(at, text.substr(generator() % text.size(), generator() % 60));
+          break;
+        default:
+          bad.insert(at, "99999999999999999999");
+          break;
+      }
+    }
+    const auto got = parse_plan(bad);
+    // What still is a plan must hold up: it verifies, prints, and its tables can be made or are refused.
+    if (!got.ok()) continue;
+    EXPECT_TRUE(verify(*got).empty());
+    EXPECT_TRUE(parse_plan(print(*got)).ok());
+    (void)make_tables(*got, 3).ok();
+  }
+  EXPECT_FALSE(parse_plan("weft plan 1\nphase attend carry none stationary query\nby segment 1 rate 2 phase " +
+                          std::string(100000, '('))
+                   .ok());
+  EXPECT_FALSE(parse_plan(std::string(std::size_t{3} << 20, 'x')).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+}  // namespace
+}  // namespace weft::ir
