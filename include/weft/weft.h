@@ -1,0 +1,139 @@
+#pragma once
+
+/// Weft compiles attention patterns, written as text, into kernels for this machine.
+///
+///     weft::Engine engine;
+///     auto kernel = engine.compile(text, {.pattern = "longnet", .dim = 64});
+///     if (!kernel) return report(kernel.error());
+///     auto status = kernel->run({.q = q, .k = k, .v = v, .out = o});
+///
+/// Nothing here throws: what can fail returns a Result. No header of another library is needed.
+
+#include <weft/result.h>
+#include <weft/tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+struct EngineOptions {
+  std::string cache_dir = {};  ///< kernel store; empty: WEFT_CACHE_DIR, $XDG_CACHE_HOME/weft, ~/.cache/weft
+  bool no_cache = false;       ///< keep kernels in memory only
+  bool no_compile = false;     ///< a kernel that is in no store is an error
+  std::string llvm = {};       ///< libLLVM.so; empty: WEFT_LLVM, else the newest installed
+  int threads = 0;             ///< threads of a launch; 0: one per core this process may use
+};
+
+/// What is compiled in, and what the caller promises about later launches.
+struct CompileOptions {
+  std::string pattern = {};                        ///< name in the text; may be empty where there is one only
+  std::map<std::string, std::string> params = {};  ///< parameters, values in the language's spelling: `[1, 2]`, `8k`
+  /// What the text leaves open. A value that contradicts the text is an error. Dims and dtype are compiled
+  /// in, so one of the two must say them; heads may stay open until the launch.
+  std::optional<std::int64_t> heads = {}, kv_heads = {}, dim = {}, dim_v = {};
+  std::optional<DType> dtype = {};
+  bool branch_lse = false;                ///< also make RunArgs::branch_lse available
+  std::string target = "cpu";             ///< `cpu`, `cpu:NAME`, `interpreter` (f64, slow, the meaning itself)
+  std::string source_name = "<pattern>";  ///< what messages call the text
+};
+
+struct NamedInput {
+  std::string_view name = {};
+  TensorView view = {};
+};
+
+/// Everything one launch needs. Axes are `[B, n, H, d]`; position of a row: section 1 of the semantics.
+struct RunArgs {
+  TensorView q = {};                          ///< [B, n_q, H, d]
+  TensorView k = {};                          ///< [B, n_k, H_kv, d]
+  TensorView v = {};                          ///< [B, n_k, H_kv, d_v]
+  OutputView out = {};                        ///< [B, n_q, H, d_v], dtype of q
+  OutputView lse = {};                        ///< [B, H, n_q] f32, natural log; no data: not wanted
+  OutputView branch_lse = {};                 ///< [branches, B, H, n_q] f32; no data: not wanted
+  std::span<const NamedInput> inputs = {};    ///< every `input` of the pattern, in any order
+  std::span<const std::int64_t> offset = {};  ///< position of row 0: one, or one per batch entry; none: n_k - n_q
+  std::uint64_t dropout_seed = 0;
+  std::span<std::byte> workspace = {};  ///< at least Kernel::workspace bytes; empty: the engine's own pool
+  int threads = 0;                      ///< 0: as the engine says
+};
+
+/// The sizes of a launch without its tensors.
+struct RunShape {
+  std::int64_t batch = 1, n_q = 0, n_k = 0, heads = 1, kv_heads = 1;
+};
+
+/// Where a kernel came from.
+enum class CacheOrigin : std::uint8_t { memory, disk, bundle, miss };
+const char* to_string(CacheOrigin origin);
+
+/// A pattern compiled for one target. Immutable; a handle that is cheap to copy. Any number of threads may run
+/// it at once.
+class Kernel {
+ public:
+  struct State;
+
+  /// Computes O (and LSE) for one set of tensors, and returns when they are written.
+  ///
+  /// User errors, before anything is written, name the tensor, the dimension, what was found and what was
+  /// expected: extents that disagree, a last stride other than 1, a dtype other than the compiled one, null or
+  /// misaligned pointers, sizes that overflow, inputs missing or of wrong extents, a workspace too small.
+  Status run(const RunArgs& args) const;
+
+  /// Bytes of scratch a launch of this shape uses, in total over its threads.
+  Result<std::size_t> workspace(const RunShape& shape, int threads = 0) const;
+
+  CacheOrigin origin() const { return origin_; }
+  double compile_ms() const { return compile_ms_; }  ///< 0 unless the origin is `miss`
+  double load_ms() const { return load_ms_; }        ///< mapping the binary, and reading the store before
+  const std::string& pattern_text() const;           ///< the pattern with every default written out
+  const std::string& plan_text() const;              ///< every decision, as text; empty on the interpreter
+  /// What the backend compiled: LLVM IR as text. Empty on the interpreter.
+  const std::string& source_text() const;
+  const std::string& target() const;                ///< resolved: `cpu:x86-64-v4`
+  const std::vector<Diagnostic>& warnings() const;  ///< about the pattern's text
+
+  Kernel(std::shared_ptr<const State> state, CacheOrigin origin, double compile_ms, double load_ms)
+      : state_(std::move(state)), origin_(origin), compile_ms_(compile_ms), load_ms_(load_ms) {}
+  const State& state() const { return *state_; }
+
+ private:
+  std::shared_ptr<const State> state_;
+  CacheOrigin origin_;
+  double compile_ms_, load_ms_;
+};
+
+/// Kernel store, compilers and threads: open once, share between threads.
+class Engine {
+ public:
+  explicit Engine(EngineOptions options = {});
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// A kernel for one pattern of `text`: from memory, else from the store, else compiled.
+  ///
+  /// User errors are about the text or contradict it; environment errors say what is missing on this machine
+  /// and the command that mends it. Trouble with the store is never an error: see warnings().
+  Result<Kernel> compile(std::string_view text, const CompileOptions& options = {}) const;
+
+  /// What went wrong with the store without stopping anything; each is reported once.
+  std::vector<std::string> take_warnings() const;
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// `0.1.0`
+const char* version();
+
+}  // namespace weft

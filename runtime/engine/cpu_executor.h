@@ -1,0 +1,52 @@
+#pragma once
+
+#include "codegen/args.h"
+#include "codegen/tables_image.h"
+#include "compiler/ir/plan.h"
+#include "compiler/target/target.h"
+#include "runtime/engine/kernel_state.h"
+#include "runtime/engine/scratch_pool.h"
+#include "runtime/engine/workers.h"
+#include "runtime/object/loaded_object.h"
+
+#include <map>
+#include <memory>
+#include <shared_mutex>
+
+namespace weft {
+
+/// Runs a loaded CPU kernel: tables once per number of heads, then row tiles handed to threads, longest first.
+/// Every tile is computed alone, so that results do not depend on how many threads share the work.
+class CpuExecutor : public Executor {
+ public:
+  using Function = void (*)(const weft_args*);
+
+  CpuExecutor(ir::Plan plan, Target target, std::shared_ptr<const object::LoadedObject> object, Function function,
+              std::shared_ptr<const Workers> workers);
+
+  Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
+  Result<std::size_t> workspace(const RunShape& shape, int threads) const override;
+
+ private:
+  /// What depends on the number of heads only.
+  struct PerHeads {
+    ir::Tables tables;
+    codegen::TablesImage image;
+    std::size_t scratch = 0;  ///< bytes for one thread, a multiple of the alignment
+  };
+  Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
+  Result<std::size_t> total_scratch(const PerHeads& per_heads, const RunShape& shape, int threads) const;
+  void run_phase(std::size_t phase, const PerHeads& per_heads, const Launch& launch, weft_args args, std::byte* scratch,
+                 int threads) const;
+
+  ir::Plan plan_;
+  Target target_;
+  std::shared_ptr<const object::LoadedObject> object_;
+  Function function_;
+  std::shared_ptr<const Workers> workers_;
+  mutable std::shared_mutex mutex_;
+  mutable std::map<std::int64_t, std::shared_ptr<const PerHeads>> known_heads_;
+  mutable ScratchPool pool_;
+};
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "runtime/engine/cpu_backend.h"
+#include "runtime/engine/kernel_state.h"
+
+#include <weft/weft.h>
+
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+
+namespace weft {
+
+/// Kernels of this process by request. Never forgets: a loaded kernel is a few kilobytes.
+class KernelMap {
+ public:
+  std::shared_ptr<const Kernel::State> find(const std::string& request) const {
+    std::shared_lock lock(mutex_);
+    const auto it = kernels_.find(request);
+    return it == kernels_.end() ? nullptr : it->second;
+  }
+  /// The one that was there first: two threads may build the same kernel, one is kept.
+  std::shared_ptr<const Kernel::State> keep(const std::string& request, std::shared_ptr<const Kernel::State> state) {
+    std::unique_lock lock(mutex_);
+    return kernels_.emplace(request, std::move(state)).first->second;
+  }
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const Kernel::State>> kernels_;
+};
+
+struct Engine::State {
+  explicit State(EngineOptions options) : cpu(std::move(options)) {}
+  KernelMap kernels;
+  CpuBackend cpu;
+};
+
+}  // namespace weft

@@ -1,0 +1,243 @@
+#include "runtime/engine/launch_checks.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+#include <string>
+
+#include "runtime/engine/front.h"
+
+namespace weft {
+
+namespace {
+
+using Names = std::array<const char*, kMaxRank>;
+constexpr Names kRowAxes = {"batch", "tokens", "heads", "dim"};
+constexpr Names kLseAxes = {"batch", "heads", "tokens", ""};
+constexpr Names kBranchLseAxes = {"branches", "batch", "heads", "tokens"};
+
+constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxHeads = 65535;  // counters of the random numbers hold sixteen bits of each
+
+/// What is the same for every tensor of a launch, whatever its axes mean.
+template <typename Pointer>
+Status check_view(const std::string& name, const View<Pointer>& view, DType dtype, int rank, const Names& axes) {
+  if (view.data == nullptr) return user_error(fmt::format("{} has no data", name));
+  if (view.dtype != dtype) {
+    return user_error(fmt::format("{} is {}; expected {}", name, to_string(view.dtype), to_string(dtype)));
+  }
+  if (view.rank != rank) return user_error(fmt::format("{} has {} dimensions; expected {}", name, view.rank, rank));
+  if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(dtype) != 0) {
+    return user_error(fmt::format("{} starts at an address that is no multiple of {} bytes", name, size_of(dtype)));
+  }
+  std::int64_t reach = static_cast<std::int64_t>(size_of(dtype));
+  for (int axis = 0; axis < rank; ++axis) {
+    const auto at = static_cast<std::size_t>(axis);
+    const auto extent = view.extent[at];
+    if (extent < 1) {
+      return user_error(
+          fmt::format("{}, dimension {} ({}): the extent is {}; it must be at least 1", name, axis, axes[at], extent));
+    }
+    std::int64_t bytes = 0;
+    if (__builtin_mul_overflow(extent - 1, view.stride[at], &bytes) ||
+        __builtin_mul_overflow(bytes, static_cast<std::int64_t>(size_of(dtype)), &bytes) || bytes == INT64_MIN ||
+        __builtin_add_overflow(reach, bytes < 0 ? -bytes : bytes, &reach)) {
+      return user_error(fmt::format("{}, dimension {} ({}): extent {} with stride {} is larger than memory", name, axis,
+                                    axes[at], extent, view.stride[at]));
+    }
+  }
+  const auto last = static_cast<std::size_t>(rank - 1);
+  if (rank > 0 && view.extent[last] > 1 && view.stride[last] != 1) {
+    return user_error(fmt::format("{}, dimension {} ({}): the stride is {}; the last dimension must be contiguous (1)",
+                                  name, rank - 1, axes[last], view.stride[last]));
+  }
+  return done;
+}
+
+template <typename Pointer>
+Status expect_extent(const std::string& name, const View<Pointer>& view, int axis, const Names& axes,
+                     std::int64_t expected, const std::string& why) {
+  const auto found = view.extent[static_cast<std::size_t>(axis)];
+  if (found == expected) return done;
+  return user_error(fmt::format("{}, dimension {} ({}): the extent is {}; expected {}, {}", name, axis,
+                                axes[static_cast<std::size_t>(axis)], found, expected, why));
+}
+
+/// Two threads must never write one element.
+Status check_distinct(const std::string& name, const OutputView& view, const Names& axes) {
+  for (int axis = 0; axis < view.rank; ++axis) {
+    const auto at = static_cast<std::size_t>(axis);
+    if (view.extent[at] > 1 && view.stride[at] == 0) {
+      return user_error(
+          fmt::format("{}, dimension {} ({}): the stride is 0; an output cannot overlap itself", name, axis, axes[at]));
+    }
+  }
+  return done;
+}
+
+Status check_sizes(const ir::Pattern& pattern, const ir::Shape& shape) {
+  const auto fixed = [](const char* what, const std::optional<std::int64_t>& wanted, std::int64_t found) -> Status {
+    if (!wanted || *wanted == found) return done;
+    return user_error(fmt::format("the tensors have {} {}; the pattern is bound to {}", what, found, *wanted));
+  };
+  WEFT_CHECK(fixed("heads", pattern.heads, shape.heads));
+  WEFT_CHECK(fixed("kv heads", pattern.kv_heads, shape.kv_heads));
+  WEFT_CHECK(fixed("dim", pattern.dim, shape.d));
+  WEFT_CHECK(fixed("value dim", pattern.dim_v, shape.d_v));
+  if (shape.heads % shape.kv_heads != 0) {
+    return user_error(fmt::format("q has {} heads, which is no multiple of the {} of k", shape.heads, shape.kv_heads));
+  }
+  if (shape.n_q > kMaxTokens || shape.n_k > kMaxTokens) {
+    return user_error(
+        fmt::format("{} tokens are more than the {} of one sequence", std::max(shape.n_q, shape.n_k), kMaxTokens));
+  }
+  if (shape.heads > kMaxHeads || shape.batch > kMaxHeads) {
+    return user_error(fmt::format("batch {} and heads {} must be below 65536", shape.batch, shape.heads));
+  }
+  const auto& tokens = pattern.tokens;
+  if (tokens.kind == ir::Tokens::Kind::exact && tokens.count != shape.n_k) {
+    return user_error(fmt::format("k has {} tokens; the pattern says tokens {}", shape.n_k, tokens.count));
+  }
+  if (tokens.kind == ir::Tokens::Kind::multiple_of && shape.n_k % tokens.count != 0) {
+    return user_error(fmt::format("k has {} tokens; the pattern says tokens multiple_of {}", shape.n_k, tokens.count));
+  }
+  if (!pattern.grid.empty()) {
+    std::int64_t cells = 1;
+    for (auto extent : pattern.grid) cells *= extent;
+    if (cells != shape.n_k) {
+      return user_error(fmt::format("k has {} tokens; the pattern's grid has {} cells", shape.n_k, cells));
+    }
+  }
+  return done;
+}
+
+Result<ir::Shape> check_tensors(const LaunchContract& contract, const RunArgs& args) {
+  const auto dtype = contract.any_float ? args.q.dtype : contract.dtype;
+  if (dtype == DType::i32 || dtype == DType::u8) {
+    return user_error(fmt::format("q is {}; expected a float type", to_string(dtype)));
+  }
+  WEFT_CHECK(check_view("q", args.q, dtype, 4, kRowAxes));
+  WEFT_CHECK(check_view("k", args.k, dtype, 4, kRowAxes));
+  WEFT_CHECK(check_view("v", args.v, dtype, 4, kRowAxes));
+  WEFT_CHECK(check_view("out", args.out, dtype, 4, kRowAxes));
+  WEFT_CHECK(check_distinct("out", args.out, kRowAxes));
+  const auto& q = args.q.extent;
+  const auto& k = args.k.extent;
+  WEFT_CHECK(expect_extent("k", args.k, 0, kRowAxes, q[0], "as in q"));
+  WEFT_CHECK(expect_extent("k", args.k, 3, kRowAxes, q[3], "as in q"));
+  WEFT_CHECK(expect_extent("v", args.v, 0, kRowAxes, q[0], "as in q"));
+  WEFT_CHECK(expect_extent("v", args.v, 1, kRowAxes, k[1], "as in k"));
+  WEFT_CHECK(expect_extent("v", args.v, 2, kRowAxes, k[2], "as in k"));
+  WEFT_CHECK(expect_extent("out", args.out, 0, kRowAxes, q[0], "as in q"));
+  WEFT_CHECK(expect_extent("out", args.out, 1, kRowAxes, q[1], "as in q"));
+  WEFT_CHECK(expect_extent("out", args.out, 2, kRowAxes, q[2], "as in q"));
+  WEFT_CHECK(expect_extent("out", args.out, 3, kRowAxes, args.v.extent[3], "as in v"));
+  ir::Shape shape{
+      .batch = q[0], .n_q = q[1], .n_k = k[1], .heads = q[2], .kv_heads = k[2], .d = q[3], .d_v = args.v.extent[3]};
+  WEFT_CHECK(check_sizes(contract.pattern, shape));
+  return shape;
+}
+
+Status check_lse(const LaunchContract& contract, const RunArgs& args, const ir::Shape& shape) {
+  if (args.lse.data != nullptr) {
+    const auto combine = contract.pattern.combine;
+    if (combine == ir::Combine::sum || combine == ir::Combine::mean) {
+      return user_error(
+          fmt::format("combine {} has an LSE per branch only: ask for branch_lse", ir::to_string(combine)));
+    }
+    WEFT_CHECK(check_view("lse", args.lse, DType::f32, 3, kLseAxes));
+    WEFT_CHECK(check_distinct("lse", args.lse, kLseAxes));
+    WEFT_CHECK(expect_extent("lse", args.lse, 0, kLseAxes, shape.batch, "as in q"));
+    WEFT_CHECK(expect_extent("lse", args.lse, 1, kLseAxes, shape.heads, "as in q"));
+    WEFT_CHECK(expect_extent("lse", args.lse, 2, kLseAxes, shape.n_q, "as in q"));
+  }
+  if (args.branch_lse.data != nullptr) {
+    if (!contract.branch_lse) {
+      return user_error("branch_lse was not asked for when the pattern was compiled (CompileOptions::branch_lse)");
+    }
+    const auto branches = static_cast<std::int64_t>(contract.pattern.branches.size());
+    WEFT_CHECK(check_view("branch_lse", args.branch_lse, DType::f32, 4, kBranchLseAxes));
+    WEFT_CHECK(check_distinct("branch_lse", args.branch_lse, kBranchLseAxes));
+    WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 0, kBranchLseAxes, branches, "the pattern's branches"));
+    WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 1, kBranchLseAxes, shape.batch, "as in q"));
+    WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 2, kBranchLseAxes, shape.heads, "as in q"));
+    WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 3, kBranchLseAxes, shape.n_q, "as in q"));
+  }
+  return done;
+}
+
+std::pair<const char*, std::int64_t> axis_extent(const ir::Axis& axis, const ir::Input& input, const ir::Shape& shape) {
+  using Kind = ir::Axis::Kind;
+  switch (axis.kind) {
+    case Kind::batch:
+      return {"batch", shape.batch};
+    case Kind::heads:
+      return {"heads", shape.heads};
+    case Kind::queries:
+      return {"queries", shape.n_q};
+    case Kind::keys:
+      return {"keys", shape.n_k};
+    case Kind::tokens:
+      return {"tokens", shape.n_k};
+    case Kind::blocks:
+      return {"blocks", (shape.n_k + input.block - 1) / std::max<std::int64_t>(input.block, 1)};
+    case Kind::extent:
+      return {"extent", axis.extent};
+  }
+  return {"extent", axis.extent};
+}
+
+Status check_input(const ir::Input& input, const TensorView& view, const ir::Shape& shape) {
+  const auto name = fmt::format("input '{}'", input.name);
+  const auto rank = static_cast<int>(input.axes.size());
+  if (rank > kMaxRank) return user_error(fmt::format("{} has {} axes; at most {} can be given", name, rank, kMaxRank));
+  Names axes = {};
+  for (std::size_t i = 0; i < input.axes.size(); ++i) axes[i] = axis_extent(input.axes[i], input, shape).first;
+  WEFT_CHECK(check_view(name, view, from_ir(input.type), rank, axes));
+  for (int i = 0; i < rank; ++i) {
+    const auto [word, extent] = axis_extent(input.axes[static_cast<std::size_t>(i)], input, shape);
+    WEFT_CHECK(expect_extent(name, view, i, axes, extent, "from the sizes of q and k"));
+  }
+  return done;
+}
+
+Result<std::vector<TensorView>> check_inputs(const ir::Pattern& pattern, const RunArgs& args, const ir::Shape& shape) {
+  std::vector<TensorView> ordered(pattern.inputs.size());
+  std::vector<bool> given(pattern.inputs.size(), false);
+  for (const auto& named : args.inputs) {
+    std::size_t at = 0;
+    while (at < pattern.inputs.size() && pattern.inputs[at].name != named.name) ++at;
+    if (at == pattern.inputs.size()) return user_error(fmt::format("the pattern has no input '{}'", named.name));
+    if (given[at]) return user_error(fmt::format("input '{}' is given twice", named.name));
+    WEFT_CHECK(check_input(pattern.inputs[at], named.view, shape));
+    ordered[at] = named.view;
+    given[at] = true;
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (!given[i]) return user_error(fmt::format("input '{}' is missing", pattern.inputs[i].name));
+  }
+  return ordered;
+}
+
+}  // namespace
+
+Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args) {
+  WEFT_TRY(auto shape, check_tensors(contract, args));
+  WEFT_CHECK(check_lse(contract, args, shape));
+  const auto offsets = static_cast<std::int64_t>(args.offset.size());
+  if (offsets > 1 && offsets != shape.batch) {
+    return user_error(
+        fmt::format("{} offsets are given; expected one, or one per batch entry ({})", offsets, shape.batch));
+  }
+  for (auto offset : args.offset) {
+    if (offset < -kMaxTokens || offset > kMaxTokens) {
+      return user_error(fmt::format("offset {} is beyond the {} tokens of one sequence", offset, kMaxTokens));
+    }
+  }
+  shape.offset.assign(args.offset.begin(), args.offset.end());
+  WEFT_TRY(auto inputs, check_inputs(contract.pattern, args, shape));
+  return Launch{.shape = std::move(shape), .inputs = std::move(inputs)};
+}
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "compiler/base/result.h"
+#include "compiler/ir/pattern.h"
+#include "compiler/ir/tensor.h"
+
+#include <weft/weft.h>
+
+#include <vector>
+
+namespace weft {
+
+/// A launch whose sizes are known to be consistent.
+struct Launch {
+  ir::Shape shape;
+  std::vector<TensorView> inputs;  ///< in the order of Pattern::inputs
+};
+
+/// What a launch must agree with.
+struct LaunchContract {
+  const ir::Pattern& pattern;
+  DType dtype = DType::f32;  ///< of q, k, v and out
+  bool any_float = false;    ///< the interpreter: any float type, as long as q, k, v and out agree
+  bool branch_lse = false;   ///< may RunArgs::branch_lse be asked for?
+};
+
+/// Everything that can be wrong with a launch, before anything is written. The first finding is returned; it
+/// names the tensor, the dimension, what was found and what was expected.
+Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args);
+
+}  // namespace weft

@@ -1,0 +1,110 @@
+#include "runtime/engine/reference.h"
+
+#include "compiler/base/float16.h"
+
+#include <cstring>
+
+namespace weft {
+
+namespace {
+
+template <typename T>
+T load(const void* data, std::int64_t at) {
+  T value;
+  std::memcpy(&value, static_cast<const std::byte*>(data) + at * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+template <typename T>
+void store(void* data, std::int64_t at, T value) {
+  std::memcpy(static_cast<std::byte*>(data) + at * static_cast<std::int64_t>(sizeof(T)), &value, sizeof(T));
+}
+
+double load_element(const TensorView& view, std::int64_t at) {
+  switch (view.dtype) {
+    case DType::f32:
+      return static_cast<double>(load<float>(view.data, at));
+    case DType::f16:
+      return static_cast<double>(half_to_float(load<std::uint16_t>(view.data, at)));
+    case DType::bf16:
+      return static_cast<double>(bf16_to_float(load<std::uint16_t>(view.data, at)));
+    case DType::f64:
+      return load<double>(view.data, at);
+    case DType::i32:
+      return load<std::int32_t>(view.data, at);
+    case DType::u8:
+      return load<std::uint8_t>(view.data, at);
+  }
+  return 0;
+}
+
+void store_element(const OutputView& view, std::int64_t at, double value) {
+  switch (view.dtype) {
+    case DType::f32:
+      return store(view.data, at, static_cast<float>(value));
+    case DType::f16:
+      return store(view.data, at, float_to_half(static_cast<float>(value)));
+    case DType::bf16:
+      return store(view.data, at, float_to_bf16(static_cast<float>(value)));
+    case DType::f64:
+      return store(view.data, at, value);
+    case DType::i32:
+      return store(view.data, at, static_cast<std::int32_t>(value));
+    case DType::u8:
+      return store(view.data, at, static_cast<std::uint8_t>(value));
+  }
+}
+
+/// Calls `visit(dense index, element offset)` for every element in row-major order.
+template <typename Pointer, typename Visit>
+void for_each_element(const View<Pointer>& view, Visit&& visit) {
+  std::array<std::int64_t, kMaxRank> extent = {1, 1, 1, 1};
+  std::array<std::int64_t, kMaxRank> stride = {};
+  for (int axis = 0; axis < view.rank; ++axis) {
+    const auto to = static_cast<std::size_t>(kMaxRank - view.rank + axis);
+    extent[to] = view.extent[static_cast<std::size_t>(axis)];
+    stride[to] = view.stride[static_cast<std::size_t>(axis)];
+  }
+  std::size_t index = 0;
+  for (std::int64_t a = 0; a < extent[0]; ++a) {
+    for (std::int64_t b = 0; b < extent[1]; ++b) {
+      for (std::int64_t c = 0; c < extent[2]; ++c) {
+        const auto row = a * stride[0] + b * stride[1] + c * stride[2];
+        for (std::int64_t d = 0; d < extent[3]; ++d) visit(index++, row + d * stride[3]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+ir::Tensor to_f64(const TensorView& view) {
+  ir::Tensor tensor(std::vector<std::int64_t>(view.extent.begin(), view.extent.begin() + view.rank));
+  for_each_element(view, [&](std::size_t i, std::int64_t at) { tensor.data[i] = load_element(view, at); });
+  return tensor;
+}
+
+void from_f64(const ir::Tensor& tensor, const OutputView& view) {
+  for_each_element(view, [&](std::size_t i, std::int64_t at) { store_element(view, at, tensor.data[i]); });
+}
+
+Reference::Reference(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args)
+    : pattern_(pattern), shape_(launch.shape), q_(to_f64(args.q)), k_(to_f64(args.k)), v_(to_f64(args.v)) {
+  for (const auto& view : launch.inputs) inputs_.push_back(to_f64(view));
+}
+
+Result<ir::Outcome> Reference::all() const { return ir::interpret(pattern_, shape_, q_, k_, v_, inputs_); }
+
+Result<ir::Outcome> Reference::rows(const std::vector<std::int64_t>& rows) const {
+  return ir::interpret_rows(pattern_, shape_, q_, k_, v_, inputs_, rows);
+}
+
+Status run_interpreter(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) {
+  WEFT_TRY(const auto outcome, Reference(pattern, launch, args).all());
+  from_f64(outcome.o, args.out);
+  if (args.lse.data != nullptr) from_f64(outcome.lse, args.lse);
+  if (args.branch_lse.data != nullptr) from_f64(outcome.branch_lse, args.branch_lse);
+  return done;
+}
+
+}  // namespace weft

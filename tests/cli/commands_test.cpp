@@ -1,0 +1,285 @@
+/// Every command once, as scripts rely on it: statuses, streams, keys of --json.
+
+#include "command.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace weft::test {
+namespace {
+
+using Json = nlohmann::json;
+
+class Commands : public ::testing::Test {
+ protected:
+  Scratch scratch_;
+  std::string longnet_ = std::string(WEFT_SOURCE_DIR) + "/examples/longnet.weft";
+  std::string window_ = std::string(WEFT_SOURCE_DIR) + "/examples/window.weft";
+  std::vector<std::string> small_ = {"-D", "segments=[16,32,64]", "--dim", "16"};
+
+  Finished weft(std::vector<std::string> arguments, const std::vector<std::string>& more = {}) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_weft(scratch_, std::move(arguments));
+  }
+  /// The one object of --json; other than that the command must be content.
+  Json json(std::vector<std::string> arguments, const std::vector<std::string>& more = {}) {
+    arguments.push_back("--json");
+    const auto finished = weft(std::move(arguments), more);
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    auto object = Json::parse(finished.out, nullptr, false);
+    EXPECT_TRUE(object.is_object()) << finished.out;
+    return object;
+  }
+  std::string read(const std::string& name) {
+    std::ifstream in(scratch_.path(name), std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+};
+
+void expect_keys(const Json& object, const std::vector<std::string>& keys) {
+  for (const auto& key : keys) EXPECT_TRUE(object.contains(Json::json_pointer(key))) << key << " in " << object.dump(2);
+}
+
+TEST_F(Commands, VersionAndHelp) {
+  EXPECT_EQ(weft({"--version"}).out, "weft 0.1.0\n");
+  const auto help = weft({"--help"});
+  EXPECT_EQ(help.status, 0);
+  for (const auto* word : {"run", "check", "fmt", "draw", "explain", "emit", "bench", "cache", "targets", "doctor"}) {
+    EXPECT_NE(help.out.find(word), std::string::npos) << word;
+    const auto one = weft({word, "--help"});
+    EXPECT_EQ(one.status, 0);
+    EXPECT_NE(one.out.find("--json"), std::string::npos) << word;
+  }
+}
+
+TEST_F(Commands, RunMissesThenHits) {
+  const std::vector<std::string> run = {"run", longnet_, "--tokens", "100", "--heads", "3", "--check"};
+  const auto first = json(run, small_), second = json(run, small_);
+  expect_keys(first, {"/kernel/cache", "/kernel/compile_ms", "/kernel/load_ms", "/kernel/registers",
+                      "/kernel/spill_bytes", "/time_ms", "/check/ok", "/check/max_error", "/check/bound"});
+  EXPECT_EQ(first["kernel"]["cache"], "miss");
+  EXPECT_GT(first["kernel"]["compile_ms"], 0);
+  EXPECT_EQ(second["kernel"]["cache"], "disk");
+  EXPECT_EQ(second["kernel"]["compile_ms"], 0);
+  EXPECT_TRUE(second["check"]["ok"]);
+  EXPECT_LT(second["check"]["max_error"], second["check"]["bound"]);
+  EXPECT_GT(second["check"]["max_error"], 0);
+  EXPECT_EQ(json({"run", longnet_, "--tokens", "100", "--no-cache"}, small_)["kernel"]["cache"], "miss");
+}
+
+TEST_F(Commands, AnotherLengthCompilesNothing) {
+  EXPECT_EQ(json({"run", longnet_, "--tokens", "100"}, small_)["kernel"]["cache"], "miss");
+  const auto other = json({"run", longnet_, "--tokens", "333", "--batch", "2", "--heads", "5", "--check"}, small_);
+  EXPECT_EQ(other["kernel"]["cache"], "disk");
+  EXPECT_TRUE(other["check"]["ok"]);
+}
+
+TEST_F(Commands, NoCompileWantsAStoredKernel) {
+  EXPECT_EQ(weft({"run", window_, "--tokens", "64", "--no-compile"}).status, 3);
+  EXPECT_EQ(weft({"run", window_, "--tokens", "64"}).status, 0);
+  EXPECT_EQ(weft({"run", window_, "--tokens", "64", "--no-compile"}).status, 0);
+}
+
+TEST_F(Commands, RunWritesTheSameBytesForAnyThreads) {
+  const std::vector<std::string> run = {"run", longnet_, "--tokens", "200", "--lse", scratch_.path("l.npy")};
+  for (const auto* threads : {"1", "2", "3"}) {
+    const auto name = std::string("o") + threads + ".npy";
+    auto arguments = run;
+    arguments.insert(arguments.end(), {"--threads", threads, "-o", scratch_.path(name)});
+    EXPECT_EQ(weft(arguments, small_).status, 0);
+    EXPECT_EQ(read(name), read("o1.npy"));
+  }
+  EXPECT_EQ(read("o1.npy").size(), 128u + 200 * 8 * 16 * 4);
+  EXPECT_EQ(read("l.npy").substr(1, 5), "NUMPY");
+}
+
+TEST_F(Commands, LayoutsAgree) {
+  const auto rows = npy_f32({1, 24, 1, 16}), heads = npy_f32({1, 1, 24, 16});  // the same bytes: there is one head
+  for (auto [name, bytes, layout] : {std::tuple{"bnhd", rows, "bnhd"}, std::tuple{"bhnd", heads, "bhnd"}}) {
+    const auto x = scratch_.write(std::string(name) + ".npy", bytes);
+    const auto finished = weft({"run", window_, "--q", x, "--k", x, "--v", x, "--layout", layout, "-o",
+                                scratch_.path(std::string("o-") + name), "--check"});
+    EXPECT_EQ(finished.status, 0) << finished.err;
+  }
+  EXPECT_EQ(read("o-bnhd").substr(128), read("o-bhnd").substr(128));
+}
+
+TEST_F(Commands, InterpreterTakesDoubles) {
+  std::string bytes(8 * 2 * 8 * 8, '\0');
+  const auto x = scratch_.write("x.npy", npy("<f8", {1, 8, 2, 8}, bytes));
+  const auto finished =
+      weft({"run", window_, "--q", x, "--k", x, "--v", x, "--target", "interpreter", "-o", scratch_.path("o.npy")});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(read("o.npy").find("<f8"), std::string::npos);
+}
+
+TEST_F(Commands, CheckAcceptsTheCorpus) {
+  std::vector<std::string> arguments = {"check"};
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(WEFT_SOURCE_DIR) + "/tests/patterns")) {
+    arguments.push_back(entry.path().string());
+  }
+  ASSERT_GT(arguments.size(), 3u);
+  EXPECT_EQ(weft(arguments).status, 0);
+  const auto report = json(arguments);
+  EXPECT_TRUE(report["ok"]);
+  expect_keys(report["files"][0], {"/file", "/ok", "/patterns", "/diagnostics"});
+}
+
+TEST_F(Commands, CheckReportsPlaces) {
+  const auto path = scratch_.write("p.weft", "pattern p {\n  keep causl;\n}\n");
+  const auto finished = weft({"check", path, "--json"});
+  EXPECT_EQ(finished.status, 1);
+  const auto report = Json::parse(finished.out);
+  EXPECT_FALSE(report["ok"]);
+  const auto& found = report["files"][0]["diagnostics"][0];
+  EXPECT_EQ(found["severity"], "error");
+  EXPECT_EQ(found["line"], 2);
+  EXPECT_EQ(found["column"], 8);
+}
+
+TEST_F(Commands, FmtIsStable) {
+  const auto path = scratch_.write("p.weft", "pattern   p{keep causal;# why\n}");
+  EXPECT_EQ(weft({"fmt", "--check", path}).status, 1);
+  EXPECT_EQ(weft({"fmt", path}).status, 0);
+  EXPECT_EQ(weft({"fmt", "--check", path}).status, 0);
+  EXPECT_NE(read("p.weft").find("# why"), std::string::npos);
+  const auto piped = run_weft(scratch_, Call{.arguments = {"fmt", "-"}, .input = "pattern   p{keep causal;# why\n}"});
+  EXPECT_EQ(piped.out, read("p.weft"));
+}
+
+TEST_F(Commands, DrawShowsTheMask) {
+  const auto shown = weft({"draw", window_, "-D", "width=4", "--tokens", "8", "--color", "never"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_NE(shown.out.find("keys across 0..7"), std::string::npos);
+  EXPECT_NE(shown.out.find("█"), std::string::npos);
+  EXPECT_EQ(shown.out.find("\x1b["), std::string::npos);
+  EXPECT_NE(weft({"draw", window_, "--color", "always"}).out.find("\x1b["), std::string::npos);
+  // A single pair more must show.
+  EXPECT_NE(weft({"draw", window_, "-D", "width=5", "--tokens", "8", "--color", "never"}).out, shown.out);
+}
+
+TEST_F(Commands, DrawGrid) {
+  const auto grid = json({"draw", window_, "-D", "width=2", "--tokens", "3"});
+  EXPECT_EQ(grid["density"], Json({1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0}));
+  const auto joint = json({"draw", longnet_, "-D", "segments=[2,4]", "-D", "rates=[1,1]", "--tokens", "4"});
+  EXPECT_EQ(joint["multiplicity"],
+            Json({2.0, 0.0, 0.0, 0.0, 2.0, 2.0, 0.0, 0.0, 1.0, 1.0, 2.0, 0.0, 1.0, 1.0, 2.0, 2.0}));
+}
+
+TEST_F(Commands, DrawIntoFiles) {
+  EXPECT_EQ(weft({"draw", longnet_, "-o", scratch_.path("m.svg"), "--tiles"}, small_).status, 0);
+  EXPECT_EQ(read("m.svg").substr(0, 4), "<svg");
+  EXPECT_EQ(weft({"draw", longnet_, "-o", scratch_.path("m.png")}, small_).status, 0);
+  EXPECT_EQ(read("m.png").substr(0, 8), "\x89PNG\r\n\x1a\n");
+}
+
+TEST_F(Commands, ExplainCounts) {
+  const auto report = json({"explain", window_, "-D", "width=2", "--tokens", "256", "--heads", "3", "--dim", "32"});
+  expect_keys(report, {"/pairs", "/density", "/tiles/empty", "/tiles/partial", "/tiles/full", "/flops",
+                       "/executed_flops", "/bytes", "/plan_us", "/registers", "/spill_bytes", "/shared_bytes",
+                       "/predicted/ms", "/predicted/from", "/predicted/share_of_peak"});
+  EXPECT_EQ(report["pairs"], 3 * (2 * 256 - 1));
+  EXPECT_EQ(report["flops"], 3 * (2 * 256 - 1) * 2 * 64);
+  EXPECT_GE(report["executed_flops"], report["flops"]);
+  EXPECT_TRUE(report["registers"].is_null());
+}
+
+TEST_F(Commands, ExplainSaysNullWhereInputsDecide) {
+  const auto path = scratch_.write("p.weft", "pattern p { input n: i32[batch]; keep lengths(n); }\n");
+  const auto open = json({"explain", path, "--tokens", "64", "--batch", "2"});
+  EXPECT_TRUE(open["pairs"].is_null());
+  std::string lengths;
+  for (std::int32_t n : {10, 64}) lengths.append(reinterpret_cast<const char*>(&n), 4);
+  const auto file = scratch_.write("n.npy", npy("<i4", {2}, lengths));
+  const auto given = json({"explain", path, "--tokens", "64", "--batch", "2", "--heads", "1", "--input", "n=" + file});
+  EXPECT_EQ(given["pairs"], 10 * 10 + 64 * 64);
+}
+
+TEST_F(Commands, EmitEveryStage) {
+  for (const auto* stage : {"ast", "pattern", "plan", "llvm", "asm"}) {
+    const auto finished = weft({"emit", longnet_, "--stage", stage}, small_);
+    EXPECT_EQ(finished.status, 0) << stage << finished.err;
+    EXPECT_GT(finished.out.size(), 100u) << stage;
+  }
+  EXPECT_EQ(weft({"emit", longnet_, "--stage", "object", "-o", scratch_.path("k.o")}, small_).status, 0);
+  EXPECT_EQ(read("k.o").substr(1, 3), "ELF");
+}
+
+TEST_F(Commands, EmitFromAPlan) {
+  EXPECT_EQ(weft({"emit", longnet_, "--stage", "plan", "-o", scratch_.path("plan.txt")}, small_).status, 0);
+  const auto direct = weft({"emit", longnet_, "--stage", "llvm"}, small_);
+  EXPECT_EQ(weft({"emit", "--from", scratch_.path("plan.txt"), "--stage", "llvm"}).out, direct.out);
+  scratch_.write("plan.txt", read("plan.txt").substr(0, 100));
+  EXPECT_EQ(weft({"emit", "--from", scratch_.path("plan.txt"), "--stage", "llvm"}).status, 1);
+}
+
+TEST_F(Commands, PatternStageIsAPatternAgain) {
+  const auto text = weft({"emit", longnet_, "--stage", "pattern"}, small_).out;
+  const auto path = scratch_.write("again.weft", text);
+  EXPECT_EQ(weft({"emit", path, "--stage", "pattern"}).out, text);
+}
+
+TEST_F(Commands, BenchReports) {
+  const auto report = json({"bench", window_, "--tokens", "256,1k", "--against", "dense"});
+  ASSERT_EQ(report["results"].size(), 4u);
+  for (const auto& row : report["results"]) {
+    expect_keys(
+        row, {"/tokens", "/batch", "/heads", "/dim", "/dtype", "/threads", "/median_ms", "/min_ms", "/pairs", "/flops",
+              "/flops_per_s", "/peak_flops_per_s", "/share_of_peak", "/tokens_per_s", "/peak_bytes", "/plan_us"});
+    EXPECT_GT(row["share_of_peak"], 0);
+    EXPECT_LT(row["share_of_peak"], 3);
+    EXPECT_LE(row["min_ms"], row["median_ms"]);
+  }
+  EXPECT_EQ(report["results"][2]["tokens"], 1024);
+  EXPECT_EQ(report["results"][3]["pairs"], 8.0 * 1024 * 1024);
+}
+
+TEST_F(Commands, CacheWords) {
+  EXPECT_EQ(weft({"cache", "path"}).out.find(scratch_.path(".store")), 0u);
+  EXPECT_EQ(json({"cache", "stat"})["entries"], 0);
+  EXPECT_FALSE(json({"cache", "why", window_})["stored"]);
+  EXPECT_EQ(weft({"run", window_, "--tokens", "32"}).status, 0);
+  EXPECT_TRUE(json({"cache", "why", window_})["stored"]);
+  EXPECT_EQ(json({"cache", "stat"})["entries"], 1);
+  EXPECT_EQ(json({"cache", "ls"})["entries"].size(), 1u);
+  EXPECT_EQ(json({"cache", "verify"})["good"], 1);
+  EXPECT_EQ(weft({"cache", "prune"}).status, 0);
+  EXPECT_EQ(json({"cache", "stat"})["entries"], 1);
+  EXPECT_EQ(weft({"cache", "clear"}).status, 0);
+  EXPECT_EQ(json({"cache", "stat"})["entries"], 0);
+}
+
+TEST_F(Commands, TargetsAndDoctor) {
+  const auto targets = json({"targets"});
+  std::size_t chosen = 0;
+  for (const auto& row : targets["targets"]) {
+    expect_keys(row, {"/name", "/usable", "/reason"});
+    chosen += row["default"] ? 1U : 0U;
+  }
+  EXPECT_EQ(chosen, 1u);
+  const auto doctor = json({"doctor"});
+  ASSERT_GE(doctor["items"].size(), 3u);
+  for (const auto& row : doctor["items"]) expect_keys(row, {"/name", "/usable", "/reason"});
+}
+
+TEST_F(Commands, StandardInputIsAFile) {
+  const auto finished =
+      run_weft(scratch_, Call{.arguments = {"emit", "-", "--stage", "pattern"}, .input = "pattern p { }"});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.out.find("pattern p"), std::string::npos);
+}
+
+TEST_F(Commands, ResultsAndRemarksUseTheirStreams) {
+  const auto finished = weft({"run", window_, "--tokens", "32"});
+  EXPECT_NE(finished.err.find("8 heads, dim 64, f32, batch 1"), std::string::npos);
+  EXPECT_EQ(finished.out.find("not given"), std::string::npos);
+  EXPECT_EQ(weft({"run", window_, "--tokens", "32", "--quiet"}).err, "");
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,102 @@
+/// What the machine lacks: a clear message and status 3, or, where the user's work can go on, a result.
+
+#include "command.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+namespace weft::test {
+namespace {
+
+class Environment : public ::testing::Test {
+ protected:
+  Scratch scratch_;
+  std::string pattern_ = scratch_.write("p.weft", "pattern p { keep causal; }\n");
+  std::vector<std::string> run_ = {"run", pattern_, "--tokens", "64", "--dim", "16", "--check"};
+
+  Finished run_with(std::map<std::string, std::string> environment) {
+    return run_weft(scratch_, Call{.arguments = run_, .environment = std::move(environment)});
+  }
+};
+
+TEST_F(Environment, NoLlvm) {
+  const auto finished = run_with({{"WEFT_LLVM", scratch_.path("no-such-libLLVM.so")}});
+  EXPECT_EQ(finished.status, 3);
+  EXPECT_EQ(finished.out, "");
+  EXPECT_NE(finished.err.find("LLVM"), std::string::npos) << finished.err;
+}
+
+TEST_F(Environment, TheInterpreterNeedsNothing) {
+  run_.insert(run_.end(), {"--target", "interpreter"});
+  EXPECT_EQ(run_with({{"WEFT_LLVM", "/nonexistent"}, {"HOME", ""}, {"WEFT_CACHE_DIR", ""}}).status, 0);
+}
+
+TEST_F(Environment, NoHome) {
+  const auto finished = run_with({{"HOME", ""}, {"WEFT_CACHE_DIR", ""}});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.out.find("cache miss"), std::string::npos) << finished.out;
+}
+
+TEST_F(Environment, HomeThatCannotBeWritten) {
+  for (const auto* home : {"/proc", "/dev/null", "/nonexistent/home"}) {
+    const auto finished = run_with({{"HOME", home}, {"WEFT_CACHE_DIR", ""}});
+    EXPECT_EQ(finished.status, 0) << home << finished.err;
+    EXPECT_NE(finished.out.find("ok"), std::string::npos) << finished.out;
+  }
+}
+
+TEST_F(Environment, StoreThatOthersCanWriteIsNotUsed) {
+  std::filesystem::create_directory(scratch_.path("open"));
+  ::chmod(scratch_.path("open").c_str(), 0777);
+  for (int i = 0; i < 2; ++i) {
+    const auto finished = run_with({{"WEFT_CACHE_DIR", scratch_.path("open")}});
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    EXPECT_NE(finished.out.find("cache miss"), std::string::npos) << finished.out;
+  }
+}
+
+TEST_F(Environment, OutputThatCannotBeWritten) {
+  run_.insert(run_.end(), {"-o", scratch_.path("no/such/folder/o.npy")});
+  const auto finished = run_with({});
+  EXPECT_EQ(finished.status, 3);
+  EXPECT_NE(finished.err.find("o.npy"), std::string::npos) << finished.err;
+}
+
+TEST_F(Environment, FullStandardOutput) {
+  const auto finished =
+      run_weft(scratch_, Call{.arguments = {"emit", pattern_, "--stage", "pattern"}, .out_to = "/dev/full"});
+  EXPECT_EQ(finished.status, 3);
+  EXPECT_NE(finished.err.find("standard output"), std::string::npos) << finished.err;
+}
+
+TEST_F(Environment, WhatThisVersionCannotDo) {
+  const std::vector<std::vector<std::string>> calls = {
+      {"tune", pattern_},
+      {"bundle", "build", pattern_},
+      {"run", pattern_, "--tokens", "8", "--grad", "do.npy", "--dq", "dq.npy"},
+      {"run", pattern_, "--tokens", "8", "--bundle", "x.wfb"},
+      {"run", pattern_, "--tokens", "8", "--target", "sm_61"},
+      {"emit", pattern_, "--stage", "cuda"},
+      {"bench", pattern_, "--target", "sm_90a"},
+  };
+  for (const auto& call : calls) {
+    const auto finished = run_weft(scratch_, call);
+    EXPECT_EQ(finished.status, 3) << call[0] << ": " << finished.err;
+    EXPECT_EQ(finished.out, "");
+    EXPECT_NE(finished.err.find("this version"), std::string::npos) << finished.err;
+  }
+}
+
+TEST_F(Environment, InterruptedWhileInterpreting) {
+  const auto finished = run_weft(scratch_, Call{.arguments = {"run", pattern_, "--tokens", "16384", "--target",
+                                                              "interpreter", "-o", scratch_.path("o.npy")},
+                                                .interrupt_after_ms = 500});
+  EXPECT_EQ(finished.status, 130) << finished.err;
+  EXPECT_EQ(scratch_.files(), std::vector<std::string>{"p.weft"});
+}
+
+}  // namespace
+}  // namespace weft::test

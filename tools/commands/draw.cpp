@@ -1,0 +1,94 @@
+#include "compiler/planner/planner.h"
+#include "runtime/engine/reference.h"
+#include "tools/arrays.h"
+#include "tools/commands/commands.h"
+#include "tools/files.h"
+#include "tools/json.h"
+#include "tools/pattern_file.h"
+#include "tools/picture.h"
+
+namespace weft::tools {
+
+namespace {
+
+constexpr std::int64_t kTokens = 512;  // where neither the pattern nor the user says
+constexpr std::int64_t kTerminalCells = 64, kFileCells = 512;
+
+/// What the defaults are does not matter to a picture.
+Console quiet_console() {
+  Options options;
+  options.quiet = true;
+  return Console(options);
+}
+
+ir::Shape shape_to_draw(const Options& options, const ir::Pattern& pattern, const Sizes& sizes) {
+  std::int64_t tokens = kTokens;
+  if (pattern.tokens.kind == ir::Tokens::Kind::exact) tokens = pattern.tokens.count;
+  if (pattern.tokens.kind == ir::Tokens::Kind::multiple_of) {
+    tokens = (tokens + pattern.tokens.count - 1) / pattern.tokens.count * pattern.tokens.count;
+  }
+  if (!pattern.grid.empty()) tokens = ir::Tensor::count(pattern.grid);
+  if (!options.tokens.empty()) tokens = options.tokens[0];
+  return {.batch = 1,
+          .n_q = tokens,
+          .n_k = options.keys.value_or(tokens),
+          .heads = sizes.heads,
+          .kv_heads = sizes.kv_heads,
+          .d = sizes.dim,
+          .d_v = sizes.dim_v};
+}
+
+Result<Picture> draw(const Options& options, const PatternFile& file, const ir::Shape& shape, bool to_file) {
+  std::vector<ir::Tensor> inputs;
+  for (std::size_t i = 0; i < file.pattern.inputs.size(); ++i) {
+    inputs.push_back(to_f64(random_input(file.pattern.inputs[i], shape, 0, i).view()));
+  }
+  // Content-adaptive sets look at q and k.
+  const auto tensor = [&](std::int64_t tokens, std::int64_t heads, std::uint64_t stream) {
+    return to_f64(random_normal(DType::f32, {1, tokens, heads, shape.d}, 0, stream).view());
+  };
+  const auto q = tensor(shape.n_q, shape.heads, 100), k = tensor(shape.n_k, shape.kv_heads, 101);
+  const ir::PairEvaluator pairs(file.pattern, shape, inputs, &q, &k);
+  auto picture = make_picture(pairs, shape, options.head.value_or(0), to_file ? kFileCells : kTerminalCells);
+  if (options.tiles) {
+    WEFT_TRY(const auto planned, plan_file(file, options, quiet_console()));
+    WEFT_CHECK(mark_tiles(picture, planned.plan, shape, inputs));
+  }
+  return picture;
+}
+
+bool ends_with(const std::string& text, std::string_view end) { return text.ends_with(end); }
+
+}  // namespace
+
+int command_draw(const Options& options, const Console& console) {
+  const bool svg = ends_with(options.output, ".svg"), png = ends_with(options.output, ".png");
+  if (!options.output.empty() && !svg && !png)
+    return console.usage("-o " + options.output + ": expected a name in .svg or .png");
+  const auto [file, status] = open_pattern(options, console);
+  if (!file) return status;
+  const auto sizes = default_sizes(options, file->pattern, quiet_console());
+  const auto shape = shape_to_draw(options, file->pattern, sizes);
+  if (options.head.value_or(0) >= shape.heads) {
+    return console.fail(user_error(fmt::format("head {} of {} heads: they count from 0", *options.head, shape.heads)));
+  }
+  const auto picture = draw(options, *file, shape, svg || png);
+  if (!picture) return console.fail(picture.error(), &file->source);
+  if (svg || png) {
+    const auto bytes = svg ? to_svg(*picture, file->pattern.name) : to_png(*picture);
+    const auto written = write_file(options.output, bytes);
+    return written ? kDone : console.fail(written.error());
+  }
+  if (console.json()) {
+    const Json grid{
+        {"pattern", file->pattern.name}, {"n_q", picture->n_q},         {"n_k", picture->n_k},
+        {"head", picture->head},         {"sampled", picture->sampled}, {"rows", picture->height},
+        {"columns", picture->width},     {"density", picture->density}, {"multiplicity", picture->strength}};
+    console.print("{}\n", grid.dump());
+    return kDone;
+  }
+  console.write(to_terminal(*picture, console.color_out()));
+  return kDone;
+}
+
+}  // namespace weft::tools

@@ -1,0 +1,225 @@
+#include "tools/commands/commands.h"
+#include "tools/comparison.h"
+#include "tools/files.h"
+#include "tools/json.h"
+#include "tools/operands.h"
+#include "tools/pattern_file.h"
+#include "tools/tensor_files.h"
+
+#include <chrono>
+#include <thread>
+
+namespace weft::tools {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Job {
+  PatternFile file;
+  Operands operands = {};
+  Sizes sizes = {};
+};
+
+/// Tokens of a random launch: the options', else what the pattern fixes.
+std::optional<std::int64_t> tokens_of(const Options& options, const ir::Pattern& pattern) {
+  if (!options.tokens.empty()) return options.tokens[0];
+  if (pattern.tokens.kind == ir::Tokens::Kind::exact) return pattern.tokens.count;
+  if (!pattern.grid.empty()) return ir::Tensor::count(pattern.grid);
+  return std::nullopt;
+}
+
+/// What this command line asks for that this version, or nobody, can do. 0: nothing.
+int refuse(const Options& options, const Console& console) {
+  if (!options.grad.empty() || !options.dq.empty() || !options.dk.empty() || !options.dv.empty() ||
+      !options.dinput.empty()) {
+    return console.fail(
+        environment_error("gradients (--grad) are not available in this version: only the forward pass is"));
+  }
+  if (!options.bundle.empty()) {
+    return console.fail(environment_error("bundles (--bundle) are not available in this version; see `weft cache`"));
+  }
+  if (has_tensors(options) && (options.q.empty() || options.k.empty() || options.v.empty())) {
+    return console.usage("--q, --k and --v go together");
+  }
+  if (has_tensors(options) && (!options.tokens.empty() || options.keys || options.batch)) {
+    return console.usage("--tokens, --keys and --batch are for random tensors; these come from files");
+  }
+  return kDone;
+}
+
+/// The tensors, and what they fix. Errors have been printed when `job` is empty.
+int prepare(const Options& options, const Console& console, std::optional<Job>& job) {
+  auto [file, status] = open_pattern(options, console);
+  if (!file) return status;
+  Job made{.file = std::move(*file)};
+  if (has_tensors(options)) {
+    auto operands = read_operands(options);
+    if (!operands) return console.fail(operands.error());
+    made.operands = std::move(*operands);
+    made.sizes = sizes_of(made.operands);
+  } else {
+    const auto tokens = tokens_of(options, made.file.pattern);
+    if (!tokens) return console.usage("give tensors (--q --k --v), or --tokens N for random ones");
+    made.sizes = default_sizes(options, made.file.pattern, console);
+    made.operands = random_operands(options, made.sizes, *tokens, options.keys.value_or(*tokens));
+  }
+  if (auto added = add_inputs(made.operands, options, made.file.pattern); !added) return console.fail(added.error());
+  if (auto added = add_offset(made.operands, options); !added) return console.fail(added.error());
+  job = std::move(made);
+  return kDone;
+}
+
+bool has_own_lse(const ir::Pattern& pattern) {
+  return pattern.combine != ir::Combine::sum && pattern.combine != ir::Combine::mean;
+}
+
+/// Where LSE goes: of the whole pattern wherever it is wanted or can be checked, of the branches where asked.
+void add_lse(Job& job, const Options& options) {
+  const auto shape = job.operands.shape();
+  const auto branches = static_cast<std::int64_t>(job.file.pattern.branches.size());
+  const bool own = has_own_lse(job.file.pattern);
+  if (own && (options.check || !options.lse.empty()))
+    job.operands.lse = Array(DType::f32, {shape.batch, shape.heads, shape.n_q});
+  if (!options.lse.empty() && (options.lse_per_branch || !own)) {
+    job.operands.branch_lse = Array(DType::f32, {branches, shape.batch, shape.heads, shape.n_q});
+  }
+}
+
+/// What the kernel is compiled for: dims and dtype of the tensors where pattern and options leave them open. What
+/// they contradict is the launch's to say, which knows the tensors.
+CompileOptions compile_for(const Job& job) {
+  auto compile = job.file.options;
+  const auto& pattern = job.file.pattern;
+  if (!pattern.dim) compile.dim = job.sizes.dim;
+  if (!pattern.dim_v) compile.dim_v = job.sizes.dim_v;
+  if (!pattern.dtype) compile.dtype = job.sizes.dtype;
+  compile.branch_lse = !job.operands.branch_lse.bytes.empty();
+  return compile;
+}
+
+/// Milliseconds of the best of a few launches: the first one also pays for fresh pages.
+Result<double> launch(const Kernel& kernel, Operands& operands, const Options& options) {
+  std::vector<NamedInput> named;
+  const auto args = operands.args(options, named);
+  double best = 0, spent = 0;
+  for (int i = 0; i < 5 && (i == 0 || spent < 200); ++i) {
+    operands.poison();
+    const auto start = Clock::now();
+    WEFT_CHECK(kernel.run(args));
+    const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    best = i == 0 ? ms : std::min(best, ms);
+    spent += ms;
+  }
+  return best;
+}
+
+Status write_outputs(const Job& job, const Options& options) {
+  if (!options.output.empty()) WEFT_CHECK(write_array(options.output, job.operands.out));
+  if (!options.lse.empty()) {
+    const auto& branches = job.operands.branch_lse;
+    WEFT_CHECK(write_array(options.lse, branches.bytes.empty() ? job.operands.lse : branches));
+  }
+  return done;
+}
+
+std::string origin_text(const Kernel& kernel) {
+  if (kernel.target() == "interpreter") return "interpreted in f64, nothing is compiled";
+  if (kernel.origin() == CacheOrigin::miss) {
+    return fmt::format("cache miss: compiled in {:.1f} ms, loaded in {:.2f} ms", kernel.compile_ms(), kernel.load_ms());
+  }
+  return fmt::format("cache hit ({}): loaded in {:.2f} ms, nothing compiled", to_string(kernel.origin()),
+                     kernel.load_ms());
+}
+
+void print_text(const Job& job, const Kernel& kernel, double ms, const std::optional<Comparison>& check,
+                const Console& console) {
+  const auto shape = job.operands.shape();
+  const auto tokens = shape.n_q == shape.n_k ? fmt::format("{} tokens", shape.n_q)
+                                             : fmt::format("{} queries, {} keys", shape.n_q, shape.n_k);
+  console.print("{}: {}, {} heads, dim {}, {}, batch {}\n", job.file.pattern.name, tokens, shape.heads, shape.d,
+                to_string(job.operands.q.dtype), shape.batch);
+  console.print("  kernel  {}\n", origin_text(kernel));
+  console.print("  run     {:.3f} ms on {}\n", ms, kernel.target());
+  if (!check) return;
+  const auto rows = check->sampled ? fmt::format(" on {} rows of each head", check->rows) : std::string();
+  console.print("  check   largest error {:.2e}, bound {:.2e}{}: {}\n", check->max_error, check->bound, rows,
+                check->ok ? "ok" : "WRONG");
+  if (check->lse_bound > 0)
+    console.print("          of the LSE    {:.2e}, bound {:.2e}\n", check->lse_max_error, check->lse_bound);
+}
+
+void print_json(const Job& job, const Kernel& kernel, double ms, const std::optional<Comparison>& check,
+                const Console& console) {
+  const auto shape = job.operands.shape();
+  Json out{{"pattern", job.file.pattern.name},
+           {"target", kernel.target()},
+           {"batch", shape.batch},
+           {"n_q", shape.n_q},
+           {"n_k", shape.n_k},
+           {"heads", shape.heads},
+           {"kv_heads", shape.kv_heads},
+           {"dim", shape.d},
+           {"dim_v", shape.d_v},
+           {"dtype", to_string(job.operands.q.dtype)},
+           {"kernel",
+            {{"cache", to_string(kernel.origin())},
+             {"compile_ms", kernel.compile_ms()},
+             {"load_ms", kernel.load_ms()},
+             {"registers", nullptr},
+             {"spill_bytes", nullptr}}},
+           {"time_ms", ms}};
+  if (check) {
+    const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); };
+    out["check"] = {{"ok", check->ok},
+                    {"max_error", number(check->max_error)},
+                    {"bound", check->bound},
+                    {"lse_max_error", number(check->lse_max_error)},
+                    {"lse_bound", check->lse_bound},
+                    {"rows", check->rows},
+                    {"sampled", check->sampled}};
+  }
+  console.print("{}\n", out.dump(2));
+}
+
+}  // namespace
+
+int command_run(const Options& options, const Console& console) {
+  if (const int status = refuse(options, console); status != kDone) return status;
+  std::optional<Job> prepared;
+  if (const int status = prepare(options, console, prepared); !prepared) return status;
+  auto& job = *prepared;
+  add_lse(job, options);
+
+  const auto compile = compile_for(job);
+  if (options.target.empty()) console.remark("no GPU backend in this version: running on the CPU");
+  const Engine engine({.cache_dir = options.cache_dir,
+                       .no_cache = options.no_cache,
+                       .no_compile = options.no_compile,
+                       .llvm = options.llvm,
+                       .threads = static_cast<int>(options.threads.value_or(0))});
+  const auto kernel = engine.compile(job.file.source.text, compile);
+  for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
+  if (!kernel) return console.fail(kernel.error(), &job.file.source);
+  const auto ms = launch(*kernel, job.operands, options);
+  if (!ms) return console.fail(job.operands.with_files(ms.error()));
+
+  std::optional<Comparison> check;
+  if (options.check) {
+    std::vector<NamedInput> named;
+    const auto args = job.operands.args(options, named);
+    auto compared = compare_with_interpreter(job.file.pattern, args, job.operands.q.dtype,
+                                             static_cast<std::uint64_t>(options.seed.value_or(0)), console);
+    if (!compared) return console.fail(compared.error());
+    check = *compared;
+  }
+  if (auto written = write_outputs(job, options); !written) return console.fail(written.error());
+  if (console.json())
+    print_json(job, *kernel, *ms, check, console);
+  else
+    print_text(job, *kernel, *ms, check, console);
+  if (check && !check->ok) return console.fail(internal_error("the kernel's result is outside its bound"));
+  return kDone;
+}
+
+}  // namespace weft::tools

@@ -1,0 +1,20 @@
+#include "tools/commands/commands.h"
+
+/// Commands whose words are taken but whose work this version cannot do.
+namespace weft::tools {
+
+int command_tune(const Options&, const Console& console) {
+  auto error =
+      environment_error("`weft tune` is not available in this version: the planner's choices cannot be tuned yet");
+  error.notes.push_back("a pattern's `schedule { … }` overrides tile sizes; `weft bench` shows what they bring");
+  return console.fail(error);
+}
+
+int command_bundle(const Options&, const Console& console) {
+  auto error = environment_error("`weft bundle` is not available in this version: kernels are compiled on first use");
+  error.notes.push_back(
+      "the kernel store keeps them: see `weft cache`; copy the directory that `weft cache path` prints");
+  return console.fail(error);
+}
+
+}  // namespace weft::tools

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "compiler/base/result.h"
+#include "compiler/ir/pattern.h"
+#include "tools/console.h"
+
+#include <weft/weft.h>
+
+namespace weft::tools {
+
+/// A kernel's result against the interpreter's, by the bounds of section 10 of the semantics.
+struct Comparison {
+  bool ok = false;
+  double max_error = 0, bound = 0;          ///< of O
+  double lse_max_error = 0, lse_bound = 0;  ///< 0 where there is no LSE
+  std::int64_t rows = 0;                    ///< of each head that were compared
+  bool sampled = false;
+};
+
+/// Above 2^28 pairs × heads: 64 seeded rows of each head.
+Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const RunArgs& args, DType dtype,
+                                            std::uint64_t seed, const Console& console);
+
+}  // namespace weft::tools

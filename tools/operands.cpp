@@ -1,0 +1,202 @@
+#include "tools/operands.h"
+
+#include "runtime/engine/reference.h"
+#include "tools/tensor_files.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weft::tools {
+
+namespace {
+
+/// [B, H, n, d] seen as [B, n, H, d].
+template <typename V>
+V rows_first(V view, bool heads_first) {
+  if (heads_first && view.rank == 4) {
+    std::swap(view.extent[1], view.extent[2]);
+    std::swap(view.stride[1], view.stride[2]);
+  }
+  return view;
+}
+
+std::optional<DType> asked_dtype(const Options& options) {
+  if (options.dtype == "bf16") return DType::bf16;
+  return std::nullopt;
+}
+
+/// `name=X.npy` pairs of a repeatable option.
+Result<std::map<std::string, std::string>> named_files(const std::vector<std::string>& texts, const char* option) {
+  std::map<std::string, std::string> files;
+  for (const auto& text : texts) {
+    const auto sign = text.find('=');
+    if (sign == std::string::npos || sign == 0) {
+      return user_error(fmt::format("{} {}: expected name=file.npy", option, text));
+    }
+    if (!files.emplace(text.substr(0, sign), text.substr(sign + 1)).second) {
+      return user_error(fmt::format("{} {} is given twice", option, text.substr(0, sign)));
+    }
+  }
+  return files;
+}
+
+Array like_rows(const Array& q, const Array& v) {
+  auto shape = q.shape;
+  shape.back() = v.shape.back();
+  return Array(q.dtype, shape);
+}
+
+}  // namespace
+
+ir::Shape Operands::shape() const {
+  const auto rows = rows_first(q.view(), heads_first), keys = rows_first(k.view(), heads_first);
+  return {.batch = rows.extent[0],
+          .n_q = rows.extent[1],
+          .n_k = keys.extent[1],
+          .heads = rows.extent[2],
+          .kv_heads = keys.extent[2],
+          .d = rows.extent[3],
+          .d_v = rows_first(v.view(), heads_first).extent[3],
+          .offset = offset};
+}
+
+RunArgs Operands::args(const Options& options, std::vector<NamedInput>& named) {
+  named.clear();
+  for (std::size_t i = 0; i < inputs.size(); ++i) named.push_back({input_names[i], inputs[i].view()});
+  RunArgs args{.q = rows_first(q.view(), heads_first),
+               .k = rows_first(k.view(), heads_first),
+               .v = rows_first(v.view(), heads_first),
+               .out = rows_first(out.output(), heads_first)};
+  if (!lse.bytes.empty()) args.lse = lse.output();
+  if (!branch_lse.bytes.empty()) args.branch_lse = branch_lse.output();
+  args.inputs = named;
+  args.offset = offset;
+  args.dropout_seed = static_cast<std::uint64_t>(options.dropout_seed.value_or(0));
+  args.threads = static_cast<int>(options.threads.value_or(0));
+  return args;
+}
+
+void Operands::poison() {
+  for (auto* array : {&out, &lse, &branch_lse}) {
+    if (!array->bytes.empty()) std::memset(array->bytes.data(), 0xff, array->bytes.size());  // NaN in every float type
+  }
+}
+
+std::int64_t Operands::bytes() const {
+  std::size_t total = 0;
+  for (const auto* array : {&q, &k, &v, &out, &lse, &branch_lse}) total += array->bytes.size();
+  for (const auto& array : inputs) total += array.bytes.size();
+  return static_cast<std::int64_t>(total);
+}
+
+Error Operands::with_files(Error error) const {
+  if (error.kind != ErrorKind::user) return error;
+  const auto describe = [&](const std::string& name, const Array& array) {
+    const auto file = files.find(name);
+    if (file == files.end()) return;
+    error.notes.push_back(
+        fmt::format("{} is {}: {} {}", name, file->second, to_string(array.dtype), shape_text(array.shape)));
+  };
+  describe("q", q);
+  describe("k", k);
+  describe("v", v);
+  for (std::size_t i = 0; i < inputs.size(); ++i) describe(input_names[i], inputs[i]);
+  return error;
+}
+
+bool has_tensors(const Options& options) { return !options.q.empty() || !options.k.empty() || !options.v.empty(); }
+
+Result<Operands> read_operands(const Options& options) {
+  Operands operands;
+  operands.heads_first = options.layout == "bhnd";
+  operands.files = {{"q", options.q}, {"k", options.k}, {"v", options.v}};
+  const auto asked = asked_dtype(options);
+  for (auto [to, name] : {std::pair{&operands.q, "q"}, std::pair{&operands.k, "k"}, std::pair{&operands.v, "v"}}) {
+    const auto& path = operands.files[name];
+    WEFT_TRY(*to, read_activations(path, asked));
+    if (to->shape.size() != 4) {
+      return user_error(fmt::format("{}: {} has shape {}; expected four dimensions, {}", path, name,
+                                    shape_text(to->shape), operands.heads_first ? "[B, H, n, d]" : "[B, n, H, d]"));
+    }
+    if (std::find(to->shape.begin(), to->shape.end(), 0) != to->shape.end()) {
+      return user_error(
+          fmt::format("{}: {} has shape {}; every extent must be at least 1", path, name, shape_text(to->shape)));
+    }
+  }
+  operands.out = like_rows(operands.q, operands.v);
+  return operands;
+}
+
+Operands random_operands(const Options& options, const Sizes& sizes, std::int64_t n_q, std::int64_t n_k) {
+  Operands operands;
+  operands.heads_first = options.layout == "bhnd";
+  const auto seed = static_cast<std::uint64_t>(options.seed.value_or(0));
+  const auto make = [&](std::int64_t tokens, std::int64_t heads, std::int64_t dim, std::uint64_t stream) {
+    auto shape = std::vector{sizes.batch, tokens, heads, dim};
+    if (operands.heads_first) std::swap(shape[1], shape[2]);
+    return random_normal(sizes.dtype, std::move(shape), seed, stream);
+  };
+  operands.q = make(n_q, sizes.heads, sizes.dim, 0);
+  operands.k = make(n_k, sizes.kv_heads, sizes.dim, 1);
+  operands.v = make(n_k, sizes.kv_heads, sizes.dim_v, 2);
+  operands.out = like_rows(operands.q, operands.v);
+  return operands;
+}
+
+Status add_inputs(Operands& operands, const Options& options, const ir::Pattern& pattern) {
+  WEFT_TRY(auto given, named_files(options.inputs, "--input"));
+  const auto shape = operands.shape();
+  for (std::size_t i = 0; i < pattern.inputs.size(); ++i) {
+    const auto& input = pattern.inputs[i];
+    const auto file = given.find(input.name);
+    if (file == given.end()) {
+      if (has_tensors(options)) {
+        return user_error(fmt::format("input '{}' is missing: add --input {}=FILE.npy", input.name, input.name));
+      }
+      const auto seed = static_cast<std::uint64_t>(options.seed.value_or(0));
+      operands.inputs.push_back(random_input(input, shape, seed, 16 + i));
+    } else {
+      WEFT_TRY(auto array, read_input(file->second, from_ir(input.type)));
+      const auto wanted = input_shape(input, shape);
+      if (array.shape != wanted) {
+        return user_error(fmt::format("{}: input '{}' has shape {}; expected {}", file->second, input.name,
+                                      shape_text(array.shape), shape_text(wanted)));
+      }
+      operands.files[input.name] = file->second;
+      operands.inputs.push_back(std::move(array));
+      given.erase(file);
+    }
+    operands.input_names.push_back(input.name);
+  }
+  if (!given.empty()) return user_error(fmt::format("the pattern has no input '{}'", given.begin()->first));
+  return done;
+}
+
+Status add_offset(Operands& operands, const Options& options) {
+  if (options.offset.empty()) return done;
+  char* end = nullptr;
+  const auto number = std::strtoll(options.offset.c_str(), &end, 10);
+  if (end != options.offset.c_str() && *end == '\0') {
+    operands.offset = {number};
+    return done;
+  }
+  WEFT_TRY(const auto array, read_input(options.offset, DType::i32));
+  if (array.shape != std::vector{operands.q.shape[0]}) {
+    return user_error(fmt::format("{}: offsets have shape {}; expected [{}], one per batch entry", options.offset,
+                                  shape_text(array.shape), operands.q.shape[0]));
+  }
+  for (double value : to_f64(array.view()).data) operands.offset.push_back(static_cast<std::int64_t>(value));
+  return done;
+}
+
+Sizes sizes_of(const Operands& operands) {
+  const auto shape = operands.shape();
+  return {.batch = shape.batch,
+          .heads = shape.heads,
+          .kv_heads = shape.kv_heads,
+          .dim = shape.d,
+          .dim_v = shape.d_v,
+          .dtype = operands.q.dtype};
+}
+
+}  // namespace weft::tools

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "tools/arrays.h"
+#include "tools/console.h"
+#include "tools/options.h"
+#include "tools/pattern_file.h"
+
+#include <weft/weft.h>
+
+#include <map>
+#include <vector>
+
+/// The tensors of one launch, owned: from files, or random.
+namespace weft::tools {
+
+struct Operands {
+  Array q, k, v, out, lse, branch_lse;
+  std::vector<Array> inputs;  ///< in the order of Pattern::inputs
+  std::vector<std::string> input_names;
+  std::vector<std::int64_t> offset;
+  bool heads_first = false;                  ///< arrays are [B, H, n, d]
+  std::map<std::string, std::string> files;  ///< what came from where, for messages
+
+  ir::Shape shape() const;
+  /// Views of everything. `lse` and `branch_lse` only where they were allocated.
+  RunArgs args(const Options& options, std::vector<NamedInput>& named);
+  /// Poisons the outputs: what is not written shows.
+  void poison();
+  std::int64_t bytes() const;
+  /// A launch that was refused, with what each tensor is and where it came from.
+  Error with_files(Error error) const;
+};
+
+bool has_tensors(const Options& options);
+
+/// q, k and v from the files that the options name.
+Result<Operands> read_operands(const Options& options);
+
+/// Normal random ones of these sizes.
+Operands random_operands(const Options& options, const Sizes& sizes, std::int64_t n_q, std::int64_t n_k);
+
+/// The pattern's inputs: from files, or made up where q, k and v were.
+Status add_inputs(Operands& operands, const Options& options, const ir::Pattern& pattern);
+Status add_offset(Operands& operands, const Options& options);
+
+/// Sizes that tensors fix, for what a pattern leaves open.
+Sizes sizes_of(const Operands& operands);
+
+}  // namespace weft::tools

@@ -1,0 +1,97 @@
+#include "tools/pattern_file.h"
+
+#include "tools/files.h"
+
+namespace weft::tools {
+
+namespace {
+
+std::optional<DType> dtype_named(const std::string& word) {
+  for (auto type : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    if (word == to_string(type)) return type;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<CompileOptions> compile_options(const Options& options, const Source& source) {
+  CompileOptions to;
+  to.pattern = options.pattern;
+  for (const auto& text : options.params) {
+    const auto sign = text.find('=');
+    if (sign == std::string::npos || sign == 0) {
+      return user_error(fmt::format("-D {}: expected name=value, such as -D width=64", text));
+    }
+    to.params[text.substr(0, sign)] = text.substr(sign + 1);
+  }
+  to.heads = options.heads;
+  to.kv_heads = options.kv_heads;
+  to.dim = options.dim;
+  to.dim_v = options.dim_v;
+  to.dtype = dtype_named(options.dtype);
+  if (!options.target.empty()) to.target = options.target;
+  to.branch_lse = options.lse_per_branch;
+  to.source_name = source.name;
+  return to;
+}
+
+Opened open_pattern(const Options& options, const Console& console) {
+  auto source = read_source(options.files.at(0));
+  if (!source) return {.status = console.fail(source.error())};
+  auto compile = compile_options(options, *source);
+  if (!compile) return {.status = console.usage(compile.error().message)};
+  auto front = read_pattern(*source, *compile);
+  if (!front) return {.status = console.fail(front.error(), &*source)};
+  console.warnings(front->warnings, *source);
+  compile->pattern = front->pattern.name;
+  return {.file = PatternFile{
+              .source = std::move(*source), .options = std::move(*compile), .pattern = std::move(front->pattern)}};
+}
+
+Sizes default_sizes(const Options& options, const ir::Pattern& pattern, const Console& console) {
+  Sizes sizes;
+  std::string assumed;
+  const auto assume = [&](const std::string& text) { assumed += (assumed.empty() ? "" : ", ") + text; };
+  if (options.batch) sizes.batch = *options.batch;
+  if (pattern.heads)
+    sizes.heads = *pattern.heads;
+  else
+    assume(fmt::format("{} heads", sizes.heads));
+  sizes.kv_heads = pattern.kv_heads.value_or(sizes.heads);
+  if (pattern.dim)
+    sizes.dim = *pattern.dim;
+  else
+    assume(fmt::format("dim {}", sizes.dim));
+  sizes.dim_v = pattern.dim_v.value_or(sizes.dim);
+  if (options.dtype == "f64")
+    sizes.dtype = DType::f64;
+  else if (pattern.dtype)
+    sizes.dtype = from_ir(*pattern.dtype);
+  else
+    assume(to_string(sizes.dtype));
+  if (!options.batch) assume(fmt::format("batch {}", sizes.batch));
+  if (!assumed.empty()) console.remark("{}: not given, taken as {}", pattern.name, assumed);
+  return sizes;
+}
+
+CompileOptions with_sizes(CompileOptions options, const Sizes& sizes) {
+  options.heads = sizes.heads;
+  options.kv_heads = sizes.kv_heads;
+  options.dim = sizes.dim;
+  options.dim_v = sizes.dim_v;
+  options.dtype = sizes.dtype;
+  return options;
+}
+
+Result<Planned> plan_file(const PatternFile& file, const Options& options, const Console& console) {
+  const auto compile = with_sizes(file.options, default_sizes(options, file.pattern, console));
+  WEFT_TRY(const auto target, find_target(compile.target));
+  if (target.kind == TargetKind::interpreter) return user_error("the interpreter has no plan; use --target cpu");
+  if (target.kind == TargetKind::cuda)
+    return environment_error("this version has no CUDA backend; --target cpu has a plan");
+  WEFT_TRY(auto front, read_pattern(file.source, compile));
+  return plan_pattern(std::move(front), compile, target);
+}
+
+}  // namespace weft::tools

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "compiler/base/result.h"
+#include "tools/arrays.h"
+
+#include <optional>
+#include <string>
+
+/// Tensors in .npy files, as the command takes and gives them.
+namespace weft::tools {
+
+/// q, k, v and their gradients: f2, f4, f8; bf16 as V2, or as u2 where `asked` says bf16. User error that names the
+/// file otherwise.
+Result<Array> read_activations(const std::string& path, std::optional<DType> asked);
+
+/// An input of a pattern: i4, u1 or f4 as `wanted`.
+Result<Array> read_input(const std::string& path, DType wanted);
+
+/// Whole or not at all. bf16 is written as u2.
+Status write_array(const std::string& path, const Array& array);
+
+}  // namespace weft::tools

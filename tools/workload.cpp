@@ -1,0 +1,48 @@
+#include "tools/workload.h"
+
+#include "compiler/planner/planner.h"
+
+#include <chrono>
+
+namespace weft::tools {
+
+namespace {
+
+bool depends_on_inputs(const ir::Plan& plan) {
+  const auto reads = [](const ir::Bound& bound) { return bound.kind == ir::Bound::Kind::input; };
+  for (const auto& phase : plan.phases) {
+    for (const auto& pass : phase.passes) {
+      for (const auto& range : pass.ranges) {
+        for (const auto& bound : range.lo)
+          if (reads(bound)) return true;
+        for (const auto& bound : range.hi)
+          if (reads(bound)) return true;
+        for (const auto& row : range.rows)
+          if (reads(row.bound)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<Workload> workload_of(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs) {
+  Workload load;
+  const auto start = std::chrono::steady_clock::now();
+  WEFT_TRY(const auto plan, planner::plan(planned.front.pattern, planned.bind, planned.target));
+  WEFT_TRY(const auto tables, ir::make_tables(plan, shape.heads));
+  load.plan_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  load.bytes = planner::tensor_bytes(plan, shape);
+  load.inputs_missing = inputs.empty() && depends_on_inputs(plan);
+  if (load.inputs_missing) return load;
+  load.work = planner::count_work(plan, tables, shape, inputs);
+  const double per_pair = 2 * static_cast<double>(shape.d + shape.d_v);
+  load.flops = per_pair * load.work.pairs;
+  load.executed_flops = per_pair * load.work.executed;
+  load.density = load.work.pairs / (static_cast<double>(shape.batch * shape.heads) * static_cast<double>(shape.n_q) *
+                                    static_cast<double>(shape.n_k));
+  return load;
+}
+
+}  // namespace weft::tools
