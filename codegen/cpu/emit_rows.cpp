@@ -139,20 +139,28 @@ Value row_address(Part& f, std::size_t view, const Value& r) {
   return f.at(f.arg(view + offsetof(weft_view, data), "ptr"), "i8", offset);
 }
 
+std::vector<Value> eight_rows(Part& f, std::size_t view, const Value& r) {
+  std::vector<Value> rows;
+  for (int i = 0; i < 8; ++i) rows.push_back(row_address(f, view, f.add(r, Part::i64(i))));
+  return rows;
+}
+
 /// @load_q: Q of the tile, transposed to [d][rows], times scale and log2 e, so that scores are exponents of 2.
 std::string load_q(const Kernel& k) {
   Part f(k, "load_q");
-  constexpr double kLog2E = 1.4426950408889634;
-  const Value scale = f.op("fmul", f.arg(offsetof(weft_args, scale), "double"), {"double", "0x3FF71547652B82FE"});
-  (void)kLog2E;
+  const Value log2_e{"double", "0x3FF71547652B82FE"};
+  const Value scale = f.op("fmul", f.arg(offsetof(weft_args, scale), "double"), log2_e);
   const Value factor = f.splat(f.cast("fptrunc", scale, "float"), 8);
-  const Value q = f.in_scratch(k.q);
-  f.for_each(kZero, Part::i64(k.rows), 1, [&](const Value& r) {
-    const Value from = row_address(f, offsetof(weft_args, q), r);
+  f.for_each(kZero, Part::i64(k.rows), 8, [&](const Value& r) {
+    const std::vector<Value> from = eight_rows(f, offsetof(weft_args, q), r);
     f.for_each(kZero, Part::i64(k.d), 8, [&](const Value& c) {
-      const Value values = f.op("fmul", f.load8(f.at(from, "i8", f.mul(c, Part::i64(k.element)))), factor);
-      const Value to = f.at(f.at(q, "float", f.mul(c, Part::i64(k.rows))), "float", r);
-      for (int i = 0; i < 8; ++i) f.store(f.extract(values, i), f.at(to, "float", Part::i64(i * k.rows)), 4);
+      std::vector<Value> rows;
+      for (const auto& row : from)
+        rows.push_back(f.op("fmul", f.load8(f.at(row, "i8", f.mul(c, Part::i64(k.element)))), factor));
+      const std::vector<Value> columns = f.transpose8(rows);
+      const Value to = f.at(f.at(f.in_scratch(k.q), "float", f.mul(c, Part::i64(k.rows))), "float", r);
+      for (int i = 0; i < 8; ++i)
+        f.store(columns[static_cast<std::size_t>(i)], f.at(to, "float", Part::i64(i * k.rows)), 32);
     });
   });
   f.ret();
@@ -227,19 +235,20 @@ std::string finish_pass(const Kernel& k) {
   return f.finish();
 }
 
-/// @store_rows: O of the tile from [d_v][rows] to its rows.
+/// @store_rows: O of the tile from [d_v][rows] to its rows. Lanes behind the last row computed what it did, and store
+/// the same once more.
 std::string store_rows(const Kernel& k) {
   Part f(k, "store_rows");
   const Value from = f.in_scratch(k.many_passes ? k.out : k.acc);
-  f.for_each(kZero, f.tile(kCount), 1, [&](const Value& r) {
-    const Value to = row_address(f, offsetof(weft_args, o), r);
+  f.for_each(kZero, f.tile(kCount), 8, [&](const Value& r) {
+    const std::vector<Value> to = eight_rows(f, offsetof(weft_args, o), r);
     f.for_each(kZero, Part::i64(k.d_v), 8, [&](const Value& c) {
       const Value column = f.at(f.at(from, "float", f.mul(c, Part::i64(k.rows))), "float", r);
-      Value values{"<8 x float>", "poison"};
-      for (int i = 0; i < 8; ++i) {
-        values = f.insert(values, f.load("float", f.at(column, "float", Part::i64(i * k.rows)), 4), i);
-      }
-      f.store8(values, f.at(to, "i8", f.mul(c, Part::i64(k.element))));
+      std::vector<Value> columns;
+      for (int i = 0; i < 8; ++i)
+        columns.push_back(f.load("<8 x float>", f.at(column, "float", Part::i64(i * k.rows)), 32));
+      const std::vector<Value> rows = f.transpose8(columns);
+      for (std::size_t i = 0; i < 8; ++i) f.store8(rows[i], f.at(to[i], "i8", f.mul(c, Part::i64(k.element))));
     });
   });
   f.ret();

@@ -160,4 +160,28 @@ void Part::store8(const Value& v, const Value& address) {
   narrow(bit_or(half, sign));
 }
 
+std::vector<Value> Part::transpose8(const std::vector<Value>& rows) {
+  const auto shuffle = [&](const Value& left, const Value& right, const char* lanes) {
+    return emit(kF8, fmt::format("shufflevector {0} {1}, {0} {2}, <8 x i32> <{3}>", kF8, left.name, right.name, lanes));
+  };
+  constexpr const char* kPairsLow = "i32 0, i32 8, i32 1, i32 9, i32 4, i32 12, i32 5, i32 13";
+  constexpr const char* kPairsHigh = "i32 2, i32 10, i32 3, i32 11, i32 6, i32 14, i32 7, i32 15";
+  constexpr const char* kQuadsLow = "i32 0, i32 1, i32 8, i32 9, i32 4, i32 5, i32 12, i32 13";
+  constexpr const char* kQuadsHigh = "i32 2, i32 3, i32 10, i32 11, i32 6, i32 7, i32 14, i32 15";
+  constexpr const char* kHalvesLow = "i32 0, i32 1, i32 2, i32 3, i32 8, i32 9, i32 10, i32 11";
+  constexpr const char* kHalvesHigh = "i32 4, i32 5, i32 6, i32 7, i32 12, i32 13, i32 14, i32 15";
+  std::vector<Value> pairs, quads, out;
+  for (std::size_t i = 0; i < 8; i += 2) {
+    pairs.push_back(shuffle(rows[i], rows[i + 1], kPairsLow));
+    pairs.push_back(shuffle(rows[i], rows[i + 1], kPairsHigh));
+  }
+  for (std::size_t i : {0U, 1U, 4U, 5U}) {
+    quads.push_back(shuffle(pairs[i], pairs[i + 2], kQuadsLow));
+    quads.push_back(shuffle(pairs[i], pairs[i + 2], kQuadsHigh));
+  }
+  for (std::size_t i = 0; i < 4; ++i) out.push_back(shuffle(quads[i], quads[i + 4], kHalvesLow));
+  for (std::size_t i = 0; i < 4; ++i) out.push_back(shuffle(quads[i], quads[i + 4], kHalvesHigh));
+  return out;
+}
+
 }  // namespace weft::codegen::cpu

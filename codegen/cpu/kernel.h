@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 /// What the parts of the CPU emitter share: sizes, the layout of the scratch, and the functions that
 /// each part emits. Every emitted function takes (ptr %a, ptr %s): arguments and scratch.
@@ -112,6 +113,8 @@ class Part : public Builder {
   /// Eight stored elements as f32, and back.
   Value load8(const Value& address);
   void store8(const Value& v, const Value& address);
+  /// Eight vectors of eight, rows to columns.
+  std::vector<Value> transpose8(const std::vector<Value>& rows);
 };
 
 // Each emits the functions of one part.
