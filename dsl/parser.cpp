@@ -344,6 +344,8 @@ BOOST_SPIRIT_DEFINE(statement, entry, heads_word)
 
 struct HeaderTag : Recovering<&Builder::after_header> {};
 struct ConstantTag : Recovering<&Builder::after_statement> {};
+/// A header that went wrong may end where no body begins.
+struct PatternTag : Recovering<&Builder::after_item> {};
 /// A missing `}` is told at its `{`; the next pattern is read as if the brace were there.
 struct BodyTag {
   template <typename Exception, typename Context>
@@ -374,7 +376,7 @@ const x3::rule<struct TypeTag, Type> type = "a type";
 const x3::rule<struct ParamTag, Param> param = "a parameter";
 const x3::rule<HeaderTag, PatternDef> header = "a pattern";
 const x3::rule<BodyTag, Body> body = "'{'";
-const x3::rule<struct PatternTag, PatternDef> pattern = "a pattern";
+const x3::rule<PatternTag, PatternDef> pattern = "a pattern";
 const x3::rule<ConstantTag, ConstDef> constant = "a constant";
 const x3::rule<struct FileTag> file = "a file";
 
