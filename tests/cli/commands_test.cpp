@@ -127,7 +127,7 @@ TEST_F(Commands, CheckAcceptsTheCorpus) {
   EXPECT_EQ(weft(arguments).status, 0);
   const auto report = json(arguments);
   EXPECT_TRUE(report["ok"]);
-  expect_keys(report["files"][0], {"/file", "/ok", "/patterns", "/diagnostics"});
+  expect_keys(report["files"][0], {"/file", "/ok", "/patterns", "/interpreter_only", "/diagnostics"});
 }
 
 TEST_F(Commands, CheckReportsPlaces) {

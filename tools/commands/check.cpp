@@ -1,4 +1,4 @@
-#include "compiler/ir/lower.h"
+#include "compiler/planner/planner.h"
 #include "dsl/parse.h"
 #include "runtime/engine/front.h"
 #include "tools/commands/commands.h"
@@ -16,6 +16,7 @@ namespace {
 struct Report {
   Source source;
   std::vector<std::string> patterns = {};
+  std::vector<std::string> not_planned = {};  ///< sound, but kernels of this version cannot run them
   std::vector<Diagnostic> findings = {};
   bool ok() const {
     return std::none_of(findings.begin(), findings.end(), [](const auto& d) { return d.severity == Severity::error; });
@@ -33,7 +34,15 @@ void add_findings(Report& report, const std::vector<Diagnostic>& more) {
   }
 }
 
-/// Lowers every pattern: values that only bound parameters reveal.
+/// A plan for this machine, with the usual dim where the pattern leaves it open.
+bool can_be_planned(const ir::Pattern& pattern) {
+  const ir::Bind bind{.d = pattern.dim.value_or(64),
+                      .d_v = pattern.dim_v.value_or(pattern.dim.value_or(64)),
+                      .dtype = pattern.dtype.value_or(ir::DType::f32)};
+  return planner::plan(pattern, bind, host_target()).ok();
+}
+
+/// Lowers and plans every pattern: values that only bound parameters reveal.
 void check_patterns(Report& report, const dsl::File& file, CompileOptions options) {
   for (const auto& pattern : file.patterns) {
     report.patterns.push_back(pattern.name);
@@ -43,6 +52,7 @@ void check_patterns(Report& report, const dsl::File& file, CompileOptions option
     const auto front = read_pattern(report.source, one);
     if (front) {
       add_findings(report, front->warnings);
+      if (!can_be_planned(front->pattern)) report.not_planned.push_back(pattern.name);
     } else if (!front.error().diagnostics.empty()) {
       add_findings(report, front.error().diagnostics);
     } else {
@@ -67,7 +77,11 @@ Json to_json(const Report& report) {
                         {"end_column", end.column},
                         {"message", finding.message}});
   }
-  return {{"file", report.source.name}, {"ok", report.ok()}, {"patterns", report.patterns}, {"diagnostics", findings}};
+  return {{"file", report.source.name},
+          {"ok", report.ok()},
+          {"patterns", report.patterns},
+          {"interpreter_only", report.not_planned},
+          {"diagnostics", findings}};
 }
 
 }  // namespace
@@ -92,6 +106,9 @@ int command_check(const Options& options, const Console& console) {
       continue;
     }
     console.warnings(report.findings, report.source);
+    for (const auto& name : report.not_planned) {
+      console.remark("{}: '{}' runs with --target interpreter only in this version", report.source.name, name);
+    }
     if (report.ok() && !options.quiet) {
       console.print("{}: {} pattern{} in order\n", report.source.name, report.patterns.size(),
                     report.patterns.size() == 1 ? "" : "s");

@@ -38,10 +38,18 @@ ir::Shape shape_to_draw(const Options& options, const ir::Pattern& pattern, cons
           .d_v = sizes.dim_v};
 }
 
+/// Made up like those of `run`, but lengths are whole: a picture should show the pattern, not the padding.
+ir::Tensor input_to_draw(const ir::Input& input, const ir::Shape& shape, std::uint64_t stream) {
+  auto tensor = to_f64(random_input(input, shape, 0, stream).view());
+  const bool lengths = input.axes.size() == 1 && input.axes[0].kind == ir::Axis::Kind::batch;
+  if (lengths) std::fill(tensor.data.begin(), tensor.data.end(), static_cast<double>(shape.n_k));
+  return tensor;
+}
+
 Result<Picture> draw(const Options& options, const PatternFile& file, const ir::Shape& shape, bool to_file) {
   std::vector<ir::Tensor> inputs;
   for (std::size_t i = 0; i < file.pattern.inputs.size(); ++i) {
-    inputs.push_back(to_f64(random_input(file.pattern.inputs[i], shape, 0, i).view()));
+    inputs.push_back(input_to_draw(file.pattern.inputs[i], shape, i));
   }
   // Content-adaptive sets look at q and k.
   const auto tensor = [&](std::int64_t tokens, std::int64_t heads, std::uint64_t stream) {
