@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -28,7 +29,12 @@ class FileChecker {
         findings_.add(Code::unused_name, symbol.place, fmt::format("constant '{}' is never used", name));
       }
     }
-    return std::move(findings_).take();
+    // What a mistake keeps from being used is not called unused.
+    std::vector<Diagnostic> found = std::move(findings_).take();
+    const bool wrong =
+        std::any_of(found.begin(), found.end(), [](const Diagnostic& d) { return d.severity == Severity::error; });
+    if (wrong) std::erase_if(found, [](const Diagnostic& d) { return d.code == text_of(Code::unused_name); });
+    return found;
   }
 
  private:

@@ -125,6 +125,9 @@ Typed ExpressionChecker::name(const Expr& e, const Context& context) {
   // `segment` is a set, too.
   if (word && (e.word != "segment" || (context.variables & bit_of(e.word)) != 0)) return variable(e, e.word, context);
   if (const SetWord* set = find_set(e.word)) {
+    if (e.word == "axial" && grid_ == 0U) {
+      findings_.add(Code::needs_grid, e.range, "'axial' needs a 'grid' statement");
+    }
     if (set->parameters.empty()) return of_kind(Kind::set);
     std::string list;
     for (const Parameter& p : set->parameters) {

@@ -12,8 +12,8 @@ namespace weft::dsl {
 using Examine = std::function<std::vector<Diagnostic>(const Source&)>;
 
 /// Drops each fix that does not work: with it in place `examine` must find fewer errors of the
-/// diagnostic's code and no more errors in all. At most a few MiB are examined again; fixes
-/// beyond that are dropped, too, so that hostile files stay cheap.
+/// diagnostic's code and none in the new text. At most a few MiB are examined again; fixes beyond
+/// that are dropped, too, so that hostile files stay cheap.
 void keep_working_fixes(std::vector<Diagnostic>& diagnostics, const Source& source, const Examine& examine);
 
 }  // namespace weft::dsl

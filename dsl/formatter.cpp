@@ -144,9 +144,9 @@ class Formatter {
                           return layout.concat({begin, expressions.expression(*param.fallback)});
                         }});
     }
-    const std::uint32_t end = pattern.params.back().range.end;
-    return layout.render(expressions.bracketed(name + "(", params, ")", end, ExpressionLayout::Packing::one_a_line), 0,
-                         0);
+    return layout.render(
+        expressions.bracketed(name + "(", params, ")", pattern.body.begin, ExpressionLayout::Packing::one_a_line), 0,
+        0);
   }
 
   /// `pattern p { keep causal; }`, if the user wrote it so and it fits.

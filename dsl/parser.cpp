@@ -194,15 +194,15 @@ const auto argument_name = [](auto& context) { x3::_val(context).name = x3::_att
 const auto argument_value = [](auto& context) { x3::_val(context).value = std::move(x3::_attr(context)); };
 const auto argument_body = [](auto& context) { x3::_val(context).body = std::move(x3::_attr(context)); };
 
-const auto items = expression[put_item] >> *(',' > expression[put_item]);
-const auto list_def = x3::raw[x3::lit('[')][put_begin] >> -items > close_square[put_end];
-const auto indices_def = x3::lit('[') > items > close_square[put_end];
+const auto more_items = *(',' > expression[put_item]);
+const auto list_def =
+    (x3::raw[x3::lit('[')][put_begin] >> -(expression[put_item] >> more_items)) > close_square[put_end];
+const auto indices_def = x3::lit('[') > expression[put_item] > more_items > close_square[put_end];
 const auto parentheses_def = x3::raw[x3::lit('(')][put_begin] > expression[put_item] > close_round[put_end];
 const auto argument_def = -(name >> ':')[argument_name] >> expression[argument_value] >>
                           -(':' > expression[argument_body]);
-const auto name_or_call_def = name[put_word] >>
-                              -(x3::lit('(')[put_called] >>
-                                -(argument[put_argument] >> *(',' > argument[put_argument])) > close_round[put_end]);
+const auto arguments = argument[put_argument] >> *(',' > argument[put_argument]);
+const auto name_or_call_def = name[put_word] >> -((x3::lit('(')[put_called] >> -arguments) > close_round[put_end]);
 
 const auto make_number = [](auto& context) { x3::_val(context) = builder(context).number(x3::_attr(context)); };
 const auto make_list = [](auto& context) {

@@ -78,9 +78,6 @@ Typed ExpressionChecker::set_call(const Expr& e, const SetWord& word, const Cont
       findings_.add(Code::needs_blocks, e.range, "'top' chooses blocks and stands inside 'blocks(…)' only");
     }
   }
-  if (word.name == "axial" && grid_ == 0U) {
-    findings_.add(Code::needs_grid, e.range, "'axial' needs a 'grid' statement");
-  }
   return {.kind = Kind::set};
 }
 

@@ -155,7 +155,7 @@ void PatternChecker::branches(const Statement& s) {
   }
   if (lengths[0] && lengths[1] && *lengths[0] != *lengths[1]) {
     auto& d = findings_.add(Code::list_lengths, args[1]->outer,
-                            fmt::format("there are {} segments, but {} rates", *lengths[0], *lengths[1]));
+                            fmt::format("segments and rates differ in number: {} and {}", *lengths[0], *lengths[1]));
     d.places.push_back({args[0]->outer, "the segments"});
   }
   const Expr* policy = args[3] && args[3]->kind == ExprKind::call ? args[3]->args.front().value.get() : args[3];
@@ -163,7 +163,7 @@ void PatternChecker::branches(const Statement& s) {
   if (pairs == 0U) findings_.add(Code::list_lengths, call.range, "there are no segments, so this makes no branch");
   if (!policy || policy->kind != ExprKind::list || !pairs || policy->args.size() == *pairs) return;
   findings_.add(Code::list_lengths, policy->outer,
-                fmt::format("there are {} branches, but {} ranges of heads", *pairs, policy->args.size()));
+                fmt::format("branches and ranges of heads differ in number: {} and {}", *pairs, policy->args.size()));
 }
 
 void PatternChecker::combine(const Statement& s) {

@@ -14,13 +14,16 @@ Folded known(double value) { return {.value = Value{value}}; }
 Folded known(bool value) { return {.value = Value{value}}; }
 Folded trouble(Trouble kind) { return {.value = {}, .trouble = kind}; }
 
-Folded exact(bool overflows, std::int64_t value) { return overflows ? trouble(Trouble::overflow) : known(value); }
+Folded negated(std::int64_t a) { return a == kSmallest ? trouble(Trouble::overflow) : known(-a); }
 
 Folded fold_integers(Operator op, std::int64_t a, std::int64_t b) {
   std::int64_t out = 0;
-  if (op == Operator::add) return exact(__builtin_add_overflow(a, b, &out), out);
-  if (op == Operator::subtract) return exact(__builtin_sub_overflow(a, b, &out), out);
-  if (op == Operator::multiply) return exact(__builtin_mul_overflow(a, b, &out), out);
+  bool overflows = false;
+  if (op == Operator::add) overflows = __builtin_add_overflow(a, b, &out);
+  if (op == Operator::subtract) overflows = __builtin_sub_overflow(a, b, &out);
+  if (op == Operator::multiply) overflows = __builtin_mul_overflow(a, b, &out);
+  if (overflows) return trouble(Trouble::overflow);
+  if (op == Operator::add || op == Operator::subtract || op == Operator::multiply) return known(out);
   if (op != Operator::divide && op != Operator::modulo) return {};
   if (b == 0) return trouble(Trouble::zero_division);
   if (a == kSmallest && b == -1) return op == Operator::divide ? trouble(Trouble::overflow) : known(std::int64_t{0});
@@ -99,7 +102,7 @@ std::int64_t floor_rest(std::int64_t a, std::int64_t b) {
 Folded fold(Operator op, const Value& a) {
   if (op == Operator::logical_not && a.boolean()) return known(!*a.boolean());
   if (op != Operator::negate) return {};
-  if (a.integer()) return exact(*a.integer() == kSmallest, *a.integer() == kSmallest ? 0 : -*a.integer());
+  if (a.integer()) return negated(*a.integer());
   return a.number() ? known(-*a.number()) : Folded{};
 }
 
@@ -120,7 +123,7 @@ Folded fold_function(const std::string& name, const std::vector<Value>& args) {
   if (name == "min" || name == "max") return smaller_or_larger(name == "min", args[0], args[1]);
   if (name == "abs" && args[0].integer()) {
     const std::int64_t a = *args[0].integer();
-    return exact(a == kSmallest, a == kSmallest || a >= 0 ? a : -a);
+    return a >= 0 ? known(a) : negated(a);
   }
   if (name == "softcap" && args[0].number() && args[1].number()) {
     const double cap = *args[1].number();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -124,14 +125,16 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
   for (const auto& candidate : candidates) {
     std::vector<std::size_t> row(candidate.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
+    std::vector<std::size_t> before = row;  // the row above `row`
     for (std::size_t i = 1; i <= word.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i;
+      std::vector<std::size_t> next(row.size(), i);
       for (std::size_t j = 1; j <= candidate.size(); ++j) {
-        const std::size_t change = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
-        diagonal = row[j];
-        row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+        const std::size_t change = row[j - 1] + (word[i - 1] == candidate[j - 1] ? 0 : 1);
+        next[j] = std::min({change, row[j] + 1, next[j - 1] + 1});
+        const bool swapped = i > 1 && j > 1 && word[i - 1] == candidate[j - 2] && word[i - 2] == candidate[j - 1];
+        if (swapped) next[j] = std::min(next[j], before[j - 2] + 1);
       }
+      before = std::exchange(row, std::move(next));
     }
     if (row.back() < best_distance) {
       best_distance = row.back();
