@@ -1,3 +1,4 @@
+#include "tests/support/blessed.h"
 #include "texts.h"
 
 #include <gtest/gtest.h>

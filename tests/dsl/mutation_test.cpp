@@ -3,6 +3,7 @@
 
 #include "dsl/parse.h"
 #include "dsl/printer.h"
+#include "tests/support/blessed.h"
 #include "texts.h"
 
 #include <gtest/gtest.h>

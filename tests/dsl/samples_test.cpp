@@ -1,5 +1,6 @@
 #include "dsl/parse.h"
 #include "dsl/printer.h"
+#include "tests/support/blessed.h"
 #include "texts.h"
 
 #include <gtest/gtest.h>

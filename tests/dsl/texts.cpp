@@ -1,13 +1,12 @@
 #include "texts.h"
 
 #include "dsl/parse.h"
+#include "tests/support/blessed.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
-#include <iterator>
 
 namespace weft::test {
 namespace fs = std::filesystem;
@@ -16,12 +15,6 @@ namespace {
 const fs::path kTests = fs::path(WEFT_SOURCE_DIR) / "tests";
 
 }  // namespace
-
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in) << path;
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 std::vector<fs::path> sample_files() {
   std::vector<fs::path> files;
@@ -34,11 +27,8 @@ std::vector<fs::path> sample_files() {
 }
 
 std::vector<fs::path> case_folders() {
-  std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(kTests / "data")) {
-    if (fs::exists(entry.path() / "input.weft")) folders.push_back(entry.path());
-  }
-  std::sort(folders.begin(), folders.end());
+  std::vector<fs::path> folders = data_cases();
+  std::erase_if(folders, [](const fs::path& folder) { return !fs::exists(folder / "input.weft"); });
   return folders;
 }
 

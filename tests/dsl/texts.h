@@ -9,8 +9,6 @@
 
 namespace weft::test {
 
-std::string read_text(const std::filesystem::path& path);
-
 /// The pattern files that every release accepts: tests/patterns and the golden cases.
 std::vector<std::filesystem::path> sample_files();
 
