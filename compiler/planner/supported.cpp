@@ -1,4 +1,5 @@
 #include "compiler/planner/passes.h"
+#include "compiler/planner/primitives.h"
 
 #include <fmt/format.h>
 
@@ -10,36 +11,9 @@ namespace {
 using ir::SetKind;
 
 bool can_bound(SetKind kind) {
-  switch (kind) {
-    case SetKind::all:
-    case SetKind::causal:
-    case SetKind::window:
-    case SetKind::segment:
-    case SetKind::dilated:
-    case SetKind::strided:
-    case SetKind::sink:
-    case SetKind::global:
-    case SetKind::prefix:
-    case SetKind::lengths:
-    case SetKind::intersection:
-    case SetKind::unite:
-    case SetKind::difference:
-    case SetKind::complement:
-    case SetKind::own_query:
-    case SetKind::own_key:
-      return true;
-    case SetKind::lag:
-    case SetKind::neighborhood:
-    case SetKind::blocks:
-    case SetKind::random:
-    case SetKind::axial:
-    case SetKind::document:
-    case SetKind::table:
-    case SetKind::top:
-    case SetKind::where:
-      return false;
-  }
-  return false;
+  const bool is_operator = kind == SetKind::all || kind == SetKind::intersection || kind == SetKind::unite ||
+                           kind == SetKind::difference || kind == SetKind::complement;
+  return is_operator || find_primitive(kind) != nullptr;
 }
 
 void say(Draft& draft, const char* code, SourceRange range, std::string message, std::string label) {

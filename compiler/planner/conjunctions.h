@@ -1,0 +1,32 @@
+#pragma once
+
+#include "compiler/planner/passes.h"
+
+#include <initializer_list>
+#include <vector>
+
+/// The algebra that sets are lowered to: unions of conjunctions of half-lines, congruences and row conditions.
+namespace weft::planner {
+
+/// A union of conjunctions; empty: keeps nothing.
+using Dnf = std::vector<Conjunction>;
+
+// Literals: conjunctions of one member.
+Conjunction at_least(ir::Bound e);
+Conjunction below(ir::Bound e);
+Conjunction row_is(ir::Bound e, bool is_below);
+
+// Bounds.
+ir::Bound row(std::int64_t add);
+ir::Bound number(std::int64_t value);
+ir::Bound segment(std::int64_t w, std::int64_t add);
+ir::Bound part(std::int64_t pieces, std::int64_t index);
+
+/// Both at once; false when that plainly keeps nothing. Bounds that follow from others are dropped.
+bool meet(const Conjunction& a, const Conjunction& b, Conjunction& out);
+/// Literals that do not contradict each other, at once.
+Conjunction all_of(std::initializer_list<Conjunction> literals);
+/// Union without conjunctions that another one includes.
+Dnf unite(Dnf a, const Dnf& b);
+
+}  // namespace weft::planner
