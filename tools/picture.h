@@ -21,7 +21,7 @@ struct Picture {
   std::vector<float> density = {};   ///< share of the cell's pairs that are kept
   std::vector<float> strength = {};  ///< mean multiplicity of those
   std::vector<TileKind> tiles = {};  ///< what a plan visits there; empty unless asked for
-  float most = 1;                     ///< the largest mean multiplicity over all pairs of a cell
+  float most = 1;                    ///< the largest mean multiplicity over all pairs of a cell
   std::size_t at(std::int64_t y, std::int64_t x) const { return static_cast<std::size_t>(y * width + x); }
 };
 
