@@ -89,7 +89,11 @@ class Assembler {
 
   void use(const dsl::Statement& statement, Scope& scope) {
     const dsl::PatternDef* def = l_.file.find(statement.value->word);
-    if (!def || ++depth_ > kDeepestUse) return;
+    if (!def || depth_ == kDeepestUse) {
+      l_.lose();
+      return;
+    }
+    ++depth_;
     Scope& inner = open(&scope);
     bind_arguments(l_, *def, *statement.value, scope.names, inner.names);
     if (!l_.failed()) collect(*def, inner);

@@ -101,8 +101,9 @@ void check_empty(Lowering& l) {
   }
 }
 
-/// Long enough that a set which keeps nothing for row 0 here never will; one row costs little.
-constexpr std::int64_t kManyTokens = std::int64_t{1} << 16;
+/// Enough tokens and little enough work that a row found bare here is bare, in milliseconds.
+constexpr std::int64_t kManyTokens = std::int64_t{1} << 14;
+constexpr std::int64_t kMostNodes = 64;
 
 bool depends_on_more_than_positions(const Set& set) {
   const bool drawn = set.kind == SetKind::random || set.kind == SetKind::top;
@@ -123,7 +124,7 @@ void warn_of_empty_rows(Lowering& l) {
         dilated || contains(*branch.set, [](const Set& s) { return s.kind == SetKind::dilated && !s.all_queries; });
     cost += branch.set->nodes;
   }
-  if (cost > 256) return;
+  if (cost > kMostNodes) return;
   const std::int64_t heads = l.pattern.heads.value_or(8);
   const Shape shape{.batch = 1, .n_q = kManyTokens, .n_k = kManyTokens, .heads = heads, .kv_heads = heads};
   if (std::none_of(branches.begin(), branches.end(), [&](const Branch& b) { return b.heads.contains(0, heads); }))
@@ -131,8 +132,9 @@ void warn_of_empty_rows(Lowering& l) {
   const InputValues none;
   const PairEvaluator evaluator(l.pattern, shape, none);
   const auto is_bare = [&](std::int64_t q) {
-    for (std::int64_t k = 0; k < kManyTokens; ++k) {
-      if (evaluator.multiplicity(0, 0, q, k) > 0) return false;
+    for (std::int64_t i = 0; i < kManyTokens; ++i) {
+      // From the diagonal on, where most masks keep something.
+      if (evaluator.multiplicity(0, 0, q, q == 0 ? i : q - i) > 0) return false;
     }
     return true;
   };
