@@ -1,12 +1,20 @@
 #pragma once
 
+#ifndef __CUDACC_RTC__
 #include <cstdint>
+#else
+namespace std {
+using int32_t = int;
+using int64_t = long long;
+using uint64_t = unsigned long long;
+}  // namespace std
+#endif
 
 /// The argument block of every kernel, the same for CPU and CUDA. Plain words of eight bytes, so that
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 1;
+inline constexpr std::int64_t kWeftArgsAbi = 2;
 inline constexpr int kWeftMostInputs = 16;
 
 struct weft_view {
@@ -32,8 +40,8 @@ struct weft_args {
   std::int64_t branch_lse_stride, branch_lse_stride_b, branch_lse_stride_h;
   float* delta;
 
-  const std::int64_t* offsets;  ///< position of row 0, per batch entry
-  std::int64_t offset_stride;   ///< 0: one for all, 1: one each
+  const std::int64_t* offsets;  ///< position of row 0 per batch entry; null: `offset` for all
+  std::int64_t offset;
   const std::int32_t* lengths;  ///< cumulative lengths of packed ragged batches
   const std::int32_t* pages;    ///< page table of a paged K/V
   std::int64_t page_stride, page_size;
@@ -49,7 +57,7 @@ struct weft_args {
   std::int64_t tile_begin, tile_end;  ///< of batch × heads × tiles_per_head; longest first within a head
 
   float* carry;          ///< f32 state between phases: [B, H, n_q, d_v + 2] = acc, m, l
-  void* scratch;         ///< of this call alone, 64-byte aligned; size: codegen/cpu/emit.h
+  void* scratch;         ///< CPU: of this call alone, 64-byte aligned; size: codegen/cpu/emit.h
   std::int64_t ring[8];  ///< up to two affine pieces of ownership for q and for k
   weft_input inputs[kWeftMostInputs];
 };

@@ -135,10 +135,10 @@ void open_head(Part& f, const Value& b, const Value& h) {
   const Value hk = f.op("sdiv", h, group);
   f.set_tile(kB, b);
   f.set_tile(kH, h);
-  f.set_tile(kOffset, f.load("i64",
-                             f.at(f.arg(offsetof(weft_args, offsets), "ptr"), "i64",
-                                  f.mul(b, f.arg(offsetof(weft_args, offset_stride)))),
-                             8));
+  const Value offsets = f.arg(offsetof(weft_args, offsets), "ptr");
+  f.set_tile(kOffset, f.arg(offsetof(weft_args, offset)));
+  f.when(f.icmp("ne", offsets, {"ptr", "null"}),
+         [&] { f.set_tile(kOffset, f.load("i64", f.at(offsets, "i64", b), 8)); });
   const auto open = [&](std::size_t view, TileWord base, TileWord step) {
     const Value start = f.add(f.mul(b, f.arg(view + offsetof(weft_view, stride_b))),
                               f.mul(hk, f.arg(view + offsetof(weft_view, stride_h))));

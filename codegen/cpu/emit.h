@@ -1,11 +1,10 @@
 #pragma once
 
-#include "compiler/base/result.h"
+#include "codegen/source.h"
 #include "compiler/ir/plan.h"
 #include "compiler/target/target.h"
 
 #include <cstdint>
-#include <string>
 
 /// `Plan` → LLVM IR text for one CPU target.
 ///
@@ -16,15 +15,6 @@
 /// mask; partial ones weigh every pair and skip sub-tiles that keep nothing. Which keys a tile visits is
 /// computed in the kernel from the tables (codegen/tables_image.h), tile by tile, as
 /// compiler/ir/schedule.h describes.
-namespace weft::codegen {
-
-struct Source {
-  std::string text;
-  std::string symbol;
-};
-
-}  // namespace weft::codegen
-
 namespace weft::codegen::cpu {
 
 /// Never fails on a plan that verifies with stationary queries; the text depends on the plan's binding,

@@ -33,7 +33,7 @@ void set_inputs(weft_args& to, const std::vector<TensorView>& inputs) {
   }
 }
 
-weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunArgs& args, const std::int64_t* offset) {
+weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunArgs& args) {
   const auto& shape = launch.shape;
   weft_args to = {};
   to.abi = kWeftArgsAbi;
@@ -53,8 +53,8 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.branch_lse_stride = args.branch_lse.stride[0];
   to.branch_lse_stride_b = args.branch_lse.stride[1];
   to.branch_lse_stride_h = args.branch_lse.stride[2];
-  to.offsets = offset;
-  to.offset_stride = args.offset.size() > 1 ? 1 : 0;
+  to.offsets = args.offset.size() > 1 ? args.offset.data() : nullptr;
+  to.offset = args.offset.empty() ? shape.n_k - shape.n_q : args.offset.front();
   to.scale = plan.scale.value_or(1 / std::sqrt(static_cast<double>(plan.bind.d)));
   to.seed = args.dropout_seed;
   set_inputs(to, launch.inputs);
@@ -136,8 +136,7 @@ Status CpuExecutor::run(const ir::Pattern&, const Launch& launch, const RunArgs&
         fmt::format("the workspace has {} bytes; this launch wants {}", args.workspace.size(), bytes + kAlignment));
   }
 
-  const std::int64_t end_aligned = shape.n_k - shape.n_q;
-  auto block = argument_block(plan_, launch, args, args.offset.empty() ? &end_aligned : args.offset.data());
+  auto block = argument_block(plan_, launch, args);
   block.tables = tables->image.words.data();
   block.most_terms = tables->image.most_terms;
   auto* const first = static_cast<std::byte*>(scratch);

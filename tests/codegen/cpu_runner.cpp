@@ -206,8 +206,8 @@ Result<ir::Outcome> CpuKernel::run(const ir::Shape& shape, const ir::Tensor& q, 
   args.branch_lse_stride = shape.batch * shape.heads * shape.n_q;
   args.branch_lse_stride_b = shape.heads * shape.n_q;
   args.branch_lse_stride_h = shape.n_q;
-  args.offsets = offsets.data();
-  args.offset_stride = offsets.size() > 1 ? 1 : 0;
+  args.offsets = offsets.size() > 1 ? offsets.data() : nullptr;
+  args.offset = offsets.front();
   args.scale = plan_.scale ? *plan_.scale : 1 / std::sqrt(static_cast<double>(shape.d));
   args.tables = image.words.data();
   args.most_terms = image.most_terms;
