@@ -3,6 +3,8 @@
 #include "runtime/engine/reference.h"
 #include "tools/tensor_files.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -127,7 +129,28 @@ Result<Operands> read_operands(const Options& options) {
   return operands;
 }
 
-Operands random_operands(const Options& options, const Sizes& sizes, std::int64_t n_q, std::int64_t n_k) {
+namespace {
+
+/// In floating point, because the sizes of a mistyped option overflow every integer.
+Status fits_in_memory(const Sizes& sizes, std::int64_t n_q, std::int64_t n_k) {
+  const auto elements = [&](std::int64_t tokens, std::int64_t heads, std::int64_t dim) {
+    return static_cast<double>(sizes.batch) * static_cast<double>(tokens) * static_cast<double>(heads) *
+           static_cast<double>(dim);
+  };
+  const double wanted = static_cast<double>(size_of(sizes.dtype)) *
+                        (elements(n_q, sizes.heads, sizes.dim) + elements(n_q, sizes.heads, sizes.dim_v) +
+                         elements(n_k, sizes.kv_heads, sizes.dim) + elements(n_k, sizes.kv_heads, sizes.dim_v));
+  const double memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (wanted <= memory) return done;
+  return environment_error(fmt::format(
+      "tensors of batch {}, {} queries, {} keys, {} heads, dim {} want {:.3g} GB; this machine has {:.3g} GB",
+      sizes.batch, n_q, n_k, sizes.heads, sizes.dim, wanted / 1e9, memory / 1e9));
+}
+
+}  // namespace
+
+Result<Operands> random_operands(const Options& options, const Sizes& sizes, std::int64_t n_q, std::int64_t n_k) {
+  WEFT_CHECK(fits_in_memory(sizes, n_q, n_k));
   Operands operands;
   operands.heads_first = options.layout == "bhnd";
   const auto seed = static_cast<std::uint64_t>(options.seed.value_or(0));

@@ -36,8 +36,8 @@ bool has_tensors(const Options& options);
 /// q, k and v from the files that the options name.
 Result<Operands> read_operands(const Options& options);
 
-/// Normal random ones of these sizes.
-Operands random_operands(const Options& options, const Sizes& sizes, std::int64_t n_q, std::int64_t n_k);
+/// Normal random ones of these sizes. Environment error where the machine's memory cannot hold them.
+Result<Operands> random_operands(const Options& options, const Sizes& sizes, std::int64_t n_q, std::int64_t n_k);
 
 /// The pattern's inputs: from files, or made up where q, k and v were.
 Status add_inputs(Operands& operands, const Options& options, const ir::Pattern& pattern);

@@ -163,6 +163,16 @@ TEST_F(BadInput, WrongCommandLine) {
   expect_refused(run_weft(scratch_, {"run", path, "-D", "width", "--tokens", "8"}), 2, {"name=value"});
 }
 
+TEST_F(BadInput, SizesBeyondTheMachine) {
+  const auto file = scratch_.write("p.weft", kCausal);
+  for (const auto* option : {"--tokens", "--batch"}) {
+    std::vector<std::string> arguments = {"run", file, "--tokens", "100", "--target", "interpreter"};
+    arguments.insert(arguments.end(), {option, "1152921504606846976"});
+    if (std::string(option) == "--tokens") arguments.erase(arguments.begin() + 2, arguments.begin() + 4);
+    expect_refused(run_weft(scratch_, arguments), 3, {"this machine has"});
+  }
+}
+
 TEST_F(BadInput, ParametersOfTheWrongKind) {
   const auto path = scratch_.write("p.weft", "pattern p(width: int = 4) { keep window(width, 0); }\n");
   expect_refused(run_weft(scratch_, {"draw", path, "-D", "widht=5"}), 1, {"widht"});

@@ -85,7 +85,7 @@ struct Bench {
 
 Result<Row> bench_one(const Bench& bench, const PatternFile& file, std::int64_t tokens, const Console& remarks) {
   const auto sizes = default_sizes(bench.options, file.pattern, remarks);
-  auto operands = random_operands(bench.options, sizes, tokens, bench.options.keys.value_or(tokens));
+  WEFT_TRY(auto operands, random_operands(bench.options, sizes, tokens, bench.options.keys.value_or(tokens)));
   WEFT_CHECK(add_inputs(operands, bench.options, file.pattern));
   WEFT_CHECK(add_offset(operands, bench.options));
   auto compile = with_sizes(file.options, sizes);

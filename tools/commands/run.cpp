@@ -62,7 +62,9 @@ int prepare(const Options& options, const Console& console, std::optional<Job>& 
     const auto tokens = tokens_of(options, made.file.pattern);
     if (!tokens) return console.usage("give tensors (--q --k --v), or --tokens N for random ones");
     made.sizes = default_sizes(options, made.file.pattern, console);
-    made.operands = random_operands(options, made.sizes, *tokens, options.keys.value_or(*tokens));
+    auto operands = random_operands(options, made.sizes, *tokens, options.keys.value_or(*tokens));
+    if (!operands) return console.fail(operands.error());
+    made.operands = std::move(*operands);
   }
   if (auto added = add_inputs(made.operands, options, made.file.pattern); !added) return console.fail(added.error());
   if (auto added = add_offset(made.operands, options); !added) return console.fail(added.error());
