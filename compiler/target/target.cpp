@@ -102,6 +102,16 @@ Target host_target() {
   return best == table.rend() ? table.front() : *best;
 }
 
+std::optional<Target> device_target(int capability) {
+  const Target* best = nullptr;
+  for (const Target& row : known_targets()) {
+    if (row.kind != TargetKind::cuda || row.sm / 10 != capability / 10 || row.sm > capability) continue;
+    if (row.has_wgmma && row.sm != capability) continue;  // of that very architecture, not of its family
+    if (best == nullptr || row.sm >= best->sm) best = &row;
+  }
+  return best == nullptr ? std::nullopt : std::optional(*best);
+}
+
 bool host_can_execute(const Target& target, std::string* reason) {
   std::string missing;
   switch (target.kind) {

@@ -3,6 +3,7 @@
 #include "compiler/base/result.h"
 #include "compiler/target/cpu_features.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,10 @@ Result<Target> find_target(const std::string& name);
 
 /// The best CPU row that this machine can execute; the interpreter where there is none.
 Target host_target();
+
+/// The row whose kernels a GPU of this compute capability (61: 6.1) runs best: binaries serve later members of their
+/// own family only. None where the GPU is older or newer than every row.
+std::optional<Target> device_target(int capability);
 
 /// Can this machine execute code for the row? `reason` says what is missing. A CUDA row is never executed by
 /// the host: whether a device is there is the runtime's question.

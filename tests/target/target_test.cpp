@@ -69,6 +69,22 @@ TEST(Target, CudaFactsThatPlansRelyOn) {
   EXPECT_TRUE(row("sm_90a").has_wgmma);
 }
 
+TEST(Target, ADeviceGetsTheNewestRowOfItsFamily) {
+  const auto row = [](int capability) {
+    const auto found = device_target(capability);
+    return found ? found->name : std::string();
+  };
+  EXPECT_EQ(row(61), "sm_61");
+  EXPECT_EQ(row(62), "sm_61");
+  EXPECT_EQ(row(70), "sm_70");
+  EXPECT_EQ(row(72), "sm_70");
+  EXPECT_EQ(row(87), "sm_86");
+  EXPECT_EQ(row(90), "sm_90a");
+  EXPECT_EQ(row(121), "sm_120");
+  EXPECT_EQ(row(52), "");
+  EXPECT_EQ(row(100), "") << "binaries of sm_90 do not run on 10.0";
+}
+
 TEST(Target, AWrongNameSuggestsTheNearest) {
   const auto found = find_target("cpu:x86-64-v5");
   ASSERT_FALSE(found.ok());

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+/// The CUDA driver's functions as a table, filled by dlsym. Our own declarations: no CUDA header is needed to
+/// build Weft, and no CUDA library to link it.
+namespace weft::cuda {
+
+// The driver's opaque types; only their addresses pass through here.
+struct ContextHandle;
+struct EventHandle;
+struct FunctionHandle;
+struct ModuleHandle;
+struct StreamHandle;
+using DeviceHandle = int;
+using DeviceAddress = std::uint64_t;
+
+// The driver's enumerations, as far as they are used.
+inline constexpr int kSuccess = 0;
+inline constexpr int kErrorNoDevice = 100;
+inline constexpr int kDeviceMultiprocessors = 16;
+inline constexpr int kDeviceMajor = 75;
+inline constexpr int kDeviceMinor = 76;
+inline constexpr int kFunctionMostDynamicShared = 8;
+inline constexpr int kPointerMemoryType = 2;
+inline constexpr int kPointerIsManaged = 8;
+inline constexpr int kPointerDevice = 9;
+inline constexpr int kMemoryDevice = 2;
+/// A stream handle that means another stream in each thread.
+inline constexpr std::uintptr_t kStreamPerThread = 2;
+
+struct Functions {
+#define WEFT_CUDA_FUNCTION(name, parameters) int(*name) parameters = nullptr;
+#include "runtime/cuda/functions.def"
+};
+
+}  // namespace weft::cuda

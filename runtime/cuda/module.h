@@ -1,0 +1,53 @@
+#pragma once
+
+#include "runtime/cuda/device.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace weft::cuda {
+
+/// How a kernel is launched. Grids are one-dimensional.
+struct Grid {
+  std::int64_t blocks = 0;
+  int threads = 0;
+  std::int64_t shared_bytes = 0;  ///< dynamic
+};
+
+/// The most blocks that one launch has.
+inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
+
+/// One kernel of a cubin, loaded into a device's primary context. Thread-safe.
+class Module {
+ public:
+  /// `name` is the pattern's, for messages. Internal error where the bytes are no cubin or lack `symbol`.
+  static Result<std::shared_ptr<const Module>> load(std::shared_ptr<const Device> device, std::string_view cubin,
+                                                    const std::string& symbol, const std::string& name);
+  ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  const std::shared_ptr<const Device>& device() const { return device_; }
+
+  /// Lets launches use this much dynamic shared memory: above 48 KB a kernel must ask.
+  Status allow_shared(std::int64_t bytes) const;
+
+  /// Queues one launch; the device's context is current. `argument` is the kernel's only parameter, which the
+  /// driver copies before it returns. Allocates nothing and waits for nothing.
+  Status launch(const Grid& grid, void* argument, StreamHandle* stream) const;
+
+ private:
+  Module(std::shared_ptr<const Device> device, std::string name) : device_(std::move(device)), name_(std::move(name)) {}
+
+  std::shared_ptr<const Device> device_;
+  std::string name_;
+  ModuleHandle* module_ = nullptr;
+  FunctionHandle* function_ = nullptr;
+};
+
+/// Is it an ELF file for NVIDIA's GPUs? Says nothing about what is in it.
+bool is_cubin(std::string_view bytes);
+
+}  // namespace weft::cuda

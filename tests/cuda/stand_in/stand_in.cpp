@@ -1,0 +1,324 @@
+#include "stand_in.h"
+
+#include "runtime/cuda/functions.h"
+
+#include <elf.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+namespace {
+
+using namespace weft::cuda;
+using weft::test::Launched;
+using weft::test::StandIn;
+
+constexpr int kOutOfMemory = 2, kInvalidValue = 1, kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201,
+              kNotFound = 500;
+constexpr std::uint64_t kFirstContext = 0x1000, kModule = 0x2000, kFunction = 0x3000, kEvent = 0x4000;
+
+thread_local std::vector<std::uint64_t> stack;
+
+/// WEFT_STAND_IN_DEVICES=61,90 where a test cannot reach into the process.
+std::vector<StandIn::Device> devices_of_environment() {
+  std::vector<StandIn::Device> devices;
+  const char* list = std::getenv("WEFT_STAND_IN_DEVICES");
+  std::istringstream words(list == nullptr ? "61" : list);
+  for (std::string word; std::getline(words, word, ',');) {
+    const int sm = std::atoi(word.c_str());
+    devices.push_back({"Stand-in " + std::to_string(sm / 10) + "." + std::to_string(sm % 10), sm});
+  }
+  return devices;
+}
+
+StandIn& state() {
+  static auto* one = [] {
+    auto* made = new StandIn;
+    made->devices = devices_of_environment();
+    return made;
+  }();
+  return *one;
+}
+
+std::uint64_t current() { return stack.empty() ? 0 : stack.back(); }
+
+/// Writes the call down. 0, or the error with which it shall fail.
+int called(const char* name, bool may_fail = true) {
+  auto& s = state();
+  s.calls.push_back({name, current()});
+  if (!may_fail || s.fail_at < 0) return 0;
+  if (s.fail_at-- > 0) return 0;
+  s.failed = name;
+  return s.fail_with;
+}
+
+template <typename T>
+T* handle(std::uint64_t number) {
+  return reinterpret_cast<T*>(number);
+}
+
+/// The allocation that holds the address, or nullptr.
+const std::pair<const std::uint64_t, std::size_t>* holder(std::uint64_t address) {
+  for (const auto& block : state().memory) {
+    if (address >= block.first && address < block.first + block.second) return &block;
+  }
+  return nullptr;
+}
+
+bool holds(std::uint64_t address, std::size_t bytes) {
+  const auto* block = holder(address);
+  return block != nullptr && bytes <= block->first + block->second - address;
+}
+
+std::string image_of(const void* image) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof header);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return {};
+  const auto end = header.e_shoff + std::uint64_t{header.e_shentsize} * header.e_shnum;
+  return std::string(static_cast<const char*>(image), end);
+}
+
+}  // namespace
+
+#define STAND_IN(name, parameters) extern "C" __attribute__((visibility("default"))) int name parameters
+#define CALLED(...)                                        \
+  const std::lock_guard lock(state().mutex);               \
+  if (const int wrong = called(__VA_ARGS__); wrong != 0) { \
+    return wrong;                                          \
+  }
+#define NEEDS_CONTEXT() \
+  if (current() == 0) return kInvalidContext
+
+extern "C" StandIn* weft_stand_in() { return &state(); }
+extern "C" std::uint64_t weft_stand_in_current() { return current(); }
+extern "C" void weft_stand_in_set_current(std::uint64_t context) {
+  stack.clear();
+  if (context != 0) stack.push_back(context);
+}
+extern "C" std::uint64_t weft_stand_in_primary(int device) {
+  return kFirstContext + static_cast<std::uint64_t>(device);
+}
+
+STAND_IN(cuInit, (unsigned)) {
+  CALLED("cuInit");
+  return state().devices.empty() ? kErrorNoDevice : 0;
+}
+STAND_IN(cuDriverGetVersion, (int* version)) {
+  CALLED("cuDriverGetVersion");
+  *version = 12040;
+  return 0;
+}
+STAND_IN(cuGetErrorName, (int error, const char** name)) {
+  *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : nullptr;
+  return *name == nullptr ? kInvalidValue : 0;
+}
+STAND_IN(cuGetErrorString, (int error, const char** text)) {
+  *text = error == kOutOfMemory ? "out of memory" : nullptr;
+  return *text == nullptr ? kInvalidValue : 0;
+}
+
+STAND_IN(cuDeviceGetCount, (int* count)) {
+  CALLED("cuDeviceGetCount");
+  *count = static_cast<int>(state().devices.size());
+  return 0;
+}
+STAND_IN(cuDeviceGet, (DeviceHandle * device, int number)) {
+  CALLED("cuDeviceGet");
+  *device = number;
+  return static_cast<std::size_t>(number) < state().devices.size() ? 0 : kInvalidDevice;
+}
+STAND_IN(cuDeviceGetName, (char* name, int size, DeviceHandle device)) {
+  CALLED("cuDeviceGetName");
+  std::strncpy(name, state().devices.at(static_cast<std::size_t>(device)).name.c_str(), static_cast<std::size_t>(size));
+  return 0;
+}
+STAND_IN(cuDeviceGetAttribute, (int* value, int attribute, DeviceHandle device)) {
+  CALLED("cuDeviceGetAttribute");
+  const int sm = state().devices.at(static_cast<std::size_t>(device)).sm;
+  switch (attribute) {
+    case kDeviceMajor:
+      *value = sm / 10;
+      return 0;
+    case kDeviceMinor:
+      *value = sm % 10;
+      return 0;
+    case kDeviceMultiprocessors:
+      *value = 20;
+      return 0;
+    default:
+      return kInvalidValue;
+  }
+}
+STAND_IN(cuDeviceTotalMem_v2, (std::size_t * bytes, DeviceHandle)) {
+  CALLED("cuDeviceTotalMem_v2");
+  *bytes = std::size_t{8} << 30;
+  return 0;
+}
+
+STAND_IN(cuDevicePrimaryCtxRetain, (ContextHandle * *context, DeviceHandle device)) {
+  CALLED("cuDevicePrimaryCtxRetain");
+  ++state().contexts;
+  *context = handle<ContextHandle>(weft_stand_in_primary(device));
+  return 0;
+}
+STAND_IN(cuDevicePrimaryCtxRelease_v2, (DeviceHandle)) {
+  CALLED("cuDevicePrimaryCtxRelease_v2", false);
+  --state().contexts;
+  return 0;
+}
+STAND_IN(cuCtxGetCurrent, (ContextHandle * *context)) {
+  CALLED("cuCtxGetCurrent");
+  *context = handle<ContextHandle>(current());
+  return 0;
+}
+STAND_IN(cuCtxPushCurrent_v2, (ContextHandle * context)) {
+  CALLED("cuCtxPushCurrent_v2");
+  stack.push_back(reinterpret_cast<std::uint64_t>(context));
+  return 0;
+}
+STAND_IN(cuCtxPopCurrent_v2, (ContextHandle * *context)) {
+  CALLED("cuCtxPopCurrent_v2", false);
+  NEEDS_CONTEXT();
+  *context = handle<ContextHandle>(current());
+  stack.pop_back();
+  return 0;
+}
+// Never called by Weft; here so that a test sees it if it is.
+STAND_IN(cuCtxSynchronize, ()) {
+  CALLED("cuCtxSynchronize");
+  return 0;
+}
+STAND_IN(cuStreamSynchronize, (StreamHandle*)) {
+  CALLED("cuStreamSynchronize");
+  return 0;
+}
+
+STAND_IN(cuModuleLoadData, (ModuleHandle * *module, const void* image)) {
+  CALLED("cuModuleLoadData");
+  NEEDS_CONTEXT();
+  auto bytes = image_of(image);
+  if (bytes.empty()) return kInvalidImage;
+  state().images.push_back(std::move(bytes));
+  ++state().modules;
+  *module = handle<ModuleHandle>(kModule);
+  return 0;
+}
+STAND_IN(cuModuleUnload, (ModuleHandle*)) {
+  CALLED("cuModuleUnload", false);
+  NEEDS_CONTEXT();
+  --state().modules;
+  return 0;
+}
+STAND_IN(cuModuleGetFunction, (FunctionHandle * *function, ModuleHandle* module, const char* name)) {
+  CALLED("cuModuleGetFunction");
+  NEEDS_CONTEXT();
+  if (module != handle<ModuleHandle>(kModule)) return kInvalidValue;
+  state().symbols.emplace_back(name);
+  if (state().images.empty() || state().images.back().find(name) == std::string::npos) return kNotFound;
+  *function = handle<FunctionHandle>(kFunction);
+  return 0;
+}
+STAND_IN(cuFuncSetAttribute, (FunctionHandle*, int attribute, int value)) {
+  CALLED("cuFuncSetAttribute");
+  NEEDS_CONTEXT();
+  state().function_attributes[attribute] = value;
+  return 0;
+}
+STAND_IN(cuLaunchKernel,
+         (FunctionHandle * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+          unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle* stream, void** parameters, void**)) {
+  CALLED("cuLaunchKernel");
+  NEEDS_CONTEXT();
+  const int opted = state().function_attributes.count(kFunctionMostDynamicShared) != 0
+                        ? state().function_attributes.at(kFunctionMostDynamicShared)
+                        : 48 * 1024;
+  if (grid_x == 0 || grid_x > 0x7fffffffU || block_x == 0 || block_x > 1024 || static_cast<int>(shared_bytes) > opted)
+    return kInvalidValue;
+  Launched launched{.function = reinterpret_cast<std::uint64_t>(function),
+                    .stream = reinterpret_cast<std::uint64_t>(stream),
+                    .context = current(),
+                    .grid = {grid_x, grid_y, grid_z},
+                    .block = {block_x, block_y, block_z},
+                    .shared_bytes = shared_bytes};
+  std::memcpy(&launched.args, parameters[0], sizeof launched.args);
+  state().launches.push_back(launched);
+  if (state().on_launch) state().on_launch(launched);
+  return 0;
+}
+
+STAND_IN(cuMemAlloc_v2, (DeviceAddress * address, std::size_t bytes)) {
+  CALLED("cuMemAlloc_v2");
+  NEEDS_CONTEXT();
+  void* memory = bytes == 0 ? nullptr : std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (memory == nullptr) return kInvalidValue;
+  std::memset(memory, 0xff, bytes);
+  *address = reinterpret_cast<std::uint64_t>(memory);
+  state().memory[*address] = bytes;
+  return 0;
+}
+STAND_IN(cuMemFree_v2, (DeviceAddress address)) {
+  CALLED("cuMemFree_v2", false);
+  NEEDS_CONTEXT();
+  if (state().memory.erase(address) == 0) return kInvalidValue;
+  std::free(reinterpret_cast<void*>(address));
+  return 0;
+}
+STAND_IN(cuMemcpyHtoD_v2, (DeviceAddress to, const void* from, std::size_t bytes)) {
+  CALLED("cuMemcpyHtoD_v2");
+  NEEDS_CONTEXT();
+  if (!holds(to, bytes)) return kInvalidValue;
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return 0;
+}
+STAND_IN(cuMemcpyHtoDAsync_v2, (DeviceAddress to, const void* from, std::size_t bytes, StreamHandle*)) {
+  CALLED("cuMemcpyHtoDAsync_v2");
+  NEEDS_CONTEXT();
+  if (!holds(to, bytes)) return kInvalidValue;
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return 0;
+}
+STAND_IN(cuMemcpyDtoH_v2, (void* to, DeviceAddress from, std::size_t bytes)) {
+  CALLED("cuMemcpyDtoH_v2");
+  NEEDS_CONTEXT();
+  if (!holds(from, bytes)) return kInvalidValue;
+  std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  return 0;
+}
+STAND_IN(cuPointerGetAttributes, (unsigned count, int* attributes, void** values, DeviceAddress address)) {
+  CALLED("cuPointerGetAttributes");
+  NEEDS_CONTEXT();
+  const bool known = holder(address) != nullptr;
+  for (unsigned i = 0; i < count; ++i) {
+    const int value = known && attributes[i] == kPointerMemoryType ? kMemoryDevice : 0;
+    std::memcpy(values[i], &value, sizeof value);
+  }
+  return 0;
+}
+
+STAND_IN(cuEventCreate, (EventHandle * *event, unsigned)) {
+  CALLED("cuEventCreate");
+  NEEDS_CONTEXT();
+  ++state().events;
+  *event = handle<EventHandle>(kEvent);
+  return 0;
+}
+STAND_IN(cuEventDestroy_v2, (EventHandle*)) {
+  CALLED("cuEventDestroy_v2", false);
+  --state().events;
+  return 0;
+}
+STAND_IN(cuEventRecord, (EventHandle*, StreamHandle*)) {
+  CALLED("cuEventRecord");
+  NEEDS_CONTEXT();
+  return 0;
+}
+STAND_IN(cuEventSynchronize, (EventHandle*)) {
+  CALLED("cuEventSynchronize");
+  return 0;
+}
+STAND_IN(cuEventElapsedTime, (float* milliseconds, EventHandle*, EventHandle*)) {
+  CALLED("cuEventElapsedTime");
+  *milliseconds = 1.5F;
+  return 0;
+}

@@ -1,0 +1,81 @@
+#pragma once
+
+#include "codegen/args.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+/// A driver that is none: it writes down every call, serves device memory from the heap, and fails where a test
+/// says. The library is built beside the tests and opened through WEFT_CUDA_DRIVER.
+namespace weft::test {
+
+struct Launched {
+  std::uint64_t function = 0, stream = 0, context = 0;
+  unsigned grid[3] = {}, block[3] = {}, shared_bytes = 0;
+  weft_args args = {};
+};
+
+struct StandIn {
+  struct Device {
+    std::string name;
+    int sm = 0;
+  };
+  struct Called {
+    std::string name;
+    std::uint64_t context = 0;  ///< current during the call; 0: none
+  };
+
+  std::mutex mutex;
+  std::vector<Device> devices = {{"Stand-in 6.1", 61}};
+
+  // What has happened.
+  std::vector<Called> calls;
+  std::vector<Launched> launches;
+  std::vector<std::string> images;         ///< bytes of every module that was loaded
+  std::vector<std::string> symbols;        ///< asked for by cuModuleGetFunction
+  std::map<int, int> function_attributes;  ///< set by cuFuncSetAttribute
+
+  // What is alive.
+  std::map<std::uint64_t, std::size_t> memory;
+  int contexts = 0, modules = 0, events = 0;
+
+  // What to do.
+  int fail_at = -1;  ///< which call that may fail does, counted from 0; -1: none
+  int fail_with = 2;
+  std::string failed;  ///< the function that did
+  std::function<void(const Launched&)> on_launch;
+
+  /// Forgets what has happened, not what is alive.
+  void forget() {
+    calls.clear();
+    launches.clear();
+    images.clear();
+    symbols.clear();
+    function_attributes.clear();
+    fail_at = -1;
+    failed.clear();
+    on_launch = nullptr;
+  }
+  std::size_t count(const std::string& name) const {
+    std::size_t found = 0;
+    for (const auto& call : calls) found += call.name == name ? 1U : 0U;
+    return found;
+  }
+};
+
+}  // namespace weft::test
+
+extern "C" {
+/// The one of this library.
+__attribute__((visibility("default"))) weft::test::StandIn* weft_stand_in();
+/// The calling thread's current context, as the driver sees it: 0 for none. Setting it is what a host program does.
+__attribute__((visibility("default"))) std::uint64_t weft_stand_in_current();
+__attribute__((visibility("default"))) void weft_stand_in_set_current(std::uint64_t context);
+/// The primary context of a device.
+__attribute__((visibility("default"))) std::uint64_t weft_stand_in_primary(int device);
+}
