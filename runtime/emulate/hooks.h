@@ -1,0 +1,51 @@
+#pragma once
+
+/// What an emulated kernel and the scheduler know of each other. Included by both sides: by the library and, in
+/// front of the emitted text, by the shared object made of it. Plain types and function pointers only, because the
+/// object must find no symbol of the executable it is loaded into.
+namespace weft_emulated {
+
+/// A block and all its stacks lie within one range of addresses aligned to this, so that any frame of a CUDA
+/// thread finds its block by masking its own address: no thread-local storage, which fibers and shared objects
+/// both make slow.
+inline constexpr unsigned long long kArenaBytes = 128ULL << 20;
+
+enum class Space : int { global, shared };
+enum class Barrier : int { plain, any, all, count };
+enum class WarpOperation : int { sync, shuffle, ballot, any, all };
+
+struct Thread {
+  unsigned index;            ///< threadIdx.x
+  unsigned long long flops;  ///< of fused multiply-adds, where they are counted
+};
+
+struct Block;
+
+/// Where in the text a hook is called from: the line, for people, and the call's address, which tells the accesses
+/// apart that a warp makes together.
+struct Site {
+  const void* address;
+  int line;
+};
+
+struct Hooks {
+  void (*load)(Block*, Space, const void* from, void* to, unsigned size, Site);
+  void (*store)(Block*, Space, void* to, const void* from, unsigned size, Site);
+  /// A plain C++ access that the compiler has instrumented.
+  void (*touch)(Block*, const void* at, unsigned size, bool write);
+  int (*barrier)(Block*, Barrier, int predicate, int line);
+  /// `value` is this lane's; `source` the lane a shuffle reads. The result is this lane's.
+  unsigned long long (*warp)(Block*, WarpOperation, unsigned mask, unsigned long long value, int source, int line);
+};
+
+/// At the begin of the arena.
+struct Block {
+  const Hooks* hooks;
+  void* scheduler;
+  Thread* current;        ///< the CUDA thread that runs now
+  unsigned char* shared;  ///< dynamic shared memory
+  unsigned index, count;  ///< blockIdx.x, gridDim.x
+  unsigned threads;       ///< blockDim.x
+};
+
+}  // namespace weft_emulated

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "runtime/emulate/hooks.h"
+#include "runtime/emulate/program.h"
+#include "runtime/emulate/races.h"
+#include "runtime/emulate/traffic.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace weft::emulate {
+
+/// What a thread does to memory.
+struct Attempt {
+  weft_emulated::Space space;
+  const void* at;
+  std::int64_t size;
+  bool write;
+  weft_emulated::Site site;
+};
+
+/// The memory of a block that is run: the launch's regions and shared memory of its own.
+class Memory {
+ public:
+  /// `memory` outlives this and is ordered by address.
+  Memory(const std::vector<Region>& regions, std::int64_t shared_bytes);
+
+  unsigned char* shared() const { return shared_.get(); }
+  bool is_shared(const void* at) const { return at >= shared() && at < shared() + shared_bytes_; }
+  std::uint64_t shared_offset(const void* at) const {
+    return static_cast<std::uint64_t>(static_cast<const unsigned char*>(at) - shared());
+  }
+
+  /// NaN everywhere: what nobody has written must not look like a value.
+  void poison();
+
+  /// What is wrong with it, if anything: kind, address, region and text are set. A race does not forbid the access.
+  std::optional<Fault> check(const Attempt& attempt, const Moment& now);
+
+ private:
+  struct AlignedFree {
+    void operator()(unsigned char* p) const;
+  };
+
+  std::optional<Fault> check_global(const Attempt& attempt);
+  std::optional<Fault> check_shared(const Attempt& attempt, const Moment& now);
+  Fault outside(const Attempt& attempt) const;
+
+  const std::vector<Region>& regions_;
+  const Region* last_ = nullptr;  ///< where the last access was: most accesses go on there
+  std::int64_t shared_bytes_;
+  std::unique_ptr<unsigned char[], AlignedFree> shared_;
+  Races races_;
+};
+
+}  // namespace weft::emulate

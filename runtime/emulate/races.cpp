@@ -1,0 +1,55 @@
+#include "runtime/emulate/races.h"
+
+#include <algorithm>
+
+namespace weft::emulate {
+namespace {
+
+constexpr std::uint8_t kSameWarp = 1;
+constexpr std::uint8_t kOtherWarps = 2;
+constexpr std::uint8_t kSharedBytes = 4;  ///< several threads, each with bytes of its own
+
+int warp_of(int thread) { return thread / 32; }
+
+}  // namespace
+
+bool Races::conflicts(const Trace& before, std::uint8_t bytes, const Moment& now) {
+  if (before.barrier != now.barrier || (before.bytes & bytes) == 0) return false;
+  if ((before.others & kSharedBytes) != 0) return false;  // perhaps our own bytes
+  if ((before.others & kOtherWarps) != 0) return true;
+  if (warp_of(before.thread) != warp_of(now.thread)) return true;
+  return before.sync == now.sync && (before.thread != now.thread || (before.others & kSameWarp) != 0);
+}
+
+void Races::remember(Trace& trace, std::uint8_t bytes, int line, const Moment& now) {
+  const bool same_warp = warp_of(trace.thread) == warp_of(now.thread);
+  const bool concurrent = trace.barrier == now.barrier && (!same_warp || trace.sync == now.sync);
+  std::uint8_t others = concurrent ? trace.others : 0;
+  if (concurrent && trace.thread != now.thread) {
+    others |= same_warp ? kSameWarp : kOtherWarps;
+    if ((trace.bytes & bytes) == 0) others |= kSharedBytes;
+  }
+  // Readers of another warp stay readers after this warp has synchronised.
+  if (trace.barrier == now.barrier && (trace.others & kOtherWarps) != 0) others |= kOtherWarps;
+  if (concurrent) bytes |= trace.bytes;
+  trace = {now.barrier, now.sync, line, static_cast<std::uint16_t>(now.thread), bytes, others};
+}
+
+std::optional<Conflict> Races::access(std::int64_t offset, std::int64_t size, bool write, int line, const Moment& now) {
+  std::optional<Conflict> found;
+  for (std::int64_t at = offset; at < offset + size;) {
+    Word& word = words_[static_cast<std::size_t>(at / 4)];
+    const std::int64_t end = std::min(offset + size, at / 4 * 4 + 4);
+    const auto bytes = static_cast<std::uint8_t>(((1U << (end - at)) - 1) << (at % 4));
+    if (conflicts(word.write, bytes, now)) {
+      found = Conflict{word.write.thread, word.write.line, true};
+    } else if (write && conflicts(word.read, bytes, now)) {
+      found = Conflict{word.read.thread, word.read.line, false};
+    }
+    remember(write ? word.write : word.read, bytes, line, now);
+    at = end;
+  }
+  return found;
+}
+
+}  // namespace weft::emulate

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "runtime/emulate/program.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace weft::testing {
+
+inline std::string kernel_text(const std::string& name) {
+  std::ostringstream text;
+  text << std::ifstream(std::string(WEFT_SOURCE_DIR) + "/tests/emulate/kernels/" + name).rdbuf();
+  return text.str();
+}
+
+/// The text with all of `from` replaced: how faults are planted. `from` must be there.
+inline std::string with(std::string text, const std::string& from, const std::string& to) {
+  EXPECT_NE(text.find(from), std::string::npos) << from;
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+inline std::shared_ptr<const emulate::Program> built(const std::string& text, const emulate::Options& options = {}) {
+  auto program = emulate::Program::build(text, "weft_kernel", options);
+  if (program.ok()) return *program;
+  ADD_FAILURE() << program.error().message << "\n" << (program.error().notes.empty() ? "" : program.error().notes[0]);
+  return nullptr;
+}
+
+template <typename T>
+emulate::Region region(std::vector<T>& values, bool writable, const std::string& name) {
+  return {values.data(), static_cast<std::int64_t>(values.size() * sizeof(T)), writable, name};
+}
+
+inline std::string faults(const emulate::Report& report) {
+  std::string out;
+  for (const auto& fault : report.faults) out += fault.text + "\n";
+  return out;
+}
+
+}  // namespace weft::testing
