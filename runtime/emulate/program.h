@@ -25,7 +25,7 @@ struct Region {
   const void* begin = nullptr;
   std::int64_t bytes = 0;
   bool writable = false;
-  std::string name;
+  std::string name = {};
 };
 
 /// In which order threads that could run do run. What a kernel computes must not depend on it.
@@ -37,7 +37,7 @@ struct Launch {
   std::int64_t shared_bytes = 0;
   const void* args = nullptr;  ///< the kernel's one parameter, by value
   std::int64_t args_bytes = 0;
-  std::vector<Region> memory;  ///< all global memory the kernel may touch
+  std::vector<Region> memory = {};  ///< all global memory the kernel may touch
   Order order = Order::ascending;
   std::uint64_t seed = 0;  ///< of Order::random
   int workers = 1;         ///< threads of the host, each with blocks of its own

@@ -33,9 +33,9 @@ inline std::shared_ptr<const emulate::Program> built(const std::string& text, co
   return nullptr;
 }
 
-template <typename T>
-emulate::Region region(std::vector<T>& values, bool writable, const std::string& name) {
-  return {values.data(), static_cast<std::int64_t>(values.size() * sizeof(T)), writable, name};
+template <typename Vector>
+emulate::Region region(Vector& values, bool writable, const std::string& name) {
+  return {values.data(), static_cast<std::int64_t>(values.size() * sizeof(values[0])), writable, name};
 }
 
 inline std::string faults(const emulate::Report& report) {
