@@ -16,20 +16,8 @@ constexpr const char* kSharedName = "shared memory";
 
 std::uint64_t address_of(const void* at) { return reinterpret_cast<std::uint64_t>(at); }
 
-bool holds(const Region& region, const void* at, std::int64_t size) {
-  const std::uint64_t offset = address_of(at) - address_of(region.begin);  // wraps below the region
-  const auto bytes = static_cast<std::uint64_t>(region.bytes), wanted = static_cast<std::uint64_t>(size);
-  return offset < bytes && wanted <= bytes - offset;
-}
-
 std::string access_name(const Attempt& attempt) {
   return fmt::format("{} of {} byte{}", attempt.write ? "store" : "load", attempt.size, attempt.size == 1 ? "" : "s");
-}
-
-bool is_misaligned(const Attempt& attempt) {
-  // A compiler may join plain accesses to one of another size, which it knows how to make.
-  const bool one_instruction = attempt.size <= 16 && (attempt.size & (attempt.size - 1)) == 0;
-  return one_instruction && address_of(attempt.at) % static_cast<std::uint64_t>(attempt.size) != 0;
 }
 
 std::string line_name(int line) { return line == 0 ? "a plain access" : fmt::format("line {}", line); }
@@ -46,44 +34,64 @@ Memory::Memory(const std::vector<Region>& regions, std::int64_t shared_bytes)
 
 void Memory::poison() { std::memset(shared(), 0xFF, static_cast<std::size_t>(shared_bytes_)); }
 
-std::optional<Fault> Memory::check(const Attempt& attempt, const Moment& now) {
-  return attempt.space == Space::shared ? check_shared(attempt, now) : check_global(attempt);
+bool Memory::holds(const Region& region, const void* at, std::int64_t size) {
+  const std::uint64_t offset = address_of(at) - address_of(region.begin);  // wraps below the region
+  const auto bytes = static_cast<std::uint64_t>(region.bytes), wanted = static_cast<std::uint64_t>(size);
+  return offset < bytes && wanted <= bytes - offset;
 }
 
-std::optional<Fault> Memory::check_global(const Attempt& attempt) {
+bool Memory::is_misaligned(const Attempt& attempt) {
+  // A compiler may join plain accesses to one of another size, which it knows how to make.
+  const auto size = static_cast<std::uint64_t>(attempt.size);
+  return (address_of(attempt.at) & (size - 1)) != 0 && size <= 16 && (size & (size - 1)) == 0;
+}
+
+const Region* Memory::find(const Attempt& attempt) const {
+  const auto after = std::upper_bound(regions_.begin(), regions_.end(), address_of(attempt.at),
+                                      [](std::uint64_t at, const Region& r) { return at < address_of(r.begin); });
+  if (after == regions_.begin()) return nullptr;
+  const Region& region = *std::prev(after);
+  return holds(region, attempt.at, attempt.size) ? &region : nullptr;
+}
+
+std::optional<FaultKind> Memory::check_global(const Attempt& attempt) {
   if (last_ == nullptr || !holds(*last_, attempt.at, attempt.size)) {
-    auto after = std::upper_bound(regions_.begin(), regions_.end(), address_of(attempt.at),
-                                  [](std::uint64_t at, const Region& r) { return at < address_of(r.begin); });
-    if (after == regions_.begin() || !holds(*std::prev(after), attempt.at, attempt.size)) return outside(attempt);
-    last_ = &*std::prev(after);
+    const Region* found = find(attempt);
+    if (found == nullptr) return FaultKind::out_of_bounds;
+    last_ = found;
   }
-  const std::uint64_t offset = address_of(attempt.at) - address_of(last_->begin);
-  const auto fault = [&](FaultKind kind, const char* why) {
-    Fault out{.kind = kind, .address = address_of(attempt.at), .region = last_->name};
-    out.text = fmt::format("{} at offset {} of `{}` {}", access_name(attempt), offset, last_->name, why);
-    return out;
-  };
-  if (is_misaligned(attempt)) return fault(FaultKind::misaligned, "is misaligned");
-  if (attempt.write && !last_->writable) return fault(FaultKind::read_only, "which the kernel may only read");
+  if (is_misaligned(attempt)) return FaultKind::misaligned;
+  if (attempt.write && !last_->writable) return FaultKind::read_only;
   return std::nullopt;
 }
 
-std::optional<Fault> Memory::check_shared(const Attempt& attempt, const Moment& now) {
+std::optional<FaultKind> Memory::check_shared(const Attempt& attempt, const Moment& now) {
   const auto offset = static_cast<std::int64_t>(shared_offset(attempt.at));
-  const auto fault = [&](FaultKind kind, const std::string& why) {
-    Fault out{.kind = kind, .address = static_cast<std::uint64_t>(offset), .region = kSharedName};
-    out.text = fmt::format("{} at offset {} of shared memory {}", access_name(attempt), offset, why);
-    return out;
-  };
-  if (offset < 0 || offset > shared_bytes_ - attempt.size) {
-    return fault(FaultKind::out_of_bounds, fmt::format("which has {} bytes", shared_bytes_));
-  }
-  if (is_misaligned(attempt)) return fault(FaultKind::misaligned, "is misaligned");
+  if (offset < 0 || offset > shared_bytes_ - attempt.size) return FaultKind::out_of_bounds;
+  if (is_misaligned(attempt)) return FaultKind::misaligned;
   const auto conflict = races_.access(offset, attempt.size, attempt.write, attempt.site.line, now);
   if (!conflict) return std::nullopt;
-  return fault(FaultKind::race,
-               fmt::format("races with a {} by thread {} ({}): nothing orders them", conflict->write ? "store" : "load",
-                           conflict->thread, line_name(conflict->line)));
+  conflict_ = *conflict;
+  return FaultKind::race;
+}
+
+Fault Memory::describe(FaultKind kind, const Attempt& attempt) const {
+  const bool shared = attempt.space == Space::shared;
+  if (!shared && kind == FaultKind::out_of_bounds) return outside(attempt);
+  Fault out{.kind = kind, .address = address_of(attempt.at), .region = shared ? kSharedName : last_->name};
+  const std::uint64_t offset = shared ? shared_offset(attempt.at) : out.address - address_of(last_->begin);
+  if (shared) out.address = offset;
+  std::string why = "is misaligned";
+  if (kind == FaultKind::out_of_bounds) why = fmt::format("which has {} bytes", shared_bytes_);
+  if (kind == FaultKind::read_only) why = "which the kernel may only read";
+  if (kind == FaultKind::race) {
+    why = fmt::format("races with a {} by thread {} ({}): nothing orders them", conflict_.write ? "store" : "load",
+                      conflict_.thread, line_name(conflict_.line));
+  }
+  const std::string where = shared ? kSharedName : fmt::format("`{}`", last_->name);
+  out.text =
+      fmt::format("{} at offset {} of {} {}", access_name(attempt), static_cast<std::int64_t>(offset), where, why);
+  return out;
 }
 
 /// Tells where the address lies next to: that is nearly always the overrun tensor.

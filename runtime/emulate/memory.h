@@ -37,20 +37,30 @@ class Memory {
   /// NaN everywhere: what nobody has written must not look like a value.
   void poison();
 
-  /// What is wrong with it, if anything: kind, address, region and text are set. A race does not forbid the access.
-  std::optional<Fault> check(const Attempt& attempt, const Moment& now);
+  /// What is wrong with it, if anything. A race does not forbid the access.
+  std::optional<FaultKind> check(const Attempt& attempt, const Moment& now) {
+    return attempt.space == weft_emulated::Space::shared ? check_shared(attempt, now) : check_global(attempt);
+  }
+
+  /// The fault that the latest check() found: kind, address, region and text are set.
+  Fault describe(FaultKind kind, const Attempt& attempt) const;
 
  private:
   struct AlignedFree {
     void operator()(unsigned char* p) const;
   };
 
-  std::optional<Fault> check_global(const Attempt& attempt);
-  std::optional<Fault> check_shared(const Attempt& attempt, const Moment& now);
+  static bool holds(const Region& region, const void* at, std::int64_t size);
+  static bool is_misaligned(const Attempt& attempt);
+
+  std::optional<FaultKind> check_global(const Attempt& attempt);
+  std::optional<FaultKind> check_shared(const Attempt& attempt, const Moment& now);
+  const Region* find(const Attempt& attempt) const;
   Fault outside(const Attempt& attempt) const;
 
   const std::vector<Region>& regions_;
   const Region* last_ = nullptr;  ///< where the last access was: most accesses go on there
+  Conflict conflict_;             ///< the latest race
   std::int64_t shared_bytes_;
   std::unique_ptr<unsigned char[], AlignedFree> shared_;
   Races races_;

@@ -22,34 +22,43 @@ bool Races::conflicts(const Trace& before, std::uint8_t bytes, const Moment& now
 }
 
 void Races::remember(Trace& trace, std::uint8_t bytes, int line, const Moment& now) {
+  if (trace.barrier != now.barrier) {
+    trace = {now.barrier, now.sync, line, static_cast<std::uint16_t>(now.thread), bytes, 0};
+    return;
+  }
   const bool same_warp = warp_of(trace.thread) == warp_of(now.thread);
-  const bool concurrent = trace.barrier == now.barrier && (!same_warp || trace.sync == now.sync);
+  const bool concurrent = !same_warp || trace.sync == now.sync;
   std::uint8_t others = concurrent ? trace.others : 0;
   if (concurrent && trace.thread != now.thread) {
     others |= same_warp ? kSameWarp : kOtherWarps;
     if ((trace.bytes & bytes) == 0) others |= kSharedBytes;
   }
   // Readers of another warp stay readers after this warp has synchronised.
-  if (trace.barrier == now.barrier && (trace.others & kOtherWarps) != 0) others |= kOtherWarps;
+  others |= trace.others & kOtherWarps;
   if (concurrent) bytes |= trace.bytes;
   trace = {now.barrier, now.sync, line, static_cast<std::uint16_t>(now.thread), bytes, others};
 }
 
+bool Races::touch(Word& word, std::uint8_t bytes, bool write, int line, const Moment& now, Conflict& found) {
+  const Trace& store = word.write;
+  const bool after_store = conflicts(store, bytes, now);
+  const bool after_load = write && !after_store && conflicts(word.read, bytes, now);
+  if (after_store) found = {store.thread, store.line, true};
+  if (after_load) found = {word.read.thread, word.read.line, false};
+  remember(write ? word.write : word.read, bytes, line, now);
+  return after_store || after_load;
+}
+
 std::optional<Conflict> Races::access(std::int64_t offset, std::int64_t size, bool write, int line, const Moment& now) {
-  std::optional<Conflict> found;
+  Conflict found;
+  bool any = false;
   for (std::int64_t at = offset; at < offset + size;) {
-    Word& word = words_[static_cast<std::size_t>(at / 4)];
-    const std::int64_t end = std::min(offset + size, at / 4 * 4 + 4);
-    const auto bytes = static_cast<std::uint8_t>(((1U << (end - at)) - 1) << (at % 4));
-    if (conflicts(word.write, bytes, now)) {
-      found = Conflict{word.write.thread, word.write.line, true};
-    } else if (write && conflicts(word.read, bytes, now)) {
-      found = Conflict{word.read.thread, word.read.line, false};
-    }
-    remember(write ? word.write : word.read, bytes, line, now);
+    const std::int64_t end = std::min(offset + size, (at | 3) + 1);
+    const auto bytes = static_cast<std::uint8_t>(((1U << (end - at)) - 1) << (at & 3));
+    any |= touch(words_[static_cast<std::size_t>(at / 4)], bytes, write, line, now, found);
     at = end;
   }
-  return found;
+  return any ? std::optional(found) : std::nullopt;
 }
 
 }  // namespace weft::emulate

@@ -44,6 +44,7 @@ class Races {
   };
 
   static bool conflicts(const Trace& before, std::uint8_t bytes, const Moment& now);
+  static bool touch(Word& word, std::uint8_t bytes, bool write, int line, const Moment& now, Conflict& found);
   static void remember(Trace& trace, std::uint8_t bytes, int line, const Moment& now);
 
   std::vector<Word> words_;

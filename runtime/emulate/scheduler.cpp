@@ -177,9 +177,9 @@ Moment Scheduler::now() const {
 
 void Scheduler::access(const Attempt& attempt, unsigned char* into, const unsigned char* from) {
   const auto size = static_cast<std::size_t>(attempt.size);
-  if (auto fault = memory_.check(attempt, now())) {
-    const bool forbidden = fault->kind != FaultKind::race;
-    record(std::move(*fault), current(), attempt.site.line);
+  if (const auto kind = memory_.check(attempt, now())) {
+    const bool forbidden = kind != FaultKind::race;
+    record(memory_.describe(*kind, attempt), current(), attempt.site.line);
     if (forbidden && !attempt.write) std::memset(into, 0xFF, size);
     if (forbidden) return;
   }
@@ -213,14 +213,12 @@ void Scheduler::access(const Attempt& attempt, unsigned char* into, const unsign
 
 void Scheduler::touch(const void* at, unsigned size, bool write) {
   const Space space = memory_.is_shared(at) ? Space::shared : Space::global;
-  bool forbidden = false;
-  {
-    auto fault = memory_.check({space, at, size, write, {nullptr, 0}}, now());
-    forbidden = fault && fault->kind != FaultKind::race;
-    if (fault) record(std::move(*fault), current(), 0);
-  }
+  const Attempt attempt{space, at, size, write, {nullptr, 0}};
+  const auto kind = memory_.check(attempt, now());
+  if (!kind) return;
+  record(memory_.describe(*kind, attempt), current(), 0);
   // The access follows whatever we say, and might end the process.
-  if (forbidden) abandon();
+  if (kind != FaultKind::race) abandon();
 }
 
 void Scheduler::record(Fault fault, int thread, int line) {
