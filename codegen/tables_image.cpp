@@ -6,6 +6,12 @@
 namespace weft::codegen {
 namespace {
 
+static_assert(kBoundConstant == static_cast<int>(ir::Bound::Kind::constant));
+static_assert(kBoundRow == static_cast<int>(ir::Bound::Kind::row));
+static_assert(kBoundSegment == static_cast<int>(ir::Bound::Kind::segment));
+static_assert(kBoundInput == static_cast<int>(ir::Bound::Kind::input));
+static_assert(kBoundPart == static_cast<int>(ir::Bound::Kind::part));
+
 class Imager {
  public:
   TablesImage run(const ir::Plan& plan, const ir::Tables& tables) {

@@ -115,14 +115,21 @@ struct Bind {
   bool operator==(const Bind&) const = default;
 };
 
+/// How the inner products are computed: by a CPU's vectors (lanes are rows), or by plain GPU lanes from shared memory.
+enum class KernelClass { vector, simt };
+
 /// Free choices, scored by the cost model, overridable by `schedule`.
 struct Choices {
+  KernelClass kernel_class = KernelClass::vector;
   int tile_q = 64;  ///< rows per tile
   int tile_k = 64;  ///< streamed rows per block
-  int sub_q = 16;   ///< rows of a sub-tile that is skipped when empty: the vector's lanes
+  int sub_q = 16;   ///< rows of a sub-tile that is skipped when empty: the vector's lanes, or a warp's rows
   int sub_k = 8;    ///< streamed rows of such a sub-tile
   int micro_k = 4;  ///< register tile of a full block: keys (and value columns) …
-  int micro_q = 4;  ///< … times vectors of rows
+  int micro_q = 4;  ///< … times vectors of rows; for GPUs rows
+  int threads = 1;  ///< that compute one tile together
+  int depth = 0;    ///< GPUs: columns of Q and K staged in shared memory at a time …
+  int staged = 0;   ///< … and rows of V
   bool operator==(const Choices&) const = default;
 };
 

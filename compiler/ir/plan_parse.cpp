@@ -251,12 +251,17 @@ class PlanReader {
   }
   void choices(LineReader& line) {
     Choices& c = plan.choices;
+    c.kernel_class = line.one_of(kClasses);
     c.tile_q = line.small("tile_q");
     c.tile_k = line.small("tile_k");
     c.sub_q = line.small("sub_q");
     c.sub_k = line.small("sub_k");
     c.micro_k = line.small("micro_k");
     c.micro_q = line.small("micro_q");
+    if (c.kernel_class == KernelClass::vector) return;
+    c.threads = line.small("threads");
+    c.depth = line.small("depth");
+    c.staged = line.small("staged");
   }
   void phase(LineReader& line) {
     Phase p;

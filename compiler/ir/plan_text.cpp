@@ -143,8 +143,11 @@ std::string print(const Plan& plan) {
     w.line("input {} {} block {} axes{}", input.name, to_string(input.type), input.block, axes);
   }
   const Choices& c = plan.choices;
-  w.line("choices tile_q {} tile_k {} sub_q {} sub_k {} micro_k {} micro_q {}", c.tile_q, c.tile_k, c.sub_q, c.sub_k,
-         c.micro_k, c.micro_q);
+  w.line("choices {} tile_q {} tile_k {} sub_q {} sub_k {} micro_k {} micro_q {}{}", word(kClasses, c.kernel_class),
+         c.tile_q, c.tile_k, c.sub_q, c.sub_k, c.micro_k, c.micro_q,
+         c.kernel_class == KernelClass::vector
+             ? ""
+             : fmt::format(" threads {} depth {} staged {}", c.threads, c.depth, c.staged));
   for (const auto& phase : plan.phases) print(w, phase);
   for (const auto& reason : plan.reasons) w.line("reason {}", reason);
   return std::move(w).take();

@@ -47,10 +47,27 @@ class Verifier {
       say("tile sizes are out of range");
       return;
     }
+    if (c.kernel_class == KernelClass::simt) {
+      block_of_threads(c);
+      return;
+    }
     if (c.tile_q % (c.sub_q * c.micro_q) != 0)
       say("tile_q {} is not a multiple of sub_q {} times micro_q {}", c.tile_q, c.sub_q, c.micro_q);
     if (c.tile_k % c.sub_k != 0 || c.tile_k % c.micro_k != 0)
       say("tile_k {} is not a multiple of sub_k {} and micro_k {}", c.tile_k, c.sub_k, c.micro_k);
+  }
+
+  /// What codegen/cuda/device relies on.
+  void block_of_threads(const Choices& c) {
+    if (c.tile_q != 64 || c.tile_k != 64 || c.micro_q != 8 || c.micro_k != 4 || c.sub_q != 16 || c.sub_k != 64)
+      say("plain GPU lanes compute tiles of 64 x 64, 8 x 4 a thread, 16 rows a warp");
+    if (c.threads * c.micro_q * c.micro_k != c.tile_q * c.tile_k)
+      say("{} threads do not cover tiles of {} x {}", c.threads, c.tile_q, c.tile_k);
+    if (c.depth < 8 || c.depth > 32 || c.depth % 8 != 0 || plan_.bind.d % c.depth != 0)
+      say("{} columns at a time do not divide a head dim of {}", c.depth, plan_.bind.d);
+    if (c.staged < 4 || c.staged > 64 || c.tile_k % c.staged != 0)
+      say("{} rows of V at a time do not divide blocks of {}", c.staged, c.tile_k);
+    if (plan_.branches > 255) say("{} branches are more than the 255 that a weight counts", plan_.branches);
   }
 
   void phase(const Phase& p, std::size_t number) {

@@ -9,14 +9,29 @@ namespace {
 
 /// Keys × vectors of a full block's register tile: what fits beside the broadcasts and loads. Measured
 /// on AVX-512 (docs/how-the-cpu-kernel-works.md): 4 × 4 leads; 16 registers hold 4 × 2.
-ir::Choices for_target(const Target& target) {
+ir::Choices for_cpu(const Target& target) {
   ir::Choices c;
   c.sub_q = std::max(4, target.lanes());
   c.micro_k = 4;
   c.micro_q = target.vector_registers >= 32 ? 4 : 2;
   c.sub_k = target.vector_registers >= 32 ? 8 : 4;
-  c.tile_q = 64;
-  c.tile_k = 64;
+  return c;
+}
+
+/// 64 × 64 by 128 threads: 32 KB of shared memory at most, so that every architecture runs several blocks an SM.
+ir::Choices for_gpu(const ir::Bind& bind) {
+  ir::Choices c;
+  c.kernel_class = ir::KernelClass::simt;
+  c.threads = 128;
+  c.sub_k = 64;
+  c.micro_k = 4;
+  c.micro_q = 8;
+  c.depth = bind.d % 16 == 0 ? 16 : 8;
+  // Rows of V take the place of the columns of Q and K, so they may as well fill it.
+  constexpr std::int64_t kStageBytes = 16 * 2 * (64 + 4) * 4;
+  const std::int64_t row_bytes = (bind.d_v + 15) / 16 * 16 * 4;
+  c.staged = 64;
+  while (c.staged > 4 && c.staged * row_bytes > kStageBytes) c.staged /= 2;
   return c;
 }
 
@@ -30,9 +45,11 @@ struct Key {
 
 void choose_tiles(Draft& draft) {
   ir::Choices& c = draft.plan.choices;
-  c = for_target(draft.target);
-  const int step = c.sub_q * c.micro_q;
-  const Key keys[] = {{"tile_q", &ir::Choices::tile_q, step, 256, step}, {"tile_k", &ir::Choices::tile_k, 16, 256, 16}};
+  const bool is_gpu = draft.target.kind == TargetKind::cuda;
+  c = is_gpu ? for_gpu(draft.plan.bind) : for_cpu(draft.target);
+  const int step = is_gpu ? c.tile_q : c.sub_q * c.micro_q;
+  const Key keys[] = {{"tile_q", &ir::Choices::tile_q, step, is_gpu ? step : 256, step},
+                      {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16}};
   for (const auto& hint : draft.pattern.schedule) {
     const auto at = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return hint.key == k.name; });
     if (at == std::end(keys)) {

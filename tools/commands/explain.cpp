@@ -105,8 +105,9 @@ void print_plan(const ir::Plan& plan, const Console& console) {
                   ranges == 1 ? "" : "s");
   }
   const auto& c = plan.choices;
-  console.print("  tiles {} x {}, skipped when empty in {} x {}; registers {} keys x {} vectors\n", c.tile_q, c.tile_k,
-                c.sub_q, c.sub_k, c.micro_k, c.micro_q);
+  console.print("  tiles {} x {}, skipped when empty in {} x {}; registers {} keys x {} {}\n", c.tile_q, c.tile_k,
+                c.sub_q, c.sub_k, c.micro_k, c.micro_q,
+                c.kernel_class == ir::KernelClass::vector ? "vectors" : "rows a thread");
   for (const auto& reason : plan.reasons) console.print("  because {}\n", reason);
 }
 

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "codegen/cuda/device/numbers.cuh"
+
+// What the threads of a block share: the tile's rows, the keys at hand, and the state of the terms.
+
+constexpr int kWarps = kThreads / 32;
+constexpr int kKeyList = kKeys + kThreads;  // keys found and not yet computed
+constexpr int kRowStride = kRows + 4;       // a transposed store of 16 rows × 2 columns meets 32 banks
+constexpr int kKeyStride = kKeys + 4;
+constexpr int kColumns = (kDimV + 15) / 16 * 16;  // columns of V as staged
+constexpr int kStageFloats = kDepth * (kRowStride + kKeyStride) > kStaged* kColumns ? kDepth*(kRowStride + kKeyStride)
+                                                                                    : kStaged* kColumns;
+
+struct __align__(16) Shared {
+  float weights[kKeys * kRows];  // P, key-major, swizzled: see weight_at
+  float stage[kStageFloats];     // columns of Q and K, transposed; or rows of V
+  u64 bits[kRows];               // conditions on rows that each row meets
+  int x[kRows];                  // positions of the tile's rows; behind the last one, that again
+  int row_lo[kRows], row_hi[kRows];
+  int key[kKeyList];
+  float key_weight[kKeyList];
+  int hit[kKeys];
+  int inputs[kInputs > 0 ? kInputs : 1];  // of this batch entry
+  int counts[kWarps];
+};
+static_assert(sizeof(Shared) % 16 == 0 && sizeof(Shared) == kSharedFixed, "the launch knows this number");
+
+/// What a term keeps for any and for every row of the tile, and its stream. Behind Shared, one per term.
+struct Term {
+  int may_lo, may_hi, must_lo, must_hi;
+  int live, whole;
+  int branch, segment, rate, residue;
+  int filters, filter_at;
+  int cut[4];         // where its spans begin and end …
+  int sorted_cut[4];  // … and its share of all of them, sorted
+};
+static_assert(sizeof(Term) == kSharedPerTerm, "the launch knows this number");
+
+__device__ __forceinline__ Term* terms_of(Shared& s) { return (Term*)(&s + 1); }
+
+template <typename T>
+__device__ __forceinline__ T get(const T& from) {
+  return load_shared<T>(&from);
+}
+
+template <typename T>
+__device__ __forceinline__ void put(T& to, T value) {
+  store_shared<T>(&to, value);
+}
+
+/// Facts of the tile, the same in every thread.
+struct Tile {
+  int b, h;
+  int offset;       // position of row 0
+  int count;        // rows
+  int first, last;  // positions of the first and the last row
+  u64 every, any;   // AND and OR of the rows' bits
+};
+
+__device__ __forceinline__ i64 word(const i64* at) { return load_global<i64>(at); }

@@ -1,0 +1,102 @@
+#pragma once
+
+#include "codegen/cuda/device/keys.cuh"
+
+// Weights of the pairs of a partial block: for every row and key, the number of branches that keep the pair.
+
+/// Thread (row group, key group): rows 8 * group .. + 7 and keys 4 * lane .. + 3 of a block of 64 × 64.
+constexpr int kRowsEach = 8, kKeysEach = 4;
+
+__device__ __forceinline__ int row_group() { return threadIdx.x / 16; }
+__device__ __forceinline__ int lane_of_row() { return threadIdx.x % 16; }
+
+/// P[key][row], four rows at once. Rows change places by the key, so that the 8 × 4 results of a thread are stored
+/// without bank conflicts.
+__device__ __forceinline__ float* weight_at(Shared& s, int key, int four_rows) {
+  return &s.weights[key * kRows + ((four_rows ^ (key / kKeysEach % 16)) * 4)];
+}
+
+/// Sets bit 8 * key + row of `kept` for each of the thread's pairs that the term keeps.
+__device__ __forceinline__ unsigned kept_by_term(Shared& s, int from) {
+  unsigned kept = 0;
+  const int first_row = row_group() * kRowsEach, first_key = lane_of_row() * kKeysEach;
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    const int lo = get(s.row_lo[first_row + r]), hi = get(s.row_hi[first_row + r]);
+#pragma unroll
+    for (int k = 0; k < kKeysEach; ++k) {
+      const int y = get(s.key[from + first_key + k]);
+      const bool in = (get(s.hit[first_key + k]) != 0) & (y >= lo) & (y < hi);
+      kept |= (in ? 1u : 0u) << (8 * k + r);
+    }
+  }
+  return kept;
+}
+
+/// Adds 1 to the thread's own weights where `kept` says so. Nobody else touches them before a barrier.
+__device__ __forceinline__ void add_kept(Shared& s, unsigned kept) {
+#pragma unroll
+  for (int k = 0; k < kKeysEach; ++k) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float* const at = weight_at(s, lane_of_row() * kKeysEach + k, row_group() * 2 + half);
+      const unsigned bits = kept >> (8 * k + 4 * half);
+      if ((bits & 15) == 0) continue;
+      float4 w = load_shared<float4>(at);
+      w.x += (float)(bits & 1);
+      w.y += (float)(bits >> 1 & 1);
+      w.z += (float)(bits >> 2 & 1);
+      w.w += (float)(bits >> 3 & 1);
+      store_shared(at, w);
+    }
+  }
+}
+
+/// The interval of keys that each row of the tile keeps by one term, and which keys of the block the term hits.
+__device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const i64* words, const Term& term, int from,
+                                          int count) {
+  if (threadIdx.x < kRows) {
+    const int x = get(s.x[threadIdx.x]);
+    const u64 bits = get(s.bits[threadIdx.x]);
+    const Reach keys = reach_of(a, s, words, x);
+    const u64 need = (u64)word(words + kNeed), miss = (u64)word(words + kMiss);
+    const bool met = (need & ~bits) == 0 && (miss & bits) == 0 && keys.fails == 0;
+    put(s.row_lo[threadIdx.x], keys.lo);
+    put(s.row_hi[threadIdx.x], met ? keys.hi : keys.lo);
+  } else {
+    const int k = threadIdx.x - kRows;
+    put(s.hit[k], (int)(k < count && hits(a, term, get(s.key[from + k]))));
+  }
+}
+static_assert(kRows + kKeys == kThreads, "one thread per row and one per key");
+
+/// Weights of a block of `count` keys from number `from` of the list on, kept in s.weights by the threads that will
+/// use them. Returns whether some pair of the warp is kept.
+__device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const i64* pass, int terms, int from,
+                                            int count) {
+#pragma unroll
+  for (int k = 0; k < kKeysEach; ++k) {
+    store_shared(weight_at(s, lane_of_row() * kKeysEach + k, row_group() * 2), make_float4(0, 0, 0, 0));
+    store_shared(weight_at(s, lane_of_row() * kKeysEach + k, row_group() * 2 + 1), make_float4(0, 0, 0, 0));
+  }
+  const int lowest = get(s.key[from]), highest = get(s.key[from + count - 1]);
+  unsigned group = 0, some = 0;
+  int branch = -1;
+#pragma unroll 1
+  for (int i = 0; i < terms; ++i) {
+    const Term& term = terms_of(s)[i];
+    if (!get(term.live) || highest < get(term.may_lo) || lowest >= get(term.may_hi)) continue;
+    meet_term(a, s, pass + kTermsAt + i * kTermWords, term, from, count);
+    __syncthreads();
+    if (get(term.branch) != branch) {
+      add_kept(s, group);
+      group = 0;
+      branch = get(term.branch);
+    }
+    group |= kept_by_term(s, from);
+    some |= group;
+    __syncthreads();
+  }
+  add_kept(s, group);
+  return __any_sync(0xFFFFFFFFu, some != 0);
+}

@@ -1,0 +1,88 @@
+#pragma once
+
+#include "codegen/cuda/device/ptx.cuh"
+
+// Numbers: floored division, and four stored elements as floats.
+
+using i64 = std::int64_t;
+using u64 = std::uint64_t;
+
+constexpr int kLargest = 0x7FFFFFFF;
+__device__ __forceinline__ float infinity() { return __uint_as_float(0x7F800000u); }
+
+__device__ __forceinline__ int clamp_to_int(i64 v) { return (int)min(max(v, -(i64)kLargest), (i64)kLargest); }
+
+/// Divisors from tables may exceed every position; 32-bit division is several times quicker.
+__device__ __forceinline__ int floor_div(int x, i64 divisor) {
+  if (divisor > kLargest) return x < 0 ? -1 : 0;
+  const int w = (int)divisor;
+  const int quotient = x / w;
+  return quotient - (x - quotient * w < 0 ? 1 : 0);
+}
+
+__device__ __forceinline__ i64 floor_mod(int x, i64 divisor) { return x - (i64)floor_div(x, divisor) * divisor; }
+
+__device__ __forceinline__ void unpack(float* to, float4 from) {
+  to[0] = from.x;
+  to[1] = from.y;
+  to[2] = from.z;
+  to[3] = from.w;
+}
+
+enum class Element { f32, f16, bf16 };
+
+template <Element E>
+constexpr int kBytes = E == Element::f32 ? 4 : 2;
+
+template <Element E>
+__device__ __forceinline__ float from_bits(unsigned short bits) {
+  return E == Element::f16 ? from_half(bits) : from_bfloat(bits);
+}
+
+template <Element E>
+__device__ __forceinline__ unsigned to_bits(float x) {
+  return E == Element::f16 ? to_half(x) : to_bfloat(x);
+}
+
+/// Four elements. `aligned`: one load; else four, for views that start or step anywhere.
+template <Element E>
+__device__ __forceinline__ float4 load4(const unsigned char* from, bool aligned) {
+  if constexpr (E == Element::f32) {
+    if (aligned) return load_global<float4>(from);
+    return make_float4(load_global<float>(from), load_global<float>(from + 4), load_global<float>(from + 8),
+                       load_global<float>(from + 12));
+  } else {
+    if (aligned) {
+      const uint2 two = load_global<uint2>(from);
+      return make_float4(from_bits<E>((unsigned short)two.x), from_bits<E>((unsigned short)(two.x >> 16)),
+                         from_bits<E>((unsigned short)two.y), from_bits<E>((unsigned short)(two.y >> 16)));
+    }
+    return make_float4(
+        from_bits<E>(load_global<unsigned short>(from)), from_bits<E>(load_global<unsigned short>(from + 2)),
+        from_bits<E>(load_global<unsigned short>(from + 4)), from_bits<E>(load_global<unsigned short>(from + 6)));
+  }
+}
+
+template <Element E>
+__device__ __forceinline__ void store1(unsigned char* to, float x) {
+  if constexpr (E == Element::f32) {
+    store_global<float>(to, x);
+  } else {
+    store_global<unsigned short>(to, (unsigned short)to_bits<E>(x));
+  }
+}
+
+template <Element E>
+__device__ __forceinline__ void store4(unsigned char* to, float4 v, bool aligned) {
+  if (!aligned) {
+    store1<E>(to, v.x);
+    store1<E>(to + kBytes<E>, v.y);
+    store1<E>(to + 2 * kBytes<E>, v.z);
+    store1<E>(to + 3 * kBytes<E>, v.w);
+  } else if constexpr (E == Element::f32) {
+    store_global<float4>(to, v);
+  } else {
+    store_global<uint2>(to,
+                        make_uint2(to_bits<E>(v.x) | to_bits<E>(v.y) << 16, to_bits<E>(v.z) | to_bits<E>(v.w) << 16));
+  }
+}

@@ -1,0 +1,69 @@
+#pragma once
+
+/// The only inline assembly and the only plain loads and stores of the hot code. On the host, where the emitted text
+/// runs for tests, runtime/emulate has a twin of everything here.
+
+/// 2^x, with 2^0 exactly 1; 0 for minus infinity. Two units in the last place (PTX ISA, ex2.approx).
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// log2 x; absolute error 2^-22 near 1, relative elsewhere (PTX ISA, lg2.approx).
+__device__ __forceinline__ float log2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float from_half(unsigned short bits) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(bits));
+  return y;
+}
+
+__device__ __forceinline__ unsigned short to_half(float x) {
+  unsigned short y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float from_bfloat(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
+
+/// To nearest, ties to even, by integers: cards before sm_80 have no instruction for it.
+__device__ __forceinline__ unsigned short to_bfloat(float x) {
+  const unsigned bits = __float_as_uint(x);
+  if (x != x) return 0x7FC0;
+  return (unsigned short)((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+
+/// Read-only memory that everybody reads: through the texture path, so that sm_61 caches it in L1.
+template <typename T>
+__device__ __forceinline__ T load_global(const void* from) {
+  return __ldg(static_cast<const T*>(from));
+}
+
+/// Memory that a launch before wrote and this one will write.
+template <typename T>
+__device__ __forceinline__ T load_written(const void* from) {
+  return *static_cast<const T*>(from);
+}
+
+template <typename T>
+__device__ __forceinline__ void store_global(void* to, T value) {
+  *static_cast<T*>(to) = value;
+}
+
+template <typename T>
+__device__ __forceinline__ T load_shared(const void* from) {
+  return *static_cast<const T*>(from);
+}
+
+template <typename T>
+__device__ __forceinline__ void store_shared(void* to, T value) {
+  *static_cast<T*>(to) = value;
+}
+
+/// The dynamic shared memory of the block, as bytes.
+#define WEFT_SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]

@@ -1,0 +1,97 @@
+#pragma once
+
+#include "codegen/cuda/device/block.cuh"
+
+// Which rows a tile holds: see compiler/ir/schedule.h and codegen/table_words.h. Thread r < kRows makes row r.
+
+struct Row {
+  int x;
+  u64 bits;
+  bool valid;
+};
+
+__device__ __forceinline__ Row row_of_contiguous(const weft_args& a, const Tile& t, i64 tile, bool descending) {
+  const i64 total = (a.n_q + kRows - 1) / kRows;
+  const i64 number = descending ? total - 1 - tile : tile;
+  const i64 row = number * kRows + (int)threadIdx.x;
+  return {(int)(t.offset + row), 0, tile < total && row < a.n_q};
+}
+
+/// Row j of a class is cell start + lcm * (j / residues) + residue[j % residues].
+__device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, const i64* head, i64 tile,
+                                            bool descending) {
+  const i64 cell = word(head + kCell);
+  const int per_cell = (int)word(head + kTilesPerCell);
+  const int number = (int)tile / per_cell;
+  // Of a cell before the first or behind the last no row is valid.
+  const i64 c = descending ? floor_div(t.offset + (int)a.n_q - 1, cell) - number : floor_div(t.offset, cell) + number;
+  const i64* const cells = a.tables + word(head + kCellsAt);
+  const i64* const table = a.tables + word(cells + floor_mod((int)c, word(head + kPeriod)));
+  int in_cell = (int)tile - number * per_cell;
+  if (in_cell >= word(table + kCellTiles)) return {0, 0, false};
+  const i64* entry = table + kCellClassesAt;
+  const i64* of = a.tables + word(entry);
+#pragma unroll 1
+  for (int tiles = (int)word(of + kClassTiles); in_cell >= tiles; tiles = (int)word(of + kClassTiles)) {
+    in_cell -= tiles;
+    of = a.tables + word(++entry);
+  }
+  const int residues = (int)word(of + kClassResidues);
+  const int j = in_cell * kRows + (int)threadIdx.x;
+  const int turn = j / residues;
+  const i64* const residue = of + kClassAt + (j - turn * residues);
+  const i64 x = c * cell + word(head + kLcm) * turn + word(residue);
+  const bool valid = j < word(of + kClassRows) && x >= t.offset && x < t.offset + a.n_q;
+  return {(int)x, (u64)word(residue + residues), valid};
+}
+
+/// Bits that the class of a row does not tell.
+__device__ __forceinline__ u64 further_bits(const weft_args& a, const i64* head, int x, int from) {
+  u64 bits = 0;
+  const i64* const table = a.tables + word(head + kRowBitsAt);
+#pragma unroll 1
+  for (int i = from; i < (int)word(head + kRowBits); ++i) {
+    const i64 segment = word(table + 3 * i);
+    const i64 in_segment = segment > 0 ? floor_mod(x, segment) : x;
+    if (floor_mod((int)in_segment, word(table + 3 * i + 1)) == word(table + 3 * i + 2)) bits |= u64(1) << i;
+  }
+  return bits;
+}
+
+/// Fills s.x and s.bits and the tile's facts. Rows behind the last repeat it, so that they neither widen an interval
+/// nor need a mask.
+__device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t, const i64* head, i64 tile,
+                                          bool descending) {
+  const bool by_class = word(head + kCell) != 0;
+  Row row = {0, 0, false};
+  if (threadIdx.x < kRows) {
+    row = by_class ? row_of_class(a, t, head, tile, descending) : row_of_contiguous(a, t, tile, descending);
+  }
+  // Rows of a class that lie before row 0 or behind the last: the others stay in one piece.
+  const int before = __syncthreads_count(threadIdx.x < kRows && !row.valid && row.x < t.offset);
+  t.count = __syncthreads_count(row.valid);
+  const int at = (int)threadIdx.x - before;
+  if (row.valid) {
+    row.bits |= further_bits(a, head, row.x, by_class ? (int)word(head + kClassBits) : 0);
+    put(s.x[at], row.x);
+    put(s.bits[at], row.bits);
+  }
+  __syncthreads();
+  if (t.count == 0) return;
+  t.first = get(s.x[0]);
+  t.last = get(s.x[t.count - 1]);
+  const u64 last_bits = get(s.bits[t.count - 1]);
+  t.every = ~u64(0);
+  t.any = 0;
+#pragma unroll 1
+  for (int r = 0; r < t.count; ++r) {
+    const u64 bits = get(s.bits[r]);
+    t.every &= bits;
+    t.any |= bits;
+  }
+  if (threadIdx.x >= t.count && threadIdx.x < kRows) {
+    put(s.x[threadIdx.x], t.last);
+    put(s.bits[threadIdx.x], last_bits);
+  }
+  __syncthreads();
+}

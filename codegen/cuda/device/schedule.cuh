@@ -1,0 +1,178 @@
+#pragma once
+
+#include "codegen/cuda/device/block.cuh"
+
+// Which keys a tile visits: see compiler/ir/schedule.h. Bounds never fall as rows grow, so the first and the last row
+// of a tile tell what any and what every row keeps.
+
+/// A closed form at position x.
+__device__ __forceinline__ i64 value_of(const weft_args& a, const Shared& s, const i64* bound, int x) {
+  const i64 add = word(bound + kBoundAdd);
+  const int kind = (int)word(bound + kBoundKind);
+  const i64 of = word(bound + kBoundA);
+  if (kind == kBoundRow) return x + add;
+  if (kind == kBoundSegment) return floor_div(x, of) * of + add;
+  if (kInputs > 0 && kind == kBoundInput) return get(s.inputs[of]) + add;
+  if (kParts && kind == kBoundPart) return word(bound + kBoundB) * a.n_k / of + add;
+  return add;
+}
+
+/// What one row at position x keeps by a term, congruences aside.
+struct Reach {
+  int lo, hi;      // keys
+  unsigned fails;  // bit i: condition i on rows is not met
+};
+
+/// The bounds of a term from below, from above, and those of its conditions on rows lie one behind the other.
+__device__ __forceinline__ Reach reach_of(const weft_args& a, const Shared& s, const i64* term, int x) {
+  const int lower = (int)word(term + kLoCount), upper = lower + (int)word(term + kHiCount);
+  const int bounds = upper + (int)word(term + kRowCount);
+  const i64* bound = a.tables + word(term + kLoAt);
+  i64 lo = 0, hi = a.n_k;
+  unsigned fails = 0;
+#pragma unroll 1
+  for (int i = 0; i < bounds; ++i, bound += kBoundWords) {
+    const i64 v = value_of(a, s, bound, x);
+    if (i < lower) {
+      lo = max(lo, v);
+    } else if (i < upper) {
+      hi = min(hi, v);
+    } else if ((x < v) != (word(bound + kBoundBelow) != 0)) {
+      fails |= 1u << (i - upper);
+    }
+  }
+  return {clamp_to_int(lo), clamp_to_int(hi), fails};
+}
+
+/// Fills one Term; where no row keeps a key it is not live. Unused cuts stand at the far end.
+__device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const Tile& t, const i64* term, Term& to) {
+  Reach at_first = {}, at_last = {};
+#pragma unroll 1
+  for (int end = 0; end < 2; ++end) {
+    at_first = at_last;
+    at_last = reach_of(a, s, term, end == 0 ? t.first : t.last);
+  }
+  const u64 need = (u64)word(term + kNeed), miss = (u64)word(term + kMiss);
+  // A half-line of rows that holds neither end of the tile holds none of it; one that holds both holds all.
+  const bool none = (need & ~t.any) != 0 || (miss & t.every) != 0 || (at_first.fails & at_last.fails) != 0;
+  const bool all = (need & ~t.every) == 0 && (miss & t.any) == 0 && (at_first.fails | at_last.fails) == 0;
+  const int may_lo = at_first.lo, may_hi = at_last.hi;
+  const i64 rate = word(term + kRate), segment = word(term + kSegment), residue = word(term + kResidue);
+  const bool live = !none && may_lo < may_hi && residue < kLargest;
+  const bool must = live && all && at_last.lo < at_first.hi;
+  put(to.may_lo, may_lo);
+  put(to.may_hi, may_hi);
+  put(to.must_lo, must ? at_last.lo : may_hi);
+  put(to.must_hi, must ? at_first.hi : may_hi);
+  put(to.live, (int)live);
+  put(to.whole, (int)word(term + kWhole));
+  put(to.branch, (int)word(term + kBranch));
+  put(to.segment, segment > kLargest ? 0 : (int)segment);  // no key lies in a second such segment
+  put(to.rate, (int)min(rate, (i64)kLargest));
+  put(to.residue, (int)residue);
+  put(to.filters, (int)word(term + kFilterCount));
+  put(to.filter_at, (int)word(term + kFilterAt));
+  put(to.cut[0], live ? may_lo : kLargest);
+  put(to.cut[1], live ? may_hi : kLargest);
+  put(to.cut[2], must ? at_last.lo : kLargest);
+  put(to.cut[3], must ? at_first.hi : kLargest);
+}
+
+/// Cut points of all terms as one list.
+__device__ __forceinline__ int cut(Shared& s, int i) { return get(terms_of(s)[i / 4].cut[i % 4]); }
+__device__ __forceinline__ int sorted_cut(Shared& s, int i) { return get(terms_of(s)[i / 4].sorted_cut[i % 4]); }
+
+/// Spans of every term of the pass and the sorted cut points; returns how many there are.
+__device__ __forceinline__ int make_spans(const weft_args& a, Shared& s, const Tile& t, const i64* pass) {
+  const int terms = (int)word(pass + kTerms);
+#pragma unroll 1
+  for (int i = threadIdx.x; i < terms; i += kThreads) {
+    span_term(a, s, t, pass + kTermsAt + i * kTermWords, terms_of(s)[i]);
+  }
+  __syncthreads();
+  int cuts = 0;
+#pragma unroll 1
+  for (int i = 0; i < 4 * terms; ++i) cuts += cut(s, i) < kLargest;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < 4 * terms; i += kThreads) {
+    const int mine = cut(s, i);
+    int rank = 0;
+#pragma unroll 1
+    for (int j = 0; j < 4 * terms; ++j) {
+      const int other = cut(s, j);
+      rank += other < mine || (other == mine && j < i);
+    }
+    put(terms_of(s)[rank / 4].sorted_cut[rank % 4], mine);
+  }
+  __syncthreads();
+  return cuts;
+}
+
+/// A stretch of keys in which the same terms matter, and how to walk it: from `begin` in steps of `step`, no hit lies
+/// between. `full`: every row keeps every key that a term hits.
+struct Zone {
+  int begin, end, step;
+  bool any, full;
+};
+
+/// The term's first hit at or behind `from`, without filters, and the end of that hit's segment.
+struct Hit {
+  int at, segment_end;
+};
+__device__ __forceinline__ Hit first_hit(const Term& term, int from) {
+  const int rate = get(term.rate), segment = get(term.segment), residue = get(term.residue);
+  if (rate == 1) return {from, kLargest};
+  const int base = segment > 0 ? from / segment * segment : 0;
+  const int behind = (from - base) % rate;
+  const i64 at = (i64)from + (residue >= behind ? residue - behind : residue - behind + rate);
+  const i64 end = segment > 0 ? (i64)base + segment : kLargest;
+  if (at < end) return {clamp_to_int(at), clamp_to_int(end)};
+  return {clamp_to_int(end + residue), clamp_to_int(end)};
+}
+
+/// Of x >= 0 and any y.
+__device__ __forceinline__ int gcd(int x, int y) {
+  y = abs(y);
+#pragma unroll 1
+  while (y != 0) {
+    const int rest = x % y;
+    x = y;
+    y = rest;
+  }
+  return x;
+}
+
+/// The zone between two cut points. A term that keeps all of it for every row makes its branch's other terms idle.
+__device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) {
+  Zone zone = {hi, hi, 0, false, true};
+  int branch = -1;
+  bool covered = false, must = true;
+#pragma unroll 1
+  for (int i = 0; i < terms; ++i) {
+    const Term& term = terms_of(s)[i];
+    if (!get(term.live) || lo < get(term.may_lo) || hi > get(term.may_hi)) continue;
+    zone.any = true;
+    if (get(term.branch) != branch) {
+      zone.full = zone.full && (covered || must);
+      branch = get(term.branch);
+      covered = false;
+      must = true;
+    }
+    const bool all_rows = lo >= get(term.must_lo) && hi <= get(term.must_hi);
+    covered = covered || (all_rows && get(term.whole));
+    must = must && all_rows;
+    const Hit hit = first_hit(term, lo);
+    if (hit.at >= hi) continue;
+    if (zone.step == 0) zone.begin = hit.at;
+    const bool crosses = hit.segment_end < hi;  // the next segments begin anew
+    const i64 next = crosses ? (i64)hit.segment_end + get(term.residue) - zone.begin : 0;
+    const int apart[4] = {get(term.rate), hit.at - zone.begin, crosses ? get(term.segment) : 0,
+                          (int)max(min(next, (i64)kLargest), -(i64)kLargest)};
+#pragma unroll 1
+    for (int j = 0; j < 4; ++j)
+      zone.step = gcd(zone.step, j == 0 ? apart[0] : j == 1 ? apart[1] : j == 2 ? apart[2] : apart[3]);
+    zone.begin = min(zone.begin, hit.at);
+  }
+  zone.full = zone.full && (covered || must);
+  return zone;
+}

@@ -1,0 +1,271 @@
+#pragma once
+
+#include "codegen/cuda/device/mask.cuh"
+
+// The two products of a block of keys and the softmax between them, in f32 on the plain lanes. A block of 128 threads
+// computes 64 rows × 64 keys: a thread 8 rows × 4 keys of S, and 8 rows × 1/16 of the columns of O. A warp owns 16
+// whole rows, so that P and the softmax stay inside it.
+
+constexpr int kColumnsEach = kColumns / 16;
+constexpr int kFours = kColumnsEach / 4;           // groups of 64 columns, four to a lane
+constexpr bool kTwo = (kColumnsEach & 2) != 0;     // a group of 32 columns, two to a lane
+constexpr bool kSingle = (kColumnsEach & 1) != 0;  // a group of 16 columns, one to a lane
+
+struct State {
+  float o[kRowsEach][kColumnsEach];
+  float m[kRowsEach];  // largest score so far, in units of log 2
+  float l[kRowsEach];  // sum of weights: this thread's keys only
+};
+
+__device__ __forceinline__ void clear(State& st) {
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    st.m[r] = -infinity();
+    st.l[r] = 0;
+#pragma unroll
+    for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] = 0;
+  }
+}
+
+/// Where Q, K and V of the tile's batch entry and head begin, in bytes, and how far rows are apart.
+struct Views {
+  const unsigned char *q, *k, *v;
+  i64 q_step, k_step, v_step;
+  bool q_aligned, k_aligned, v_aligned;  // may be read four elements at a time
+};
+
+__device__ __forceinline__ const unsigned char* origin(const weft_view& view, int b, int h) {
+  return (const unsigned char*)view.data + (b * view.stride_b + h * view.stride_h) * kBytes<kStored>;
+}
+
+__device__ __forceinline__ bool is_aligned(const unsigned char* base, i64 step) {
+  return (((u64)base | (u64)step) & (4 * kBytes<kStored> - 1)) == 0;
+}
+
+__device__ __forceinline__ Views open_views(const weft_args& a, const Tile& t) {
+  const int kv_head = t.h / (int)(a.heads / a.kv_heads);
+  Views w;
+  w.q = origin(a.q, t.b, t.h);
+  w.k = origin(a.k, t.b, kv_head);
+  w.v = origin(a.v, t.b, kv_head);
+  w.q_step = a.q.stride_n * kBytes<kStored>;
+  w.k_step = a.k.stride_n * kBytes<kStored>;
+  w.v_step = a.v.stride_n * kBytes<kStored>;
+  w.q_aligned = is_aligned(w.q, w.q_step);
+  w.k_aligned = is_aligned(w.k, w.k_step);
+  w.v_aligned = is_aligned(w.v, w.v_step);
+  return w;
+}
+
+/// Columns [column, column + kDepth) of one row per two threads, transposed into shared memory. Two lanes read
+/// neighbouring fours of a row; 4 * stride = 16 modulo 32 keeps their stores apart.
+__device__ __forceinline__ void stage_columns(float* to, int stride, const unsigned char* row, int column,
+                                              bool aligned) {
+  static_assert(4 * kRowStride % 32 == 16 && 4 * kKeyStride % 32 == 16);
+#pragma unroll
+  for (int i = 0; i < kDepth / 8; ++i) {
+    const int c = (int)(threadIdx.x % 2 + 2 * i) * 4;
+    const float4 x = load4<kStored>(row + (column + c) * kBytes<kStored>, aligned);
+    float* const at = to + c * stride + threadIdx.x / 2;
+    store_shared(at, x.x);
+    store_shared(at + stride, x.y);
+    store_shared(at + 2 * stride, x.z);
+    store_shared(at + 3 * stride, x.w);
+  }
+}
+
+using Scores = float[kRowsEach][kKeysEach];
+
+__device__ __forceinline__ void add_scores(const float* q, const float* k, Scores& scores) {
+#pragma unroll
+  for (int c = 0; c < kDepth; ++c) {
+    float rows[kRowsEach], keys[kKeysEach];
+    unpack(&rows[0], load_shared<float4>(q + c * kRowStride + row_group() * kRowsEach));
+    unpack(&rows[4], load_shared<float4>(q + c * kRowStride + row_group() * kRowsEach + 4));
+    unpack(keys, load_shared<float4>(k + c * kKeyStride + lane_of_row() * kKeysEach));
+#pragma unroll
+    for (int r = 0; r < kRowsEach; ++r) {
+#pragma unroll
+      for (int j = 0; j < kKeysEach; ++j) scores[r][j] = __fmaf_rn(rows[r], keys[j], scores[r][j]);
+    }
+  }
+}
+
+/// S = Q K^T. Keys behind the block's last repeat it; `busy` is false in warps whose rows keep nothing here.
+__device__ __forceinline__ void multiply_scores(Shared& s, const Views& w, const Tile& t, int from, int count,
+                                                bool busy, Scores& scores) {
+  const int mine = threadIdx.x / 2;
+  const unsigned char* const q_row = w.q + (get(s.x[mine]) - t.offset) * w.q_step;
+  const unsigned char* const k_row = w.k + get(s.key[from + min(mine, count - 1)]) * w.k_step;
+  float* const q = s.stage;
+  float* const k = s.stage + kDepth * kRowStride;
+#pragma unroll 1
+  for (int column = 0; column < kDim; column += kDepth) {
+    __syncthreads();
+    stage_columns(q, kRowStride, q_row, column, w.q_aligned);
+    stage_columns(k, kKeyStride, k_row, column, w.k_aligned);
+    __syncthreads();
+    if (busy) add_scores(q, k, scores);
+  }
+}
+
+/// The largest over the 16 lanes that share a row. A NaN loses, and reaches its row through the sum.
+__device__ __forceinline__ float largest_of_row(float x) {
+#pragma unroll
+  for (int apart = 1; apart < 16; apart *= 2) x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, apart));
+  return x;
+}
+
+__device__ __forceinline__ float sum_of_row(float x) {
+#pragma unroll
+  for (int apart = 1; apart < 16; apart *= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, apart);
+  return x;
+}
+
+/// New maxima; what was summed before is scaled where one moved. From here on m is what weights are measured from.
+__device__ __forceinline__ void raise_maxima(State& st, const Scores& scores) {
+  float scale[kRowsEach];
+  bool moved = false;
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    const float top = largest_of_row(fmaxf(fmaxf(scores[r][0], scores[r][1]), fmaxf(scores[r][2], scores[r][3])));
+    const float m = fmaxf(st.m[r], top);
+    scale[r] = st.m[r] == m ? 1 : exp2_approx(st.m[r] - m);
+    moved = moved || st.m[r] != m;
+    st.m[r] = m;
+  }
+  if (!__any_sync(0xFFFFFFFFu, moved)) return;
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    st.l[r] *= scale[r];
+#pragma unroll
+    for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] *= scale[r];
+  }
+}
+
+/// P = weight * 2^(score - m). Pairs that are not kept get -0, which no kept pair can have: see multiply_values.
+__device__ __forceinline__ void weigh_scores(Shared& s, State& st, const Scores& scores, int from, int count,
+                                             bool partial) {
+#pragma unroll
+  for (int j = 0; j < kKeysEach; ++j) {
+    const int key = lane_of_row() * kKeysEach + j;
+    const float key_weight = key < count ? get(s.key_weight[from + key]) : 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float* const at = weight_at(s, key, row_group() * 2 + half);
+      float p[4];
+      if (partial) unpack(p, load_shared<float4>(at));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int r = half * 4 + i;
+        const float base = st.m[r] == -infinity() ? 0 : st.m[r];
+        const float weight = partial ? p[i] : key_weight;
+        const float weighed = exp2_approx(scores[r][j] - base) * weight;
+        p[i] = weight == 0 ? -0.0f : weighed;
+        st.l[r] += p[i];
+      }
+      store_shared(at, make_float4(p[0], p[1], p[2], p[3]));
+    }
+  }
+}
+
+/// Rows [first, first + kStaged) of V for the block's keys; zeros behind its last key and column. Returns whether this
+/// thread met a NaN or an infinity.
+__device__ __forceinline__ bool stage_values(Shared& s, const Views& w, int from, int count, int first) {
+  bool strange = false;
+  constexpr int kFoursARow = kColumns / 4;
+#pragma unroll 2
+  for (int i = threadIdx.x; i < kStaged * kFoursARow; i += kThreads) {
+    const int key = first + i / kFoursARow, column = i % kFoursARow * 4;
+    float4 v = make_float4(0, 0, 0, 0);
+    if (key < count && column < kDimV) {
+      v = load4<kStored>(w.v + get(s.key[from + key]) * w.v_step + column * kBytes<kStored>, w.v_aligned);
+    }
+    strange |= !((fabsf(v.x) < infinity()) & (fabsf(v.y) < infinity()) & (fabsf(v.z) < infinity()) &
+                 (fabsf(v.w) < infinity()));
+    store_shared(&s.stage[i / kFoursARow * kColumns + column], v);
+  }
+  return strange;
+}
+
+/// One key's columns of V that belong to this lane.
+__device__ __forceinline__ void load_columns(const float* row, float (&v)[kColumnsEach]) {
+  const int lane = lane_of_row();
+#pragma unroll
+  for (int g = 0; g < kFours; ++g) unpack(&v[4 * g], load_shared<float4>(row + 64 * g + 4 * lane));
+  if constexpr (kTwo) {
+    const float2 two = load_shared<float2>(row + 64 * kFours + 2 * lane);
+    v[4 * kFours] = two.x;
+    v[4 * kFours + 1] = two.y;
+  }
+  if constexpr (kSingle) v[kColumnsEach - 1] = load_shared<float>(row + kColumns - 16 + lane);
+}
+
+/// Adds the staged keys' share of O. `guarded`: V holds a NaN or an infinity, which must stay with the rows that keep
+/// its key.
+template <bool kGuarded>
+__device__ __forceinline__ void add_values(Shared& s, State& st, int first) {
+#pragma unroll(kGuarded ? 1 : 4)
+  for (int i = 0; i < kStaged; ++i) {
+    float p[kRowsEach], v[kColumnsEach];
+    unpack(&p[0], load_shared<float4>(weight_at(s, first + i, row_group() * 2)));
+    unpack(&p[4], load_shared<float4>(weight_at(s, first + i, row_group() * 2 + 1)));
+    load_columns(&s.stage[i * kColumns], v);
+#pragma unroll
+    for (int r = 0; r < kRowsEach; ++r) {
+      if (kGuarded && __float_as_uint(p[r]) == 0x80000000u) continue;
+#pragma unroll
+      for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] = __fmaf_rn(p[r], v[c], st.o[r][c]);
+    }
+  }
+}
+
+/// O += P V.
+__device__ __forceinline__ void multiply_values(Shared& s, State& st, const Views& w, int from, int count, bool busy) {
+#pragma unroll 1
+  for (int first = 0; first < count; first += kStaged) {
+    __syncthreads();
+    const bool strange = stage_values(s, w, from, count, first);
+    const bool guarded = __syncthreads_or(strange) != 0;
+    if (!busy) continue;
+    if (guarded) {
+      add_values<true>(s, st, first);
+    } else {
+      add_values<false>(s, st, first);
+    }
+  }
+}
+
+/// One block of keys: the `count` from number `from` of the list on.
+__device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
+                                             const i64* pass, int terms, int from, int count, bool partial) {
+  bool busy = true;
+  if (partial) {
+    busy = weigh_pairs(a, s, pass, terms, from, count);
+    if (__syncthreads_or(busy) == 0) return;
+  }
+  Scores scores = {};
+  multiply_scores(s, w, t, from, count, busy, scores);
+  if (busy) {
+    const float scale = (float)a.scale * 1.44269504088896341f;
+#pragma unroll
+    for (int j = 0; j < kKeysEach; ++j) {
+      const int key = lane_of_row() * kKeysEach + j;
+      const bool real = key < count;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float weight[4] = {1, 1, 1, 1};
+        if (partial) unpack(weight, load_shared<float4>(weight_at(s, key, row_group() * 2 + half)));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float& score = scores[half * 4 + i][j];
+          score = real & (weight[i] != 0) ? score * scale : -infinity();
+        }
+      }
+    }
+    raise_maxima(st, scores);
+    weigh_scores(s, st, scores, from, count, partial);
+  }
+  multiply_values(s, st, w, from, count, busy);
+  __syncthreads();
+}

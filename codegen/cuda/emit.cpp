@@ -1,0 +1,179 @@
+#include "codegen/cuda/emit.h"
+
+#include "codegen/cuda/headers.h"
+#include "compiler/base/text_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft::codegen::cuda {
+namespace {
+
+constexpr int kAlignment = 16;  // of struct Shared
+constexpr int kTermBytes = 80;  // of struct Term
+
+bool has_parts(const ir::Plan& plan) {
+  const auto is_part = [](const ir::Bound& b) { return b.kind == ir::Bound::Kind::part; };
+  for (const auto& phase : plan.phases) {
+    for (const auto& pass : phase.passes) {
+      for (const auto& r : pass.ranges) {
+        const bool in_rows =
+            std::any_of(r.rows.begin(), r.rows.end(), [&](const ir::RowCondition& c) { return is_part(c.bound); });
+        if (in_rows || std::any_of(r.lo.begin(), r.lo.end(), is_part) || std::any_of(r.hi.begin(), r.hi.end(), is_part))
+          return true;
+      }
+    }
+  }
+  return false;
+}
+
+std::size_t most_passes(const ir::Plan& plan) {
+  std::size_t most = 0;
+  for (const auto& phase : plan.phases) most = std::max(most, phase.passes.size());
+  return most;
+}
+
+/// Bytes of struct Shared in codegen/cuda/device/block.cuh, which asserts the number.
+std::int64_t shared_struct_bytes(const ir::Plan& plan) {
+  const auto& c = plan.choices;
+  const std::int64_t columns = (plan.bind.d_v + 15) / 16 * 16;
+  const std::int64_t stage = std::max<std::int64_t>(c.depth * (c.tile_q + 4 + c.tile_k + 4), c.staged * columns);
+  const auto inputs = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.inputs.size()));
+  const std::int64_t floats = c.tile_q * c.tile_k + stage;
+  const std::int64_t of_rows = c.tile_q * (8 + 4 + 4 + 4);
+  const std::int64_t of_keys = (c.tile_k + c.threads) * (4 + 4) + c.tile_k * 4;
+  const std::int64_t bytes = floats * 4 + of_rows + of_keys + inputs * 4 + c.threads / 32 * 4;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+void constants(TextWriter& w, const ir::Plan& plan) {
+  const auto& c = plan.choices;
+  const auto constant = [&](const char* name, std::int64_t value, const char* what) {
+    w.line("constexpr int {} = {};{:{}}// {}", name, value, "",
+           std::max<int>(1, 34 - static_cast<int>(fmt::formatted_size("constexpr int {} = {};", name, value))), what);
+  };
+  constant("kRows", c.tile_q, "queries of a tile: what one block of threads computes");
+  constant("kKeys", c.tile_k, "keys computed at a time");
+  constant("kThreads", c.threads, "of a block");
+  constant("kDim", plan.bind.d, "columns of Q and K");
+  constant("kDimV", plan.bind.d_v, "columns of V and O");
+  constant("kDepth", c.depth, "columns of Q and K in shared memory at a time");
+  constant("kStaged", c.staged, "rows of V in shared memory at a time");
+  constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors of lengths that bounds refer to");
+  if (plan.phases.size() > 1)
+    constant("kPhases", static_cast<std::int64_t>(plan.phases.size()), "launches, with f32 state carried between them");
+  constant("kSharedFixed", shared_struct_bytes(plan), "bytes of shared memory …");
+  constant("kSharedPerTerm", kTermBytes, "… and for each key range of a head");
+  w.line("constexpr bool kParts = {};{:{}}// bounds that are a share of the sequence", has_parts(plan), "",
+         has_parts(plan) ? 4 : 3);
+}
+
+void header(TextWriter& w, const Header& h) {
+  w.blank();
+  w.line("// ---- {} ----", h.name);
+  w.blank();
+  const bool has_twin = std::string_view(h.name) == "ptx.cuh";
+  if (has_twin) w.line("#ifndef WEFT_EMULATED");
+  w.raw(h.text);
+  if (has_twin) w.line("#endif");
+}
+
+/// One softmax, and the softmax is the result.
+constexpr const char* kOnePass = R"(
+  const i64* const pass = a.tables + word(head + kPassesAt);
+  clear(state);
+  attend(a, shared, state, views, tile, pass, make_spans(a, shared, tile, pass));
+  close_sums(state);
+  if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+  normalize(state, 1);
+  store_rows(a, shared, state, tile);
+)";
+
+/// O is a weighted sum of several softmaxes.
+constexpr const char* kSeveralPasses = R"(
+  float sum[kRowsEach][kColumnsEach] = {};
+  const int passes = (int)word(a.tables + word(a.tables + 1 + a.phase));
+#pragma unroll 1
+  for (int p = 0; p < passes; ++p) {
+    const i64* const pass = a.tables + word(head + kPassesAt + p);
+    clear(state);
+    attend(a, shared, state, views, tile, pass, make_spans(a, shared, tile, pass));
+    close_sums(state);
+    if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+    if (word(pass + kOut)) {
+      normalize(state, (float)__longlong_as_double(word(pass + kFactor)));
+      add(sum, state.o);
+    }
+    __syncthreads();
+  }
+  copy(state.o, sum);
+  store_rows(a, shared, state, tile);
+)";
+
+/// One softmax over several launches: the state of each row goes from one to the next.
+constexpr const char* kSeveralPhases = R"(
+  const bool first = a.phase == 0, last = a.phase == kPhases - 1;
+  const i64* const pass = a.tables + word(head + kPassesAt);
+  const int cuts = make_spans(a, shared, tile, pass);
+  if (cuts == 0 && !first && !last) return;  // these rows keep their state where it is
+  clear(state);
+  if (!first) take_up(a, shared, state, tile);
+  attend(a, shared, state, views, tile, pass, cuts);
+  if (!last) {
+    hand_on(a, shared, state, tile);
+    return;
+  }
+  close_sums(state);
+  if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+  normalize(state, 1);
+  store_rows(a, shared, state, tile);
+)";
+
+void kernel(TextWriter& w, const ir::Plan& plan) {
+  w.blank();
+  w.line("// ---- the kernel: block i computes tile number tile_begin + i ----");
+  w.blank();
+  w.line("extern \"C\" __global__ void __launch_bounds__(kThreads) weft_kernel(const weft_args a) {{");
+  w.line("  WEFT_SHARED_MEMORY(memory);");
+  w.line("  Shared& shared = *(Shared*)memory;");
+  w.line("  Tile tile;");
+  w.line("  const i64* head;  // tables of the tile's head");
+  w.line("  if (!open_tile(a, shared, tile, head)) return;");
+  w.line("  const Views views = open_views(a, tile);");
+  w.line("  State state;");
+  w.raw(plan.phases.size() > 1 ? kSeveralPhases : most_passes(plan) > 1 ? kSeveralPasses : kOnePass);
+  w.line("}}");
+}
+
+}  // namespace
+
+Source emit(const ir::Plan& plan, const Target& target) {
+  const char* const elements[] = {"f32", "f16", "bf16"};
+  TextWriter w;
+  w.line("// Attention kernel made by Weft for {}: {} storage, f32 arithmetic on plain lanes.", target.name,
+         ir::to_string(plan.bind.dtype));
+  w.line("// Which rows a tile holds and which keys it visits stands in the tables of the argument block, so that no");
+  w.line("// length, segment or rate is compiled in.");
+  w.blank();
+  w.line("// ---- the plan's choices ----");
+  w.blank();
+  constants(w, plan);
+  for (int i = 0; i < kHeaderCount; ++i) {
+    header(w, kHeaders[i]);
+    const std::string_view name = kHeaders[i].name;
+    if (name == "table_words.h") w.line("using namespace weft::codegen;");
+    if (name == "numbers.cuh") {
+      w.blank();
+      w.line("constexpr Element kStored = Element::{};", elements[static_cast<int>(plan.bind.dtype)]);
+    }
+  }
+  kernel(w, plan);
+  return {.text = std::move(w).take(), .symbol = "weft_kernel"};
+}
+
+Geometry geometry(const ir::Plan& plan) {
+  return {.threads = plan.choices.threads, .shared_fixed = shared_struct_bytes(plan), .shared_per_term = kTermBytes};
+}
+
+}  // namespace weft::codegen::cuda

@@ -1,0 +1,39 @@
+#pragma once
+
+/// Tables as one array of 64-bit words, as kernels read them. All references are word offsets from
+/// the start of the array.
+///
+///   image:  phases, offset of each phase
+///   phase:  passes, longest_first, offset of the head table of h = 0 … H-1
+///   head:   words of HeadWord, then the offset of each pass
+///   pass:   words of PassWord, then terms of kTermWords each
+namespace weft::codegen {
+
+enum HeadWord { kCell, kLcm, kPeriod, kTilesPerCell, kClassBits, kRowBits, kRowBitsAt, kCellsAt, kPassesAt };
+enum PassWord { kTerms, kOut, kFactor, kWritesLse, kLseSlot, kTermsAt };  ///< factor: bits of a double
+enum TermWord {
+  kBranch,
+  kSegment,
+  kRate,
+  kResidue,
+  kNeed,
+  kMiss,
+  kLoCount,
+  kLoAt,
+  kHiCount,
+  kHiAt,
+  kRowCount,
+  kRowAt,
+  kFilterCount,
+  kFilterAt,
+  kWhole,
+  kTermWords,
+};
+/// In the order of ir::Bound::Kind.
+enum BoundKind { kBoundConstant, kBoundRow, kBoundSegment, kBoundInput, kBoundPart };
+enum BoundWord { kBoundKind, kBoundA, kBoundB, kBoundAdd, kBoundBelow, kBoundWords };  ///< `below`: row conditions
+enum FilterWord { kFilterSegment, kFilterRate, kFilterResidue, kFilterNegated, kFilterWords };
+enum CellWord { kCellTiles, kCellClassesAt };                          ///< then the offset of each class
+enum ClassWord { kClassRows, kClassTiles, kClassResidues, kClassAt };  ///< then residues, then bits
+
+}  // namespace weft::codegen
