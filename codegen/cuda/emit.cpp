@@ -10,8 +10,8 @@
 namespace weft::codegen::cuda {
 namespace {
 
-constexpr int kAlignment = 16;  // of struct Shared
-constexpr int kTermBytes = 80;  // of struct Term
+constexpr int kAlignment = 16;   // of struct Shared
+constexpr int kTermBytes = 144;  // of struct Term
 
 bool has_parts(const ir::Plan& plan) {
   const auto is_part = [](const ir::Bound& b) { return b.kind == ir::Bound::Kind::part; };
@@ -45,6 +45,18 @@ std::int64_t shared_struct_bytes(const ir::Plan& plan) {
   const std::int64_t of_keys = (c.tile_k + c.threads) * (4 + 4) + c.tile_k * 4;
   const std::int64_t bytes = floats * 4 + of_rows + of_keys + inputs * 4 + c.threads / 32 * 4;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// Every line as a comment. A backslash at a line's end would swallow the next one.
+void quote(TextWriter& w, std::string_view text) {
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    std::string line(text.substr(0, end));
+    std::replace_if(
+        line.begin(), line.end(), [](char c) { return c == '\\' || (c >= 0 && c < ' '); }, '?');
+    w.line("//   {}", line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
 }
 
 void constants(TextWriter& w, const ir::Plan& plan) {
@@ -83,7 +95,7 @@ void header(TextWriter& w, const Header& h) {
 constexpr const char* kOnePass = R"(
   const i64* const pass = a.tables + word(head + kPassesAt);
   clear(state);
-  attend(a, shared, state, views, tile, pass, make_spans(a, shared, tile, pass));
+  attend(a, shared, state, views, tile, pass, make_zones(a, shared, tile, pass));
   close_sums(state);
   if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
   normalize(state, 1);
@@ -98,7 +110,7 @@ constexpr const char* kSeveralPasses = R"(
   for (int p = 0; p < passes; ++p) {
     const i64* const pass = a.tables + word(head + kPassesAt + p);
     clear(state);
-    attend(a, shared, state, views, tile, pass, make_spans(a, shared, tile, pass));
+    attend(a, shared, state, views, tile, pass, make_zones(a, shared, tile, pass));
     close_sums(state);
     if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
     if (word(pass + kOut)) {
@@ -115,11 +127,11 @@ constexpr const char* kSeveralPasses = R"(
 constexpr const char* kSeveralPhases = R"(
   const bool first = a.phase == 0, last = a.phase == kPhases - 1;
   const i64* const pass = a.tables + word(head + kPassesAt);
-  const int cuts = make_spans(a, shared, tile, pass);
-  if (cuts == 0 && !first && !last) return;  // these rows keep their state where it is
+  const int zones = make_zones(a, shared, tile, pass);
+  if (zones == 0 && !first && !last) return;  // these rows keep their state where it is
   clear(state);
   if (!first) take_up(a, shared, state, tile);
-  attend(a, shared, state, views, tile, pass, cuts);
+  attend(a, shared, state, views, tile, pass, zones);
   if (!last) {
     hand_on(a, shared, state, tile);
     return;
@@ -170,6 +182,20 @@ Source emit(const ir::Plan& plan, const Target& target) {
   }
   kernel(w, plan);
   return {.text = std::move(w).take(), .symbol = "weft_kernel"};
+}
+
+std::string annotated(const Source& source, const ir::Plan& plan, std::string_view pattern_text) {
+  TextWriter w;
+  w.line("// The pattern:");
+  w.line("//");
+  quote(w, pattern_text);
+  w.line("//");
+  w.line("// Its plan:");
+  w.line("//");
+  quote(w, ir::print(plan));
+  w.blank();
+  w.raw(source.text);
+  return std::move(w).take();
 }
 
 Geometry geometry(const ir::Plan& plan) {

@@ -5,6 +5,8 @@
 #include "compiler/target/target.h"
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 /// `Plan` → one self-contained CUDA C++ text: constants of the plan, then device headers
 /// (codegen/cuda/device/), then the kernel `extern "C" __global__ void weft_kernel(const weft_args a)`.
@@ -16,6 +18,10 @@ namespace weft::codegen::cuda {
 /// Never fails on a plan for a CUDA target that verifies. The text depends on the plan's binding,
 /// choices and shape of its passes, not on the numbers in its ranges: those are tables.
 Source emit(const ir::Plan& plan, const Target& target);
+
+/// For people: the same text behind comments that quote the pattern and the plan it came from. What is compiled, and
+/// what keys are made of, is the plain text, which holds no word of the user's.
+std::string annotated(const Source& source, const ir::Plan& plan, std::string_view pattern_text);
 
 /// How the kernel is launched: a one-dimensional grid of one-dimensional blocks, with dynamic shared memory only.
 struct Geometry {

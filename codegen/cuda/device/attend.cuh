@@ -6,8 +6,8 @@
 
 /// Which (batch entry, head) and which tile of it the block computes; its rows. False when it has none.
 __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, Tile& t, const i64*& head) {
-  const i64 number = a.tile_begin + blockIdx.x;
-  const int head_number = (int)(number / a.tiles_per_head);
+  const int number = (int)a.tile_begin + (int)blockIdx.x;  // the launch has fewer than 2^31
+  const int head_number = number / (int)a.tiles_per_head;
   t.b = head_number / (int)a.heads;
   t.h = head_number - t.b * (int)a.heads;
   t.offset = (int)(a.offsets != nullptr ? load_global<i64>(a.offsets + t.b) : a.offset);
@@ -15,42 +15,44 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, Tile& t
 #pragma unroll
     for (int i = 0; i < kInputs; ++i) {
       const int* const data = (const int*)a.inputs[i].data;
-      put(s.inputs[i], load_global<int>(data + t.b * a.inputs[i].strides[0]));
+      put(s.inputs[i], load_global<int>(data + times(t.b, a.inputs[i].strides[0])));
     }
   }
   const i64* const phase = a.tables + word(a.tables + 1 + a.phase);
   head = a.tables + word(phase + 2 + t.h);
-  make_rows(a, s, t, head, number - head_number * a.tiles_per_head, word(phase + 1) != 0);
+  make_rows(a, s, t, head, number - head_number * (int)a.tiles_per_head, word(phase + 1) != 0);
   return t.count > 0;
 }
 
 /// Softmax over the keys of one pass: full zones first, then the partial ones, each as a stream of blocks of kKeys.
 __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
-                                       const i64* pass, int cuts) {
+                                       const i64* pass, int zones) {
   const int terms = (int)word(pass + kTerms);
 #pragma unroll 1
   for (int sweep = 0; sweep < 2; ++sweep) {
     const bool partial = sweep == 1;
-    int filled = 0;
+    int filled = 0, done = 0;
+    int next = 0;  // zone
+    Zone zone = {0, 0, 0, kEmpty};
 #pragma unroll 1
-    for (int i = 1; i <= cuts; ++i) {
-      const bool last = i == cuts;  // what is left over
-      Zone zone = {0, 0, 0, false, false};
-      if (!last) {
-        const int lo = sorted_cut(s, i - 1), hi = sorted_cut(s, i);
-        if (lo < hi) zone = make_zone(s, terms, lo, hi);
-        if (!zone.any || zone.full == partial) continue;
-      }
-      do {
-        if (!last) filled = append_keys(a, s, terms, zone, filled);
-        int done = 0;
-        while (filled - done >= kKeys || (last && done < filled)) {
-          const int count = min(kKeys, filled - done);
-          attend_block(a, s, st, w, t, pass, terms, done, count, partial);
-          done += count;
+    while (true) {
+      if (filled - done < kKeys) {
+        if (zone.begin < zone.end) {
+          filled = append_keys(a, s, terms, zone, drop_keys(s, done, filled));
+          done = 0;
+          continue;
         }
-        filled = drop_keys(s, done, filled);
-      } while (zone.begin < zone.end);
+        if (next < zones) {
+          zone = get(terms_of(s)[next / 4].zone[next % 4]);
+          ++next;
+          if (zone.kind != (partial ? kPartial : kFull)) zone.end = zone.begin;
+          continue;
+        }
+        if (done == filled) break;
+      }
+      const int count = min(kKeys, filled - done);
+      attend_block(a, s, st, w, t, pass, terms, done, count, partial);
+      done += count;
     }
   }
 }

@@ -26,14 +26,23 @@ struct __align__(16) Shared {
 };
 static_assert(sizeof(Shared) % 16 == 0 && sizeof(Shared) == kSharedFixed, "the launch knows this number");
 
+/// A stretch of keys in which the same terms matter, and how to walk it: from `begin` in steps of `step`, no hit lies
+/// between.
+struct __align__(16) Zone {
+  int begin, end, step;
+  int kind;
+};
+enum ZoneKind { kEmpty, kPartial, kFull };  // full: every row keeps every key that a term hits
+
 /// What a term keeps for any and for every row of the tile, and its stream. Behind Shared, one per term.
-struct Term {
+struct __align__(16) Term {
   int may_lo, may_hi, must_lo, must_hi;
   int live, whole;
   int branch, segment, rate, residue;
   int filters, filter_at;
   int cut[4];         // where its spans begin and end …
   int sorted_cut[4];  // … and its share of all of them, sorted
+  Zone zone[4];       // zone i lies between cuts i and i + 1
 };
 static_assert(sizeof(Term) == kSharedPerTerm, "the launch knows this number");
 

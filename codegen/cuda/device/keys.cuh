@@ -22,7 +22,7 @@ __device__ __forceinline__ bool hits(const weft_args& a, const Term& term, int y
   }
 }
 
-/// How many branches keep key y of a zone that ends at `hi`; for a partial zone, how many may.
+/// How many branches keep key y of a full zone; of a partial one, how many may.
 __device__ __forceinline__ int weight_of(const weft_args& a, Shared& s, int terms, int y) {
   int weight = 0, counted = -1;
 #pragma unroll 1

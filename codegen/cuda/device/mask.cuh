@@ -20,35 +20,33 @@ __device__ __forceinline__ float* weight_at(Shared& s, int key, int four_rows) {
 __device__ __forceinline__ unsigned kept_by_term(Shared& s, int from) {
   unsigned kept = 0;
   const int first_row = row_group() * kRowsEach, first_key = lane_of_row() * kKeysEach;
+  int y[kKeysEach];
 #pragma unroll
+  for (int k = 0; k < kKeysEach; ++k) {
+    const bool hit = get(s.hit[first_key + k]) != 0;
+    y[k] = hit ? get(s.key[from + first_key + k]) : -1;
+  }
+#pragma unroll 1
   for (int r = 0; r < kRowsEach; ++r) {
     const int lo = get(s.row_lo[first_row + r]), hi = get(s.row_hi[first_row + r]);
 #pragma unroll
-    for (int k = 0; k < kKeysEach; ++k) {
-      const int y = get(s.key[from + first_key + k]);
-      const bool in = (get(s.hit[first_key + k]) != 0) & (y >= lo) & (y < hi);
-      kept |= (in ? 1u : 0u) << (8 * k + r);
-    }
+    for (int k = 0; k < kKeysEach; ++k) kept |= ((y[k] >= lo) & (y[k] < hi) ? 1u : 0u) << (8 * k + r);
   }
   return kept;
 }
 
-/// Adds 1 to the thread's own weights where `kept` says so. Nobody else touches them before a barrier.
-__device__ __forceinline__ void add_kept(Shared& s, unsigned kept) {
-#pragma unroll
-  for (int k = 0; k < kKeysEach; ++k) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float* const at = weight_at(s, lane_of_row() * kKeysEach + k, row_group() * 2 + half);
-      const unsigned bits = kept >> (8 * k + 4 * half);
-      if ((bits & 15) == 0) continue;
-      float4 w = load_shared<float4>(at);
-      w.x += (float)(bits & 1);
-      w.y += (float)(bits >> 1 & 1);
-      w.z += (float)(bits >> 2 & 1);
-      w.w += (float)(bits >> 3 & 1);
-      store_shared(at, w);
-    }
+/// Sets or raises the thread's own weights, by 1 where `kept` says so. Nobody else touches them before a barrier.
+__device__ __forceinline__ void add_kept(Shared& s, unsigned kept, bool anew) {
+#pragma unroll 1
+  for (int four = 0; four < 2 * kKeysEach; ++four) {
+    float* const at = weight_at(s, lane_of_row() * kKeysEach + four / 2, row_group() * 2 + four % 2);
+    float4 w = anew ? make_float4(0, 0, 0, 0) : load_shared<float4>(at);
+    w.x += (float)(kept & 1);
+    w.y += (float)(kept >> 1 & 1);
+    w.z += (float)(kept >> 2 & 1);
+    w.w += (float)(kept >> 3 & 1);
+    store_shared(at, w);
+    kept >>= 4;
   }
 }
 
@@ -74,11 +72,6 @@ static_assert(kRows + kKeys == kThreads, "one thread per row and one per key");
 /// use them. Returns whether some pair of the warp is kept.
 __device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const i64* pass, int terms, int from,
                                             int count) {
-#pragma unroll
-  for (int k = 0; k < kKeysEach; ++k) {
-    store_shared(weight_at(s, lane_of_row() * kKeysEach + k, row_group() * 2), make_float4(0, 0, 0, 0));
-    store_shared(weight_at(s, lane_of_row() * kKeysEach + k, row_group() * 2 + 1), make_float4(0, 0, 0, 0));
-  }
   const int lowest = get(s.key[from]), highest = get(s.key[from + count - 1]);
   unsigned group = 0, some = 0;
   int branch = -1;
@@ -89,7 +82,7 @@ __device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const
     meet_term(a, s, pass + kTermsAt + i * kTermWords, term, from, count);
     __syncthreads();
     if (get(term.branch) != branch) {
-      add_kept(s, group);
+      add_kept(s, group, branch < 0);
       group = 0;
       branch = get(term.branch);
     }
@@ -97,6 +90,6 @@ __device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const
     some |= group;
     __syncthreads();
   }
-  add_kept(s, group);
+  add_kept(s, group, branch < 0);
   return __any_sync(0xFFFFFFFFu, some != 0);
 }

@@ -12,7 +12,13 @@ __device__ __forceinline__ float infinity() { return __uint_as_float(0x7F800000u
 
 __device__ __forceinline__ int clamp_to_int(i64 v) { return (int)min(max(v, -(i64)kLargest), (i64)kLargest); }
 
-/// Divisors from tables may exceed every position; 32-bit division is several times quicker.
+/// index * step for index >= 0: half of the instructions of a product of two 64-bit numbers.
+__device__ __forceinline__ i64 times(int index, i64 step) {
+  const u64 low = (u64)(unsigned)index * (unsigned)step;
+  return (i64)(low + ((u64)((unsigned)index * (unsigned)(step >> 32)) << 32));
+}
+
+/// Divisors from tables may exceed every position.
 __device__ __forceinline__ int floor_div(int x, i64 divisor) {
   if (divisor > kLargest) return x < 0 ? -1 : 0;
   const int w = (int)divisor;
@@ -20,7 +26,13 @@ __device__ __forceinline__ int floor_div(int x, i64 divisor) {
   return quotient - (x - quotient * w < 0 ? 1 : 0);
 }
 
-__device__ __forceinline__ i64 floor_mod(int x, i64 divisor) { return x - (i64)floor_div(x, divisor) * divisor; }
+/// The largest multiple of `divisor` that is not above x.
+__device__ __forceinline__ i64 floor_to(int x, i64 divisor) {
+  const int quotient = floor_div(x, divisor);
+  return divisor > kLargest ? (quotient < 0 ? -divisor : 0) : (i64)quotient * (int)divisor;
+}
+
+__device__ __forceinline__ i64 floor_mod(int x, i64 divisor) { return x - floor_to(x, divisor); }
 
 __device__ __forceinline__ void unpack(float* to, float4 from) {
   to[0] = from.x;

@@ -17,6 +17,13 @@ __device__ __forceinline__ float log2_approx(float x) {
   return y;
 }
 
+/// 1 / x; one unit in the last place (PTX ISA, rcp.approx).
+__device__ __forceinline__ float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 __device__ __forceinline__ float from_half(unsigned short bits) {
   float y;
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(bits));

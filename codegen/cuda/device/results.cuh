@@ -27,7 +27,7 @@ __device__ __forceinline__ void close_sums(State& st) {
 __device__ __forceinline__ void normalize(State& st, float factor) {
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
-    const float scale = st.l[r] == 0 ? 0 : factor / st.l[r];
+    const float scale = factor * reciprocal_approx(st.l[r]);
 #pragma unroll
     for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] = st.l[r] == 0 ? 0 : st.o[r][c] * scale;
   }
@@ -51,19 +51,21 @@ __device__ __forceinline__ void copy(Columns& to, const Columns& what) {
   }
 }
 
-/// The LSE in the natural logarithm: of the pattern, or of branch `slot`.
+/// The LSE in the natural logarithm, of the pattern or of branch `slot`: each of a row group's first lanes stores one.
 __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State& st, const Tile& t, int slot) {
-  float* const base =
-      slot < 0
-          ? a.lse + (t.b * a.lse_stride_b + t.h * a.lse_stride_h)
-          : a.branch_lse + (slot * a.branch_lse_stride + t.b * a.branch_lse_stride_b + t.h * a.branch_lse_stride_h);
-  if ((slot < 0 ? a.lse : a.branch_lse) == nullptr || lane_of_row() != 0) return;
+  float* const base = slot < 0 ? a.lse + times(t.b, a.lse_stride_b) + times(t.h, a.lse_stride_h)
+                               : a.branch_lse + times(slot, a.branch_lse_stride) + times(t.b, a.branch_lse_stride_b) +
+                                     times(t.h, a.branch_lse_stride_h);
+  if ((slot < 0 ? a.lse : a.branch_lse) == nullptr || lane_of_row() >= kRowsEach) return;
+  float m = 0, l = 0;
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
-    const int row = row_number(s, t, r);
-    const float lse = (st.m[r] + log2_approx(st.l[r])) * 0.693147180559945309f;
-    if (row >= 0) store_global(base + row, st.l[r] == 0 ? -infinity() : lse);
+    m = lane_of_row() == r ? st.m[r] : m;
+    l = lane_of_row() == r ? st.l[r] : l;
   }
+  const int row = row_number(s, t, lane_of_row());
+  const float lse = (m + log2_approx(l)) * 0.693147180559945309f;
+  if (row >= 0) store_global(base + row, l == 0 ? -infinity() : lse);
 }
 
 __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const State& st, const Tile& t) {
@@ -74,7 +76,7 @@ __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const 
   for (int r = 0; r < kRowsEach; ++r) {
     const int row = row_number(s, t, r);
     if (row < 0) continue;
-    unsigned char* const to = base + row * step;
+    unsigned char* const to = base + times(row, step);
 #pragma unroll
     for (int c = 0; c < 4 * kFours; c += 4) {
       if (column_of(c) >= kDimV) continue;
@@ -90,7 +92,7 @@ __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const 
 
 /// A row's state between phases: acc, m, l, as f32.
 __device__ __forceinline__ float* carried_row(const weft_args& a, const Tile& t, int row) {
-  return a.carry + (((i64)t.b * a.heads + t.h) * a.n_q + row) * (kDimV + 2);
+  return a.carry + (times(t.b * (int)a.heads + t.h, a.n_q) + row) * (kDimV + 2);
 }
 
 __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st, const Tile& t) {

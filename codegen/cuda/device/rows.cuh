@@ -10,24 +10,24 @@ struct Row {
   bool valid;
 };
 
-__device__ __forceinline__ Row row_of_contiguous(const weft_args& a, const Tile& t, i64 tile, bool descending) {
-  const i64 total = (a.n_q + kRows - 1) / kRows;
-  const i64 number = descending ? total - 1 - tile : tile;
-  const i64 row = number * kRows + (int)threadIdx.x;
-  return {(int)(t.offset + row), 0, tile < total && row < a.n_q};
+__device__ __forceinline__ Row row_of_contiguous(const weft_args& a, const Tile& t, int tile, bool descending) {
+  const int total = (int)(((unsigned)a.n_q + kRows - 1) / kRows);
+  const int number = descending ? total - 1 - tile : tile;
+  const unsigned row = (unsigned)number * kRows + threadIdx.x;
+  return {t.offset + (int)row, 0, tile < total && row < (unsigned)a.n_q};
 }
 
 /// Row j of a class is cell start + lcm * (j / residues) + residue[j % residues].
-__device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, const i64* head, i64 tile,
+__device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, const i64* head, int tile,
                                             bool descending) {
   const i64 cell = word(head + kCell);
   const int per_cell = (int)word(head + kTilesPerCell);
-  const int number = (int)tile / per_cell;
+  const int number = tile / per_cell;
   // Of a cell before the first or behind the last no row is valid.
   const i64 c = descending ? floor_div(t.offset + (int)a.n_q - 1, cell) - number : floor_div(t.offset, cell) + number;
   const i64* const cells = a.tables + word(head + kCellsAt);
   const i64* const table = a.tables + word(cells + floor_mod((int)c, word(head + kPeriod)));
-  int in_cell = (int)tile - number * per_cell;
+  int in_cell = tile - number * per_cell;
   if (in_cell >= word(table + kCellTiles)) return {0, 0, false};
   const i64* entry = table + kCellClassesAt;
   const i64* of = a.tables + word(entry);
@@ -60,7 +60,7 @@ __device__ __forceinline__ u64 further_bits(const weft_args& a, const i64* head,
 
 /// Fills s.x and s.bits and the tile's facts. Rows behind the last repeat it, so that they neither widen an interval
 /// nor need a mask.
-__device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t, const i64* head, i64 tile,
+__device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t, const i64* head, int tile,
                                           bool descending) {
   const bool by_class = word(head + kCell) != 0;
   Row row = {0, 0, false};

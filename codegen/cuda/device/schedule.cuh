@@ -11,7 +11,7 @@ __device__ __forceinline__ i64 value_of(const weft_args& a, const Shared& s, con
   const int kind = (int)word(bound + kBoundKind);
   const i64 of = word(bound + kBoundA);
   if (kind == kBoundRow) return x + add;
-  if (kind == kBoundSegment) return floor_div(x, of) * of + add;
+  if (kind == kBoundSegment) return floor_to(x, of) + add;
   if (kInputs > 0 && kind == kBoundInput) return get(s.inputs[of]) + add;
   if (kParts && kind == kBoundPart) return word(bound + kBoundB) * a.n_k / of + add;
   return add;
@@ -82,39 +82,6 @@ __device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const T
 __device__ __forceinline__ int cut(Shared& s, int i) { return get(terms_of(s)[i / 4].cut[i % 4]); }
 __device__ __forceinline__ int sorted_cut(Shared& s, int i) { return get(terms_of(s)[i / 4].sorted_cut[i % 4]); }
 
-/// Spans of every term of the pass and the sorted cut points; returns how many there are.
-__device__ __forceinline__ int make_spans(const weft_args& a, Shared& s, const Tile& t, const i64* pass) {
-  const int terms = (int)word(pass + kTerms);
-#pragma unroll 1
-  for (int i = threadIdx.x; i < terms; i += kThreads) {
-    span_term(a, s, t, pass + kTermsAt + i * kTermWords, terms_of(s)[i]);
-  }
-  __syncthreads();
-  int cuts = 0;
-#pragma unroll 1
-  for (int i = 0; i < 4 * terms; ++i) cuts += cut(s, i) < kLargest;
-#pragma unroll 1
-  for (int i = threadIdx.x; i < 4 * terms; i += kThreads) {
-    const int mine = cut(s, i);
-    int rank = 0;
-#pragma unroll 1
-    for (int j = 0; j < 4 * terms; ++j) {
-      const int other = cut(s, j);
-      rank += other < mine || (other == mine && j < i);
-    }
-    put(terms_of(s)[rank / 4].sorted_cut[rank % 4], mine);
-  }
-  __syncthreads();
-  return cuts;
-}
-
-/// A stretch of keys in which the same terms matter, and how to walk it: from `begin` in steps of `step`, no hit lies
-/// between. `full`: every row keeps every key that a term hits.
-struct Zone {
-  int begin, end, step;
-  bool any, full;
-};
-
 /// The term's first hit at or behind `from`, without filters, and the end of that hit's segment.
 struct Hit {
   int at, segment_end;
@@ -144,16 +111,15 @@ __device__ __forceinline__ int gcd(int x, int y) {
 
 /// The zone between two cut points. A term that keeps all of it for every row makes its branch's other terms idle.
 __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) {
-  Zone zone = {hi, hi, 0, false, true};
+  Zone zone = {hi, hi, 0, kEmpty};
   int branch = -1;
-  bool covered = false, must = true;
+  bool full = true, covered = false, must = true;
 #pragma unroll 1
   for (int i = 0; i < terms; ++i) {
     const Term& term = terms_of(s)[i];
     if (!get(term.live) || lo < get(term.may_lo) || hi > get(term.may_hi)) continue;
-    zone.any = true;
     if (get(term.branch) != branch) {
-      zone.full = zone.full && (covered || must);
+      full = full && (covered || must);
       branch = get(term.branch);
       covered = false;
       must = true;
@@ -173,6 +139,38 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
       zone.step = gcd(zone.step, j == 0 ? apart[0] : j == 1 ? apart[1] : j == 2 ? apart[2] : apart[3]);
     zone.begin = min(zone.begin, hit.at);
   }
-  zone.full = zone.full && (covered || must);
+  if (zone.step > 0) zone.kind = full && (covered || must) ? kFull : kPartial;
   return zone;
+}
+
+/// Spans of every term of the pass, the sorted cut points and the zones between them; returns how many zones there are.
+__device__ __forceinline__ int make_zones(const weft_args& a, Shared& s, const Tile& t, const i64* pass) {
+  const int terms = (int)word(pass + kTerms);
+#pragma unroll 1
+  for (int i = threadIdx.x; i < terms; i += kThreads) {
+    span_term(a, s, t, pass + kTermsAt + i * kTermWords, terms_of(s)[i]);
+  }
+  __syncthreads();
+  int cuts = 0;
+#pragma unroll 1
+  for (int i = 0; i < 4 * terms; ++i) cuts += cut(s, i) < kLargest;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < 4 * terms; i += kThreads) {
+    const int mine = cut(s, i);
+    int rank = 0;
+#pragma unroll 1
+    for (int j = 0; j < 4 * terms; ++j) {
+      const int other = cut(s, j);
+      rank += other < mine || (other == mine && j < i);
+    }
+    put(terms_of(s)[rank / 4].sorted_cut[rank % 4], mine);
+  }
+  __syncthreads();
+#pragma unroll 1
+  for (int i = threadIdx.x; i < cuts - 1; i += kThreads) {
+    const Zone zone = make_zone(s, terms, sorted_cut(s, i), sorted_cut(s, i + 1));
+    put(terms_of(s)[i / 4].zone[i % 4], zone);
+  }
+  __syncthreads();
+  return max(cuts - 1, 0);
 }

@@ -35,7 +35,7 @@ struct Views {
 };
 
 __device__ __forceinline__ const unsigned char* origin(const weft_view& view, int b, int h) {
-  return (const unsigned char*)view.data + (b * view.stride_b + h * view.stride_h) * kBytes<kStored>;
+  return (const unsigned char*)view.data + (times(b, view.stride_b) + times(h, view.stride_h)) * kBytes<kStored>;
 }
 
 __device__ __forceinline__ bool is_aligned(const unsigned char* base, i64 step) {
@@ -43,7 +43,7 @@ __device__ __forceinline__ bool is_aligned(const unsigned char* base, i64 step) 
 }
 
 __device__ __forceinline__ Views open_views(const weft_args& a, const Tile& t) {
-  const int kv_head = t.h / (int)(a.heads / a.kv_heads);
+  const int kv_head = t.h / ((int)a.heads / (int)a.kv_heads);
   Views w;
   w.q = origin(a.q, t.b, t.h);
   w.k = origin(a.k, t.b, kv_head);
@@ -77,7 +77,7 @@ __device__ __forceinline__ void stage_columns(float* to, int stride, const unsig
 using Scores = float[kRowsEach][kKeysEach];
 
 __device__ __forceinline__ void add_scores(const float* q, const float* k, Scores& scores) {
-#pragma unroll
+#pragma unroll 8
   for (int c = 0; c < kDepth; ++c) {
     float rows[kRowsEach], keys[kKeysEach];
     unpack(&rows[0], load_shared<float4>(q + c * kRowStride + row_group() * kRowsEach));
@@ -95,8 +95,8 @@ __device__ __forceinline__ void add_scores(const float* q, const float* k, Score
 __device__ __forceinline__ void multiply_scores(Shared& s, const Views& w, const Tile& t, int from, int count,
                                                 bool busy, Scores& scores) {
   const int mine = threadIdx.x / 2;
-  const unsigned char* const q_row = w.q + (get(s.x[mine]) - t.offset) * w.q_step;
-  const unsigned char* const k_row = w.k + get(s.key[from + min(mine, count - 1)]) * w.k_step;
+  const unsigned char* const q_row = w.q + times(get(s.x[mine]) - t.offset, w.q_step);
+  const unsigned char* const k_row = w.k + times(get(s.key[from + min(mine, count - 1)]), w.k_step);
   float* const q = s.stage;
   float* const k = s.stage + kDepth * kRowStride;
 #pragma unroll 1
@@ -179,7 +179,7 @@ __device__ __forceinline__ bool stage_values(Shared& s, const Views& w, int from
     const int key = first + i / kFoursARow, column = i % kFoursARow * 4;
     float4 v = make_float4(0, 0, 0, 0);
     if (key < count && column < kDimV) {
-      v = load4<kStored>(w.v + get(s.key[from + key]) * w.v_step + column * kBytes<kStored>, w.v_aligned);
+      v = load4<kStored>(w.v + times(get(s.key[from + key]), w.v_step) + column * kBytes<kStored>, w.v_aligned);
     }
     strange |= !((fabsf(v.x) < infinity()) & (fabsf(v.y) < infinity()) & (fabsf(v.z) < infinity()) &
                  (fabsf(v.w) < infinity()));
@@ -213,9 +213,9 @@ __device__ __forceinline__ void add_values(Shared& s, State& st, int first) {
     load_columns(&s.stage[i * kColumns], v);
 #pragma unroll
     for (int r = 0; r < kRowsEach; ++r) {
-      if (kGuarded && __float_as_uint(p[r]) == 0x80000000u) continue;
+      const bool kept = !kGuarded || __float_as_uint(p[r]) != 0x80000000u;
 #pragma unroll
-      for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] = __fmaf_rn(p[r], v[c], st.o[r][c]);
+      for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] = __fmaf_rn(p[r], kept ? v[c] : 0, st.o[r][c]);
     }
   }
 }
