@@ -92,7 +92,7 @@ bool Scheduler::release_barrier() {
   warps_[static_cast<std::size_t>(current() / 32)].ready &= ~(1U << (current() % 32));
   arrived_ = 0;
   ++barrier_epoch_;
-  ++barriers_;
+  ++report_.barriers;
   return true;
 }
 
@@ -172,7 +172,7 @@ bool Scheduler::complete_warp(int warp, std::uint32_t mask) {
     fiber.state = State::ready;
   });
   mine.ready |= mask & ~(1U << (current() % 32));
-  ++warp_syncs_;
+  ++report_.warp_syncs;
   if (mask == ~mine.exited) {
     ++mine.sync;
     if (count_) traffic_.flush(warp);

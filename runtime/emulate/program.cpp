@@ -132,15 +132,6 @@ std::vector<std::int64_t> block_order(const Launch& launch) {
   return out;
 }
 
-void join_lines(Report& report) {
-  std::map<int, Traffic> lines;
-  for (const auto& [line, traffic] : report.shared_lines) lines[line] += traffic;
-  report.shared_lines.clear();
-  for (const auto& [line, traffic] : lines) report.shared_lines.push_back({line, traffic});
-  std::stable_sort(report.shared_lines.begin(), report.shared_lines.end(),
-                   [](const auto& a, const auto& b) { return a.traffic.conflicts > b.traffic.conflicts; });
-}
-
 }  // namespace
 
 Result<std::shared_ptr<const Program>> Program::build(const std::string& text, const std::string& symbol,
@@ -190,8 +181,7 @@ Result<Report> Program::launch(const Launch& given) const {
   work(*schedulers.front());
   for (std::thread& thread : threads) thread.join();
   Report report;
-  for (const auto& scheduler : schedulers) scheduler->finish(report);
-  join_lines(report);
+  for (const auto& scheduler : schedulers) report += scheduler->report();
   return report;
 }
 

@@ -44,18 +44,20 @@ struct LineTraffic {
   Traffic traffic;
 };
 
-/// What happened in one launch.
+/// What happened in one launch, or in several.
 struct Report {
-  std::vector<Fault> faults;    ///< at most kMostFaults, by block and thread
+  std::vector<Fault> faults;    ///< the first of each kind on each line, at most kMostFaults; by block and thread
   std::int64_t blocks = 0;      ///< that ran to their end
   std::int64_t barriers = 0;    ///< of whole blocks
   std::int64_t warp_syncs = 0;  ///< warp operations, each counted once a warp
   std::int64_t flops = 0;       ///< 2 for each fused multiply-add; other arithmetic is not counted
   Traffic shared_loads, shared_stores, global_loads, global_stores;
-  std::vector<LineTraffic> shared_lines;  ///< by line of the text, those with conflicts first
+  std::vector<LineTraffic> shared_lines;  ///< by line of the text, those with most conflicts first
 
   Traffic shared() const;
   Traffic global() const;
+  void add(Fault fault);
+  Report& operator+=(const Report& other);
 };
 
 inline constexpr std::size_t kMostFaults = 8;

@@ -79,13 +79,13 @@ bool Scheduler::run(std::int64_t block) {
     bool progress = false;
     for (const std::size_t warp : warp_order_) progress |= run_warp(warp);
     if (!progress && !over_) {
-      faults_.add(stall());
+      report_.add(stall());
       over_ = true;
     }
   }
   for (std::size_t warp = 0; count_ && warp < warps_.size(); ++warp) traffic_.flush(static_cast<int>(warp));
-  for (Fiber& fiber : fibers_) flops_ += static_cast<std::int64_t>(std::exchange(fiber.thread.flops, 0));
-  blocks_ += over_ ? 0 : 1;
+  for (Fiber& fiber : fibers_) report_.flops += static_cast<std::int64_t>(std::exchange(fiber.thread.flops, 0));
+  report_.blocks += over_ ? 0 : 1;
   return !over_;
 }
 
@@ -227,16 +227,12 @@ void Scheduler::record(Fault fault, int thread, int line) {
   fault.line = line;
   const std::string where = line == 0 ? std::string() : fmt::format(", line {}", line);
   fault.text = fmt::format("block {}, thread {}{}: {}: {}", block_, thread, where, name(fault.kind), fault.text);
-  faults_.add(std::move(fault));
+  report_.add(std::move(fault));
 }
 
-void Scheduler::finish(Report& report) {
-  FaultLog::merge(faults_, report);
-  report.blocks += blocks_;
-  report.barriers += barriers_;
-  report.warp_syncs += warp_syncs_;
-  report.flops += flops_;
-  traffic_.finish(report);
+Report Scheduler::report() const {
+  Report out = report_;
+  return out += traffic_.sums();
 }
 
 }  // namespace weft::emulate

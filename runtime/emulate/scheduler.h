@@ -1,6 +1,5 @@
 #pragma once
 
-#include "runtime/emulate/fault_log.h"
 #include "runtime/emulate/hooks.h"
 #include "runtime/emulate/memory.h"
 #include "runtime/emulate/program.h"
@@ -29,8 +28,8 @@ class Scheduler {
   /// False when the launch is over: the block did not come to its end.
   bool run(std::int64_t block);
 
-  /// Adds what happened so far to a report.
-  void finish(Report& report);
+  /// What happened in all blocks so far.
+  Report report() const;
 
  private:
   enum class State { ready, at_barrier, at_warp, exited };
@@ -98,7 +97,6 @@ class Scheduler {
   Arena::Borrowed arena_;
   Memory memory_;
   TrafficCounter traffic_;
-  FaultLog faults_;
   std::mt19937_64 random_;
 
   std::vector<Fiber> fibers_;
@@ -109,7 +107,7 @@ class Scheduler {
   std::uint32_t barrier_epoch_ = 0;  ///< over all blocks, so that nothing seems to go on from one to the next
   int arrived_ = 0, exited_ = 0;
   bool over_ = false;
-  std::int64_t blocks_ = 0, barriers_ = 0, warp_syncs_ = 0, flops_ = 0;
+  Report report_;  ///< without the traffic
 };
 
 }  // namespace weft::emulate

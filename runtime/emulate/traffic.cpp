@@ -103,14 +103,10 @@ void TrafficCounter::count(const Request& request) {
   }
 }
 
-void TrafficCounter::finish(Report& report) {
-  report.shared_loads += sums_.shared_loads;
-  report.shared_stores += sums_.shared_stores;
-  report.global_loads += sums_.global_loads;
-  report.global_stores += sums_.global_stores;
-  for (const auto& [line, traffic] : lines_) report.shared_lines.push_back({line, traffic});
-  sums_ = {};
-  lines_.clear();
+Report TrafficCounter::sums() const {
+  Report out = sums_;
+  for (const auto& [line, traffic] : lines_) out.shared_lines.push_back({line, traffic});
+  return out;
 }
 
 }  // namespace weft::emulate

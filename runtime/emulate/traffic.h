@@ -30,8 +30,8 @@ class TrafficCounter {
   }
   /// All lanes of the warp have come to the same point.
   void flush(int warp);
-  /// Adds what was counted to a report.
-  void finish(Report& report);
+  /// What was counted; only the counters of traffic are set.
+  Report sums() const;
 
  private:
   using Lanes = std::array<std::vector<Access>, 32>;
