@@ -3,11 +3,10 @@
 #include "compiler/base/result.h"
 #include "compiler/ir/pattern.h"
 #include "compiler/ir/plan.h"
-#include "compiler/ir/tables.h"
 #include "compiler/ir/tensor.h"
 #include "compiler/target/target.h"
+#include "tests/codegen/arguments.h"
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,17 +14,6 @@
 /// Plans compiled for the CPU and run on f64 tensors, without the engine: what the tests of planner and
 /// code generation need.
 namespace weft::testing {
-
-/// How a tensor is laid out for the kernel.
-struct Layout {
-  bool head_major = false;   ///< [B, H, n, d] instead of [B, n, H, d]
-  std::int64_t row_gap = 0;  ///< unused elements behind each row
-};
-
-struct RunOptions {
-  Layout layout;
-  std::int64_t tiles_per_call = 0;  ///< 0: all in one call
-};
 
 class CpuKernel {
  public:
@@ -46,9 +34,5 @@ class CpuKernel {
   std::shared_ptr<const void> object_;
   void (*entry_)(const void*) = nullptr;
 };
-
-/// To the nearest value of the type, as f64.
-double rounded(double value, ir::DType dtype);
-ir::Tensor rounded(ir::Tensor values, ir::DType dtype);
 
 }  // namespace weft::testing

@@ -1,0 +1,227 @@
+#include "tests/codegen/arguments.h"
+
+#include "compiler/ir/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace weft::testing {
+namespace {
+
+std::uint16_t to_half(double value, ir::DType dtype) {
+  if (dtype == ir::DType::f16) {
+    const auto half = static_cast<_Float16>(value);
+    std::uint16_t bits;
+    std::memcpy(&bits, &half, 2);
+    return bits;
+  }
+  const auto single = static_cast<float>(value);
+  std::uint32_t bits;
+  std::memcpy(&bits, &single, 4);
+  if (std::isnan(single)) return 0x7FC0;
+  return static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+
+double from_half(std::uint16_t bits, ir::DType dtype) {
+  if (dtype == ir::DType::f16) {
+    _Float16 half;
+    std::memcpy(&half, &bits, 2);
+    return static_cast<double>(half);
+  }
+  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
+  float single;
+  std::memcpy(&single, &wide, 4);
+  return static_cast<double>(single);
+}
+
+ir::Tensor widened(const std::vector<float>& values, std::vector<std::int64_t> shape) {
+  ir::Tensor out(std::move(shape));
+  for (std::size_t i = 0; i < values.size(); ++i) out.data[i] = static_cast<double>(values[i]);
+  return out;
+}
+
+}  // namespace
+
+double rounded(double value, ir::DType dtype) {
+  if (dtype == ir::DType::f32) return static_cast<double>(static_cast<float>(value));
+  return from_half(to_half(value, dtype), dtype);
+}
+
+ir::Tensor rounded(ir::Tensor values, ir::DType dtype) {
+  for (auto& v : values.data) v = rounded(v, dtype);
+  return values;
+}
+
+// ---------------------------------------------------------------- tensors
+
+Stored::Stored(const std::vector<std::int64_t>& shape, const Layout& layout, ir::DType dtype)
+    : shape_(shape), dtype_(dtype), size_(static_cast<std::size_t>(ir::size_of(dtype))) {
+  const std::int64_t row = shape[3] + layout.row_gap;
+  view.stride_n = layout.head_major ? row : shape[2] * row;
+  view.stride_h = layout.head_major ? shape[1] * row : row;
+  view.stride_b = shape[1] * shape[2] * row;
+  const std::int64_t elements = shape[0] * view.stride_b;
+  bytes_used_ = std::max<std::int64_t>(0, elements - layout.row_gap) * static_cast<std::int64_t>(size_);
+  bytes_.assign(static_cast<std::size_t>(elements) * size_ + 64, 0xFF);
+  view.data = bytes_.data();
+}
+
+template <typename Use>
+void Stored::each(const Use& use) const {
+  std::size_t at = 0;
+  for (std::int64_t b = 0; b < shape_[0]; ++b) {
+    for (std::int64_t n = 0; n < shape_[1]; ++n) {
+      for (std::int64_t h = 0; h < shape_[2]; ++h) {
+        for (std::int64_t c = 0; c < shape_[3]; ++c, ++at) {
+          const std::int64_t element = b * view.stride_b + n * view.stride_n + h * view.stride_h + c;
+          use(at, static_cast<std::size_t>(element) * size_);
+        }
+      }
+    }
+  }
+}
+
+void Stored::put(const ir::Tensor& t) {
+  each([&](std::size_t from, std::size_t to) {
+    if (dtype_ == ir::DType::f32) {
+      const auto single = static_cast<float>(t.data[from]);
+      std::memcpy(&bytes_[to], &single, 4);
+    } else {
+      const std::uint16_t bits = to_half(t.data[from], dtype_);
+      std::memcpy(&bytes_[to], &bits, 2);
+    }
+  });
+}
+
+ir::Tensor Stored::get() const {
+  ir::Tensor out(shape_);
+  each([&](std::size_t at, std::size_t from) {
+    if (dtype_ == ir::DType::f32) {
+      float single;
+      std::memcpy(&single, &bytes_[from], 4);
+      out.data[at] = static_cast<double>(single);
+    } else {
+      std::uint16_t bits;
+      std::memcpy(&bits, &bytes_[from], 2);
+      out.data[at] = from_half(bits, dtype_);
+    }
+  });
+  return out;
+}
+
+// ---------------------------------------------------------------- the argument block
+
+Result<Arguments> Arguments::make(const ir::Plan& plan, const ir::Shape& shape, const ir::Tensor& q,
+                                  const ir::Tensor& k, const ir::Tensor& v, const std::vector<ir::Tensor>& inputs,
+                                  const Layout& layout) {
+  Arguments out(plan, shape, layout);
+  WEFT_TRY(out.tables_, ir::make_tables(plan, shape.heads));
+  out.image_ = codegen::make_image(plan, out.tables_);
+  out.q_.put(q);
+  out.k_.put(k);
+  out.v_.put(v);
+  out.inputs_ = inputs;
+  for (const auto& input : inputs) out.lengths_.emplace_back(input.data.begin(), input.data.end());
+  out.fill();
+  return out;
+}
+
+Arguments::Arguments(const ir::Plan& plan, const ir::Shape& shape, const Layout& layout)
+    : plan_(plan),
+      shape_(shape),
+      q_({shape.batch, shape.n_q, shape.heads, shape.d}, layout, plan.bind.dtype),
+      k_({shape.batch, shape.n_k, shape.kv_heads, shape.d}, layout, plan.bind.dtype),
+      v_({shape.batch, shape.n_k, shape.kv_heads, shape.d_v}, layout, plan.bind.dtype),
+      o_({shape.batch, shape.n_q, shape.heads, shape.d_v}, layout, plan.bind.dtype),
+      offsets_(shape.offset.empty() ? std::vector<std::int64_t>{shape.n_k - shape.n_q} : shape.offset) {
+  const float poison = std::numeric_limits<float>::quiet_NaN();
+  const bool separate = plan.combine == ir::Combine::sum || plan.combine == ir::Combine::mean;
+  const bool with_branches = separate || plan.bind.branch_lse;
+  const auto rows = static_cast<std::size_t>(shape.batch * shape.heads * shape.n_q);
+  lse_.assign(separate ? 0 : rows, poison);
+  branch_lse_.assign(with_branches ? rows * static_cast<std::size_t>(plan.branches) : 0, poison);
+  carry_.assign(rows * static_cast<std::size_t>(plan.carry_bytes_per_row()) / 4, poison);
+}
+
+void Arguments::fill() {
+  args.abi = kWeftArgsAbi;
+  args.batch = shape_.batch;
+  args.n_q = shape_.n_q;
+  args.n_k = shape_.n_k;
+  args.heads = shape_.heads;
+  args.kv_heads = shape_.kv_heads;
+  args.q = q_.view;
+  args.k = k_.view;
+  args.v = v_.view;
+  args.o = o_.view;
+  args.lse = lse_.empty() ? nullptr : lse_.data();
+  args.lse_stride_b = shape_.heads * shape_.n_q;
+  args.lse_stride_h = shape_.n_q;
+  args.branch_lse = branch_lse_.empty() ? nullptr : branch_lse_.data();
+  args.branch_lse_stride = shape_.batch * shape_.heads * shape_.n_q;
+  args.branch_lse_stride_b = shape_.heads * shape_.n_q;
+  args.branch_lse_stride_h = shape_.n_q;
+  args.offsets = offsets_.size() > 1 ? offsets_.data() : nullptr;
+  args.offset = offsets_.front();
+  args.scale = plan_.scale ? *plan_.scale : 1 / std::sqrt(static_cast<double>(shape_.d));
+  args.tables = image_.words.data();
+  args.most_terms = image_.most_terms;
+  args.carry = carry_.data();
+  for (std::size_t i = 0; i < lengths_.size(); ++i) {
+    args.inputs[i].data = lengths_[i].data();
+    args.inputs[i].strides[0] = 1;
+    args.inputs[i].extents[0] = static_cast<std::int64_t>(lengths_[i].size());
+  }
+}
+
+Status Arguments::each_call(std::int64_t tiles_per_call, const std::function<Status(const weft_args&)>& call) {
+  for (std::size_t p = 0; p < plan_.phases.size(); ++p) {
+    std::int64_t tiles = 0;
+    for (std::int64_t b = 0; b < shape_.batch; ++b) {
+      const ir::Extent extent = ir::extent_of(shape_, b, ir::Stationary::query, &inputs_);
+      for (const auto& head : tables_.phases[p].head)
+        tiles = std::max(tiles, ir::tile_count(plan_.phases[p], head, extent));
+    }
+    args.phase = static_cast<std::int64_t>(p);
+    args.tiles_per_head = tiles;
+    const std::int64_t total = tiles * shape_.batch * shape_.heads;
+    const std::int64_t step = tiles_per_call > 0 ? tiles_per_call : std::max<std::int64_t>(total, 1);
+    for (std::int64_t begin = 0; begin < total; begin += step) {
+      args.tile_begin = begin;
+      args.tile_end = std::min(begin + step, total);
+      WEFT_CHECK(call(args));
+    }
+  }
+  return done;
+}
+
+ir::Outcome Arguments::outcome() const {
+  ir::Outcome out;
+  out.o = o_.get();
+  if (!lse_.empty()) out.lse = widened(lse_, {shape_.batch, shape_.heads, shape_.n_q});
+  if (!branch_lse_.empty()) {
+    out.branch_lse = widened(branch_lse_, {plan_.branches, shape_.batch, shape_.heads, shape_.n_q});
+  }
+  return out;
+}
+
+std::vector<Span> Arguments::spans() const {
+  const auto of = [](const char* name, const auto& values, bool writable) {
+    return Span{name, values.data(), static_cast<std::int64_t>(values.size() * sizeof(values[0])), writable};
+  };
+  std::vector<Span> out = {{"q", q_.view.data, q_.bytes(), false},
+                           {"k", k_.view.data, k_.bytes(), false},
+                           {"v", v_.view.data, v_.bytes(), false},
+                           {"o", o_.view.data, o_.bytes(), true},
+                           of("lse", lse_, true),
+                           of("branch lse", branch_lse_, true),
+                           of("carry", carry_, true),
+                           of("offsets", offsets_, false),
+                           of("tables", image_.words, false)};
+  for (const auto& lengths : lengths_) out.push_back(of("input", lengths, false));
+  return out;
+}
+
+}  // namespace weft::testing
