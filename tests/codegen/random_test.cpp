@@ -1,6 +1,7 @@
 #include "compiler/ir/pattern_interpreter.h"
 #include "compiler/ir/plan.h"
 #include "tests/codegen/cpu_runner.h"
+#include "tests/codegen/emulated_runner.h"
 #include "tests/support/random_pattern.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@
 #include <random>
 
 /// Compiled kernels against the pattern interpreter on seeded random patterns, shapes, layouts and types, with the
-/// bounds of semantics section 10, for every width of vector that this machine executes.
+/// bounds of semantics section 10: for every width of vector that this machine executes, and for CUDA on the emulator.
 namespace weft::testing {
 namespace {
 
@@ -19,7 +20,18 @@ using test::RandomProblem;
 struct Case {
   std::string target;
   ir::DType dtype;
+  bool emulated() const { return target.starts_with("sm_"); }
 };
+
+/// How the emulator runs what `seed` says.
+EmulatedOptions emulated(const RunOptions& options, std::uint64_t seed) {
+  constexpr emulate::Order kOrders[] = {emulate::Order::ascending, emulate::Order::descending, emulate::Order::random};
+  EmulatedOptions out{options};
+  out.order = kOrders[seed % 3];
+  out.seed = seed;
+  return out;
+}
+RunOptions compiled(const RunOptions& options, std::uint64_t) { return options; }
 
 ir::Tensor normal(std::vector<std::int64_t> shape, std::uint64_t seed, ir::DType dtype) {
   ir::Tensor t(std::move(shape));
@@ -53,10 +65,12 @@ RandomProblem with_dims(RandomProblem p, std::uint64_t seed) {
   return p;
 }
 
-std::string check(const RandomProblem& p, const Case& c, std::uint64_t seed, bool branch_lse) {
+template <typename Kernel, typename Options>
+std::string check(const RandomProblem& p, const Case& c, std::uint64_t seed, bool branch_lse,
+                  const Options& options_of) {
   const ir::Bind bind{.d = p.shape.d, .d_v = p.shape.d_v, .dtype = c.dtype, .branch_lse = branch_lse};
   const Target target = find_target(c.target).value();
-  const auto kernel = CpuKernel::make(p.pattern, bind, target);
+  const auto kernel = Kernel::make(p.pattern, bind, target);
   if (!kernel.ok()) {
     const auto& e = kernel.error();
     return !e.diagnostics.empty() && e.diagnostics[0].code == "E0405" ? "" : e.message;
@@ -69,7 +83,7 @@ std::string check(const RandomProblem& p, const Case& c, std::uint64_t seed, boo
   if (!want.ok()) return want.error().message;
   const RunOptions options{.layout = {.head_major = seed % 2 == 0, .row_gap = static_cast<std::int64_t>(seed % 3)},
                            .tiles_per_call = static_cast<std::int64_t>(seed % 4)};
-  const auto got = kernel->run(s, q, k, v, p.inputs, options);
+  const auto got = kernel->run(s, q, k, v, p.inputs, options_of(options, seed));
   if (!got.ok()) return got.error().message;
   double v_max = 0;
   for (double x : v.data) v_max = std::max(v_max, std::abs(x));
@@ -82,13 +96,19 @@ std::string check(const RandomProblem& p, const Case& c, std::uint64_t seed, boo
   return "";
 }
 
+std::string check(const RandomProblem& p, const Case& c, std::uint64_t seed, bool branch_lse) {
+  return c.emulated() ? check<EmulatedKernel>(p, c, seed, branch_lse, emulated)
+                      : check<CpuKernel>(p, c, seed, branch_lse, compiled);
+}
+
 class RandomKernels : public ::testing::TestWithParam<Case> {};
 
 TEST_P(RandomKernels, MatchTheInterpreter) {
   const Target target = find_target(GetParam().target).value();
-  if (!host_can_execute(target)) GTEST_SKIP() << "this machine does not execute " << target.name;
+  if (!GetParam().emulated() && !host_can_execute(target))
+    GTEST_SKIP() << "this machine does not execute " << target.name;
   const char* times = std::getenv("WEFT_RANDOM_TIMES");
-  const int count = 60 * (times != nullptr ? std::atoi(times) : 1);
+  const int count = (GetParam().emulated() ? 20 : 60) * (times != nullptr ? std::atoi(times) : 1);
   for (int i = 0; i < count; ++i) {
     const auto seed = static_cast<std::uint64_t>(i) + 7000;
     // Every third problem is long enough for several tiles and blocks.
@@ -112,9 +132,11 @@ INSTANTIATE_TEST_SUITE_P(Targets, RandomKernels,
                                            Case{"cpu:x86-64-v4", ir::DType::bf16},
                                            Case{"cpu:x86-64-v3", ir::DType::f32}, Case{"cpu:x86-64-v3", ir::DType::f16},
                                            Case{"cpu:x86-64", ir::DType::f32}, Case{"cpu:x86-64", ir::DType::f16},
-                                           Case{"cpu:x86-64", ir::DType::bf16}),
+                                           Case{"cpu:x86-64", ir::DType::bf16}, Case{"sm_61", ir::DType::f32},
+                                           Case{"sm_61", ir::DType::f16}, Case{"sm_61", ir::DType::bf16}),
                          [](const auto& of) {
-                           std::string name = of.param.target.substr(4) + "_" + ir::to_string(of.param.dtype);
+                           std::string name = of.param.target.substr(of.param.emulated() ? 0 : 4) + "_" +
+                                              ir::to_string(of.param.dtype);
                            for (auto& ch : name) ch = std::isalnum(static_cast<unsigned char>(ch)) ? ch : '_';
                            return name;
                          });
