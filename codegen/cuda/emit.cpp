@@ -63,7 +63,7 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   const auto& c = plan.choices;
   const auto constant = [&](const char* name, std::int64_t value, const char* what) {
     w.line("constexpr int {} = {};{:{}}// {}", name, value, "",
-           std::max<int>(1, 34 - static_cast<int>(fmt::formatted_size("constexpr int {} = {};", name, value))), what);
+           std::max<int>(1, 37 - static_cast<int>(fmt::formatted_size("constexpr int {} = {};", name, value))), what);
   };
   constant("kRows", c.tile_q, "queries of a tile: what one block of threads computes");
   constant("kKeys", c.tile_k, "keys computed at a time");
@@ -78,7 +78,7 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   constant("kSharedFixed", shared_struct_bytes(plan), "bytes of shared memory …");
   constant("kSharedPerTerm", kTermBytes, "… and for each key range of a head");
   w.line("constexpr bool kParts = {};{:{}}// bounds that are a share of the sequence", has_parts(plan), "",
-         has_parts(plan) ? 4 : 3);
+         has_parts(plan) ? 7 : 6);
 }
 
 void header(TextWriter& w, const Header& h) {
@@ -166,7 +166,10 @@ Source emit(const ir::Plan& plan, const Target& target) {
   w.line("// Attention kernel made by Weft for {}: {} storage, f32 arithmetic on plain lanes.", target.name,
          ir::to_string(plan.bind.dtype));
   w.line("// Which rows a tile holds and which keys it visits stands in the tables of the argument block, so that no");
-  w.line("// length, segment or rate is compiled in.");
+  w.line(
+      "// length, segment or rate is compiled in. Read it from the end: weft_kernel opens a tile, attend walks its "
+      "keys,");
+  w.line("// attend_block multiplies a block of them.");
   w.blank();
   w.line("// ---- the plan's choices ----");
   w.blank();

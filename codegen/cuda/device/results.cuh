@@ -4,13 +4,6 @@
 
 // From the state of a tile's rows to O and LSE, or to the state that the next phase takes up.
 
-__device__ __forceinline__ int column_of(int c) {
-  const int lane = lane_of_row();
-  if (c < 4 * kFours) return c / 4 * 64 + 4 * lane + c % 4;
-  if (kTwo && c < 4 * kFours + 2) return 64 * kFours + 2 * lane + c % 2;
-  return kColumns - 16 + lane;
-}
-
 /// The number of the row among the tensors' rows; -1 behind the tile's last.
 __device__ __forceinline__ int row_number(Shared& s, const Tile& t, int r) {
   const int at = row_group() * kRowsEach + r;
@@ -51,48 +44,83 @@ __device__ __forceinline__ void copy(Columns& to, const Columns& what) {
   }
 }
 
-/// The LSE in the natural logarithm, of the pattern or of branch `slot`: each of a row group's first lanes stores one.
+/// Of row number `lane` of the thread's: so that the first lanes of a row group store its rows side by side.
+struct Sums {
+  float m, l;
+};
+__device__ __forceinline__ Sums sums_of_lane(const State& st) {
+  Sums sums = {};
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    sums.m = lane_of_row() == r ? st.m[r] : sums.m;
+    sums.l = lane_of_row() == r ? st.l[r] : sums.l;
+  }
+  return sums;
+}
+
+/// The LSE in the natural logarithm, of the pattern or of branch `slot`.
 __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State& st, const Tile& t, int slot) {
   float* const base = slot < 0 ? a.lse + times(t.b, a.lse_stride_b) + times(t.h, a.lse_stride_h)
                                : a.branch_lse + times(slot, a.branch_lse_stride) + times(t.b, a.branch_lse_stride_b) +
                                      times(t.h, a.branch_lse_stride_h);
   if ((slot < 0 ? a.lse : a.branch_lse) == nullptr || lane_of_row() >= kRowsEach) return;
-  float m = 0, l = 0;
+  const Sums sums = sums_of_lane(st);
+  const int row = row_number(s, t, lane_of_row());
+  const float lse = (sums.m + log2_approx(sums.l)) * 0.693147180559945309f;
+  if (row >= 0) store_global(base + row, sums.l == 0 ? -infinity() : lse);
+}
+
+/// Hands columns [column, column + 16 * kWide) of every row to use(row number, column, four values). By way of shared
+/// memory, because then neighbouring threads hold neighbouring columns, and the code stands here once instead of once
+/// for each row of a thread.
+template <int kWide, typename Use>
+__device__ __forceinline__ void each_four(Shared& s, const State& st, const Tile& t, int at, int column,
+                                          const Use& use) {
+  constexpr int kWidth = 16 * kWide, kFoursARow = kWidth / 4;
+  __syncthreads();
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
-    m = lane_of_row() == r ? st.m[r] : m;
-    l = lane_of_row() == r ? st.l[r] : l;
+    float* const to = &s.weights[(row_group() * kRowsEach + r) * kWidth + lane_of_row() * kWide];
+    const float* const o = &st.o[r][at];
+    if constexpr (kWide == 4) store_shared(to, make_float4(o[0], o[1], o[2], o[3]));
+    if constexpr (kWide == 2) store_shared(to, make_float2(o[0], o[1]));
+    if constexpr (kWide == 1) store_shared(to, o[0]);
   }
-  const int row = row_number(s, t, lane_of_row());
-  const float lse = (m + log2_approx(l)) * 0.693147180559945309f;
-  if (row >= 0) store_global(base + row, l == 0 ? -infinity() : lse);
+  __syncthreads();
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kRows * kFoursARow; i += kThreads) {
+    const int row = i / kFoursARow, c = column + i % kFoursARow * 4;
+    if (row < t.count && c < kDimV) use(get(s.x[row]) - t.offset, c, load_shared<float4>(&s.weights[4 * i]));
+  }
+}
+
+template <typename Use>
+__device__ __forceinline__ void each_result(Shared& s, const State& st, const Tile& t, const Use& use) {
+#pragma unroll
+  for (int g = 0; g < kFours; ++g) each_four<4>(s, st, t, 4 * g, 64 * g, use);
+  if constexpr (kTwo) each_four<2>(s, st, t, 4 * kFours, 64 * kFours, use);
+  if constexpr (kSingle) each_four<1>(s, st, t, kColumnsEach - 1, kColumns - 16, use);
 }
 
 __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const State& st, const Tile& t) {
   unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h);
   const i64 step = a.o.stride_n * kBytes<kStored>;
   const bool aligned = is_aligned(base, step);
-#pragma unroll
-  for (int r = 0; r < kRowsEach; ++r) {
-    const int row = row_number(s, t, r);
-    if (row < 0) continue;
-    unsigned char* const to = base + times(row, step);
-#pragma unroll
-    for (int c = 0; c < 4 * kFours; c += 4) {
-      if (column_of(c) >= kDimV) continue;
-      const float* const o = &st.o[r][c];
-      store4<kStored>(to + column_of(c) * kBytes<kStored>, make_float4(o[0], o[1], o[2], o[3]), aligned);
-    }
-#pragma unroll
-    for (int c = 4 * kFours; c < kColumnsEach; ++c) {
-      if (column_of(c) < kDimV) store1<kStored>(to + column_of(c) * kBytes<kStored>, st.o[r][c]);
-    }
-  }
+  each_result(s, st, t, [&](int row, int column, float4 o) {
+    store4<kStored>(base + times(row, step) + column * kBytes<kStored>, o, aligned);
+  });
 }
 
 /// A row's state between phases: acc, m, l, as f32.
 __device__ __forceinline__ float* carried_row(const weft_args& a, const Tile& t, int row) {
   return a.carry + (times(t.b * (int)a.heads + t.h, a.n_q) + row) * (kDimV + 2);
+}
+
+__device__ __forceinline__ int column_of(int c) {
+  const int lane = lane_of_row();
+  if (c < 4 * kFours) return c / 4 * 64 + 4 * lane + c % 4;
+  if (kTwo && c < 4 * kFours + 2) return 64 * kFours + 2 * lane + c % 2;
+  return kColumns - 16 + lane;
 }
 
 __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st, const Tile& t) {
@@ -112,18 +140,16 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
 
 __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st, const Tile& t) {
   close_sums(st);
-#pragma unroll
-  for (int r = 0; r < kRowsEach; ++r) {
-    const int row = row_number(s, t, r);
-    if (row < 0) continue;
-    float* const to = carried_row(a, t, row);
-#pragma unroll
-    for (int c = 0; c < kColumnsEach; ++c) {
-      if (column_of(c) < kDimV) store_global(to + column_of(c), st.o[r][c]);
-    }
-    if (lane_of_row() == 0) {
-      store_global(to + kDimV, st.m[r]);
-      store_global(to + kDimV + 1, st.l[r]);
-    }
-  }
+  each_result(s, st, t, [&](int row, int column, float4 o) {
+    float* const to = carried_row(a, t, row) + column;
+    store_global(to, o.x);
+    store_global(to + 1, o.y);
+    store_global(to + 2, o.z);
+    store_global(to + 3, o.w);
+  });
+  const Sums sums = sums_of_lane(st);
+  const int row = lane_of_row() < kRowsEach ? row_number(s, t, lane_of_row()) : -1;
+  if (row < 0) return;
+  store_global(carried_row(a, t, row) + kDimV, sums.m);
+  store_global(carried_row(a, t, row) + kDimV + 1, sums.l);
 }
