@@ -3,7 +3,7 @@
 #include "compiler/planner/planner.h"
 #include "runtime/llvm/compile.h"
 #include "runtime/object/elf.h"
-#include "tests/codegen/cpu_runner.h"
+#include "tests/codegen/any_kernel.h"
 
 #include <gtest/gtest.h>
 
@@ -46,11 +46,11 @@ ir::SetPtr dilated(std::int64_t w, std::int64_t r) {
 struct Trial {
   ir::Pattern pattern;
   ir::Shape shape;
-  CpuKernel kernel;
+  AnyKernel kernel;
   ir::Tensor q, k, v;
 
-  static Trial make(ir::Pattern p, ir::Shape s) {
-    auto kernel = CpuKernel::make(p, {.d = s.d, .d_v = s.d_v}, host_target());
+  static Trial make(ir::Pattern p, ir::Shape s, const Target& target) {
+    auto kernel = AnyKernel::make(p, {.d = s.d, .d_v = s.d_v}, target);
     EXPECT_TRUE(kernel.ok()) << kernel.error().message;
     return {std::move(p),
             s,
@@ -78,11 +78,21 @@ std::vector<ir::Pattern> some_patterns() {
                        std::vector<ir::SetPtr>{make_set(SetKind::sink, {4}), make_set(SetKind::window, {40, 0})})})};
 }
 
-TEST(Rules, NanAndInfinityStayWithTheRowsThatKeepTheKey) {
+/// Every rule, on every backend.
+class Rules : public ::testing::TestWithParam<const char*> {
+ protected:
+  static Trial trial(ir::Pattern p, ir::Shape s) {
+    return Trial::make(std::move(p), s, find_target(GetParam()).value());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Targets, Rules, ::testing::Values("cpu", "sm_61"),
+                         [](const auto& of) { return std::string(of.param); });
+
+TEST_P(Rules, NanAndInfinityStayWithTheRowsThatKeepTheKey) {
   for (const auto& pattern : some_patterns()) {
     for (double bad : {kNan, kInfinity, -kInfinity}) {
       for (bool in_value : {true, false}) {
-        Trial s = Trial::make(pattern, square(300));
+        Trial s = trial(pattern, square(300));
         const ir::Outcome clean = s.run();
         const std::int64_t key = 130;
         for (std::int64_t h = 0; h < 2; ++h) (in_value ? s.v : s.k).at(0, key, h, 3) = bad;
@@ -107,14 +117,14 @@ TEST(Rules, NanAndInfinityStayWithTheRowsThatKeepTheKey) {
   }
 }
 
-TEST(Rules, BitsDoNotDependOnBatchOrThreads) {
+TEST_P(Rules, BitsDoNotDependOnBatchOrThreads) {
   for (const auto& pattern : some_patterns()) {
-    const Trial s = Trial::make(pattern, square(333));
+    const Trial s = trial(pattern, square(333));
     const ir::Outcome whole = s.run();
     // Other cuts of the work, as other numbers of threads make them.
     EXPECT_EQ(s.run({.layout = {}, .tiles_per_call = 1}).o.data, whole.o.data);
     EXPECT_EQ(s.run({.layout = {.head_major = true, .row_gap = 5}, .tiles_per_call = 3}).o.data, whole.o.data);
-    Trial twice = Trial::make(pattern, square(333));
+    Trial twice = trial(pattern, square(333));
     twice.shape.batch = 2;
     for (auto* t : {&twice.q, &twice.k, &twice.v}) {
       ir::Tensor more = normal({2, 333, 2, 16}, 9);
@@ -127,9 +137,9 @@ TEST(Rules, BitsDoNotDependOnBatchOrThreads) {
   }
 }
 
-TEST(Rules, CausalOutputsDoNotSeeLaterTokens) {
+TEST_P(Rules, CausalOutputsDoNotSeeLaterTokens) {
   for (const auto& pattern : some_patterns()) {
-    Trial s = Trial::make(pattern, square(260));
+    Trial s = trial(pattern, square(260));
     const ir::Outcome before = s.run();
     const std::int64_t t = 137;
     for (auto* tensor : {&s.q, &s.k, &s.v}) {
@@ -143,9 +153,9 @@ TEST(Rules, CausalOutputsDoNotSeeLaterTokens) {
   }
 }
 
-TEST(Rules, WeightsSumToOne) {
+TEST_P(Rules, WeightsSumToOne) {
   for (const auto& pattern : some_patterns()) {
-    Trial s = Trial::make(pattern, square(200));
+    Trial s = trial(pattern, square(200));
     for (auto& v : s.v.data) v = 1;
     const ir::Outcome out = s.run();
     for (std::int64_t q = 0; q < 200; ++q) {
@@ -157,8 +167,8 @@ TEST(Rules, WeightsSumToOne) {
   }
 }
 
-TEST(Rules, HeadsDoNotMix) {
-  Trial s = Trial::make(some_patterns()[1], square(200));
+TEST_P(Rules, HeadsDoNotMix) {
+  Trial s = trial(some_patterns()[1], square(200));
   const ir::Outcome before = s.run();
   for (std::int64_t t = 0; t < 200; t += 2) s.k.at(0, t, 1, 0) += 1;
   const ir::Outcome after = s.run();
@@ -166,20 +176,20 @@ TEST(Rules, HeadsDoNotMix) {
   EXPECT_NE(after.o.at(0, 150, 1, 0), before.o.at(0, 150, 1, 0));
 }
 
-TEST(Rules, AnLseOfZeroIsAnOrdinaryValue) {
+TEST_P(Rules, AnLseOfZeroIsAnOrdinaryValue) {
   // One key, a score of 0: LSE is exactly 0 and the row is covered.
-  Trial s = Trial::make(of({make_set(SetKind::all)}), square(1));
+  Trial s = trial(of({make_set(SetKind::all)}), square(1));
   for (auto& q : s.q.data) q = 0;
   const ir::Outcome out = s.run();
   EXPECT_NEAR(out.lse.data[0], 0, 1e-7);
   EXPECT_NEAR(out.o.at(0, 0, 0, 2), s.v.at(0, 0, 0, 2), 1e-6);
 }
 
-TEST(Rules, RowsWithoutKeysAreZero) {
-  const Trial s = Trial::make(
-      of({make_set(SetKind::difference,
-                   std::vector<ir::SetPtr>{make_set(SetKind::causal), make_set(SetKind::window, {30, 0})})}),
-      square(100));
+TEST_P(Rules, RowsWithoutKeysAreZero) {
+  const Trial s =
+      trial(of({make_set(SetKind::difference,
+                         std::vector<ir::SetPtr>{make_set(SetKind::causal), make_set(SetKind::window, {30, 0})})}),
+            square(100));
   const ir::Outcome out = s.run();
   for (std::int64_t q = 0; q <= 30; ++q) {
     EXPECT_EQ(out.lse.data[static_cast<std::size_t>(q)], -kInfinity);
@@ -188,9 +198,9 @@ TEST(Rules, RowsWithoutKeysAreZero) {
   EXPECT_TRUE(std::isfinite(out.lse.data[31]));
 }
 
-TEST(Rules, HugeScoresStayExact) {
+TEST_P(Rules, HugeScoresStayExact) {
   // Scores up to ±1e4: the largest term decides, and nothing overflows.
-  Trial s = Trial::make(of({make_set(SetKind::causal)}), square(150));
+  Trial s = trial(of({make_set(SetKind::causal)}), square(150));
   for (auto& q : s.q.data) q = rounded(q * 1500, ir::DType::f32);
   const auto want = ir::interpret(s.pattern, s.shape, s.q, s.k, s.v, {});
   ASSERT_GT(want->max_abs_score, 5e3);
@@ -200,10 +210,10 @@ TEST(Rules, HugeScoresStayExact) {
   for (std::size_t i = 0; i < got.lse.data.size(); ++i) ASSERT_NEAR(got.lse.data[i], want->lse.data[i], bounds.lse);
 }
 
-TEST(Rules, PhasesWithCarriedState) {
+TEST_P(Rules, PhasesWithCarriedState) {
   // Segments without a common measure: each branch has a row order and a phase of its own.
   const ir::Pattern pattern = of({dilated(1000, 1), dilated(1537, 2), dilated(1700, 3)});
-  const Trial s = Trial::make(pattern, square(1900, 3));
+  const Trial s = trial(pattern, square(1900, 3));
   ASSERT_GT(s.kernel.plan().phases.size(), 1U) << ir::print(s.kernel.plan());
   const auto want = ir::interpret(pattern, s.shape, s.q, s.k, s.v, {});
   const ir::Outcome got = s.run();
@@ -213,7 +223,7 @@ TEST(Rules, PhasesWithCarriedState) {
     ASSERT_NEAR(got.lse.data[i], want->lse.data[i], bounds.lse) << i;
 }
 
-TEST(Rules, TextDoesNotDependOnTheNumberOfBranchesOrLengths) {
+TEST(CpuText, DoesNotDependOnTheNumberOfBranchesOrLengths) {
   const Target target = host_target();
   const auto text = [&](const ir::Pattern& p) {
     const auto plan = planner::plan(p, {.d = 64, .d_v = 64}, target);
@@ -225,7 +235,7 @@ TEST(Rules, TextDoesNotDependOnTheNumberOfBranchesOrLengths) {
   EXPECT_TRUE(three == text(of({make_set(SetKind::causal)})));
 }
 
-TEST(Rules, KernelsHaveNoUndefinedSymbols) {
+TEST(CpuText, HasNoUndefinedSymbols) {
   const auto library = llvm::Library::open();
   ASSERT_TRUE(library.ok()) << library.error().message;
   for (const char* name : {"cpu:x86-64", "cpu:x86-64-v3", "cpu:x86-64-v4"}) {

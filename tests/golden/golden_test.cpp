@@ -1,6 +1,6 @@
 #include "compiler/ir/plan_interpreter.h"
 #include "compiler/planner/planner.h"
-#include "tests/codegen/cpu_runner.h"
+#include "tests/codegen/any_kernel.h"
 #include "tests/golden/case.h"
 
 #include <gtest/gtest.h>
@@ -31,10 +31,13 @@ Result<ir::Outcome> walk_plan(const GoldenCase& g) {
   return ir::interpret_plan(plan, g.shape, g.q, g.k, g.v, g.inputs);
 }
 
-Result<ir::Outcome> run_on_cpu(const GoldenCase& g) {
-  WEFT_TRY(const auto kernel, testing::CpuKernel::make(g.pattern, bind_of(g), host_target()));
+Result<ir::Outcome> run_on(const GoldenCase& g, const weft::Target& target) {
+  WEFT_TRY(const auto kernel, testing::AnyKernel::make(g.pattern, bind_of(g), target));
   return kernel.run(g.shape, g.q, g.k, g.v, g.inputs);
 }
+
+Result<ir::Outcome> run_on_cpu(const GoldenCase& g) { return run_on(g, host_target()); }
+Result<ir::Outcome> emulate_sm_61(const GoldenCase& g) { return run_on(g, find_target("sm_61").value()); }
 
 /// Cases with constructs that kernels do not have yet: refused by name, never computed wrongly.
 std::string refused(const GoldenCase& g) {
@@ -47,6 +50,7 @@ constexpr Target kTargets[] = {
     {"interpreter", interpret, skip_nothing},
     {"plan", walk_plan, refused},
     {"cpu", run_on_cpu, refused},
+    {"sm_61", emulate_sm_61, refused},
 };
 
 class Golden : public ::testing::TestWithParam<std::tuple<Target, std::string>> {};

@@ -1,8 +1,7 @@
-#include "codegen/cpu/emit.h"
 #include "compiler/ir/pattern_interpreter.h"
 #include "compiler/ir/plan_interpreter.h"
 #include "compiler/planner/planner.h"
-#include "tests/codegen/cpu_runner.h"
+#include "tests/codegen/any_kernel.h"
 
 #include <gtest/gtest.h>
 
@@ -54,10 +53,12 @@ void expect_near(const ir::Tensor& got, const ir::Tensor& want, double bound, co
   EXPECT_LE(worst, bound) << what;
 }
 
+class Kernels : public ::testing::TestWithParam<const char*> {};
+
 void expect_matches(const ir::Pattern& pattern, const Problem& p, ir::DType dtype, const RunOptions& options = {}) {
-  const Target target = host_target();
+  const Target target = find_target(Kernels::GetParam()).value();
   const ir::Bind bind{.d = p.shape.d, .d_v = p.shape.d_v, .dtype = dtype};
-  auto kernel = CpuKernel::make(pattern, bind, target);
+  auto kernel = AnyKernel::make(pattern, bind, target);
   ASSERT_TRUE(kernel.ok()) << kernel.error().message;
   const auto want = ir::interpret(pattern, p.shape, p.q, p.k, p.v, {});
   ASSERT_TRUE(want.ok()) << want.error().message;
@@ -94,21 +95,21 @@ ir::Shape square(std::int64_t n, std::int64_t heads, std::int64_t d) {
   return {.batch = 1, .n_q = n, .n_k = n, .heads = heads, .kv_heads = heads, .d = d, .d_v = d};
 }
 
-TEST(CpuKernel, Dense) {
+TEST_P(Kernels, Dense) {
   expect_matches(one_branch(make_set(SetKind::all)), make_problem(square(200, 2, 32), ir::DType::f32), ir::DType::f32);
 }
 
-TEST(CpuKernel, Causal) {
+TEST_P(Kernels, Causal) {
   expect_matches(one_branch(make_set(SetKind::causal)), make_problem(square(333, 2, 64), ir::DType::f32),
                  ir::DType::f32);
 }
 
-TEST(CpuKernel, Window) {
+TEST_P(Kernels, Window) {
   expect_matches(one_branch(make_set(SetKind::window, {70, 0})), make_problem(square(500, 1, 64), ir::DType::f32),
                  ir::DType::f32);
 }
 
-TEST(CpuKernel, Longnet) {
+TEST_P(Kernels, Longnet) {
   for (bool causal : {false, true}) {
     expect_matches(longnet({{64, 1}, {128, 2}, {256, 4}}, causal), make_problem(square(600, 4, 32), ir::DType::f32),
                    ir::DType::f32);
@@ -117,11 +118,14 @@ TEST(CpuKernel, Longnet) {
   }
 }
 
-TEST(CpuKernel, StoredTypes) {
+TEST_P(Kernels, StoredTypes) {
   for (auto dtype : {ir::DType::f16, ir::DType::bf16}) {
     expect_matches(longnet({{64, 1}, {128, 2}}, true), make_problem(square(300, 2, 40), dtype), dtype);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Targets, Kernels, ::testing::Values("cpu", "sm_61"),
+                         [](const auto& of) { return std::string(of.param); });
 
 }  // namespace
 }  // namespace weft::testing
