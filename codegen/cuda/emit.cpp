@@ -78,21 +78,20 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   constant("kSharedFixed", shared_struct_bytes(plan), "bytes of shared memory …");
   constant("kSharedPerTerm", kTermBytes, "… and for each key range of a head");
   w.line("constexpr bool kParts = {};{:{}}// bounds that are a share of the sequence", has_parts(plan), "",
-         has_parts(plan) ? 7 : 6);
+         has_parts(plan) ? 8 : 7);
 }
 
 void header(TextWriter& w, const Header& h) {
   w.blank();
   w.line("// ---- {} ----", h.name);
-  w.blank();
   const bool has_twin = std::string_view(h.name) == "ptx.cuh";
   if (has_twin) w.line("#ifndef WEFT_EMULATED");
   w.raw(h.text);
   if (has_twin) w.line("#endif");
 }
 
-/// One softmax, and the softmax is the result.
 constexpr const char* kOnePass = R"(
+  // One softmax over the keys of every branch.
   const i64* const pass = a.tables + word(head + kPassesAt);
   clear(state);
   attend(a, shared, state, views, tile, pass, make_zones(a, shared, tile, pass));
@@ -102,8 +101,8 @@ constexpr const char* kOnePass = R"(
   store_rows(a, shared, state, tile);
 )";
 
-/// O is a weighted sum of several softmaxes.
 constexpr const char* kSeveralPasses = R"(
+  // O is a weighted sum of several softmaxes.
   float sum[kRowsEach][kColumnsEach] = {};
   const int passes = (int)word(a.tables + word(a.tables + 1 + a.phase));
 #pragma unroll 1
@@ -123,8 +122,8 @@ constexpr const char* kSeveralPasses = R"(
   store_rows(a, shared, state, tile);
 )";
 
-/// One softmax over several launches: the state of each row goes from one to the next.
 constexpr const char* kSeveralPhases = R"(
+  // One softmax over several launches: the state of each row goes from one to the next.
   const bool first = a.phase == 0, last = a.phase == kPhases - 1;
   const i64* const pass = a.tables + word(head + kPassesAt);
   const int zones = make_zones(a, shared, tile, pass);

@@ -1,0 +1,122 @@
+#include "codegen/cuda/emit.h"
+#include "codegen/cuda/headers.h"
+#include "compiler/ir/lower.h"
+#include "compiler/ir/pattern_interpreter.h"
+#include "compiler/planner/planner.h"
+#include "dsl/parse.h"
+#include "tests/codegen/any_kernel.h"
+#include "tests/support/blessed.h"
+
+#include <gtest/gtest.h>
+
+/// The emitted CUDA text as text: tests/data/kernel_* hold a pattern, its plan and the part of the text that depends
+/// on it. WEFT_BLESS=1 writes them anew.
+namespace weft::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> kernel_cases() {
+  std::vector<fs::path> cases;
+  for (const auto& folder : test::data_cases()) {
+    if (folder.filename().string().starts_with("kernel_")) cases.push_back(folder);
+  }
+  return cases;
+}
+
+ir::Pattern pattern_of(const Source& source) {
+  const auto file = dsl::parse(source);
+  EXPECT_TRUE(file.ok()) << source.text;
+  auto pattern = ir::lower(*file, file->patterns.front().name, {});
+  EXPECT_TRUE(pattern.ok()) << pattern.error().message;
+  return std::move(*pattern);
+}
+
+ir::Plan plan_of(const ir::Pattern& pattern, const Target& target) {
+  const ir::Bind bind{.d = *pattern.dim, .d_v = pattern.dim_v.value_or(*pattern.dim), .dtype = *pattern.dtype};
+  auto plan = planner::plan(pattern, bind, target);
+  EXPECT_TRUE(plan.ok()) << plan.error().message;
+  return std::move(*plan);
+}
+
+/// The text without the bodies of the device headers, which are the same in every kernel and live in the repository.
+std::string thin(std::string text) {
+  for (int i = 0; i < codegen::cuda::kHeaderCount; ++i) {
+    const std::string body = codegen::cuda::kHeaders[i].text;
+    const auto at = text.find(body);
+    EXPECT_NE(at, std::string::npos) << codegen::cuda::kHeaders[i].name;
+    if (at != std::string::npos) text.erase(at, body.size());
+  }
+  return text;
+}
+
+class CudaText : public ::testing::TestWithParam<fs::path> {};
+
+TEST_P(CudaText, IsAsBlessed) {
+  const Source source{"input.weft", test::read_text(GetParam() / "input.weft")};
+  const Target target = find_target("sm_61").value();
+  const ir::Plan plan = plan_of(pattern_of(source), target);
+  EXPECT_EQ(ir::verify(plan), std::vector<std::string>());
+  EXPECT_EQ(test::compare_blessed(GetParam() / "plan.txt", ir::print(plan)), "");
+  const auto text = codegen::cuda::emit(plan, target).text;
+  EXPECT_EQ(test::compare_blessed(GetParam() / "cuda.sm_61.cu", thin(text)), "");
+  EXPECT_TRUE(text == codegen::cuda::emit(plan, target).text) << "two emissions of one plan differ";
+  const auto again = ir::parse_plan(ir::print(plan));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_TRUE(text == codegen::cuda::emit(*again, target).text) << "the plan's text is not the whole plan";
+}
+
+INSTANTIATE_TEST_SUITE_P(Data, CudaText, ::testing::ValuesIn(kernel_cases()),
+                         [](const auto& of) { return of.param.filename().string(); });
+
+TEST(CudaTexts, DoNotDependOnTheNumbersOfAPattern) {
+  const Target target = find_target("sm_61").value();
+  const auto text = [&](const std::string& body) {
+    const Source source{"input.weft", "pattern p { heads 8; dim 64; dtype f32; " + body + " }"};
+    return codegen::cuda::emit(plan_of(pattern_of(source), target), target).text;
+  };
+  const auto three = text("branches dilated(segments: [2048, 4096, 8192], rates: [1, 2, 4]);");
+  EXPECT_TRUE(three == text("branches dilated(segments: [512, 1024], rates: [1, 2]);"));
+  EXPECT_TRUE(three == text("keep causal;"));
+  EXPECT_TRUE(three == text("keep window(100, 7);"));
+  EXPECT_FALSE(three == text("branch causal; branch window(5, 0); combine sum;"));
+}
+
+TEST(CudaTexts, HoldNoWordOfTheUsers) {
+  const Target target = find_target("sm_61").value();
+  const Source source{
+      "input.weft", "pattern sesame { heads 8; dim 64; dtype f32; input caraway: i32[batch]; keep lengths(caraway); }"};
+  const ir::Plan plan = plan_of(pattern_of(source), target);
+  const auto plain = codegen::cuda::emit(plan, target);
+  EXPECT_EQ(plain.text.find("sesame"), std::string::npos);
+  EXPECT_EQ(plain.text.find("caraway"), std::string::npos);
+  // The text for people quotes all of it, as comments that nothing can break out of.
+  const auto quoted = codegen::cuda::annotated(plain, plan, "pattern sesame {\\\n*/ #error \r }");
+  EXPECT_NE(quoted.find("//   pattern sesame {?\n//   */ #error ? }\n"), std::string::npos) << quoted.substr(0, 300);
+  EXPECT_TRUE(quoted.ends_with(plain.text));
+}
+
+/// A length is an argument: one emulated kernel, a thousand lengths, each right.
+TEST(CudaTexts, AThousandLengthsAreOneKernel) {
+  const Source source{"input.weft", "pattern p { heads 1; dim 8; dtype f32; keep window(40, 0); }"};
+  const ir::Pattern pattern = pattern_of(source);
+  const auto kernel = AnyKernel::make(pattern, {.d = 8, .d_v = 8}, find_target("sm_61").value());
+  ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+  for (std::int64_t n = 1; n <= 1000; ++n) {
+    const ir::Shape shape{
+        .batch = 1, .n_q = std::min<std::int64_t>(n, 5), .n_k = n, .heads = 1, .kv_heads = 1, .d = 8, .d_v = 8};
+    ir::Tensor q({1, shape.n_q, 1, 8}), k({1, n, 1, 8}), v({1, n, 1, 8});
+    for (std::size_t i = 0; i < k.data.size(); ++i) {
+      k.data[i] = static_cast<double>((i * 37 + static_cast<std::size_t>(n)) % 17) / 16 - 0.5;
+      v.data[i] = static_cast<double>((i * 29) % 31) / 16 - 1;
+    }
+    for (std::size_t i = 0; i < q.data.size(); ++i) q.data[i] = static_cast<double>((i * 41) % 13) / 8 - 0.75;
+    const auto want = ir::interpret(pattern, shape, q, k, v, {});
+    const auto got = kernel->run(shape, q, k, v, {});
+    ASSERT_TRUE(got.ok()) << got.error().message;
+    for (std::size_t i = 0; i < got->o.data.size(); ++i) ASSERT_NEAR(got->o.data[i], want->o.data[i], 1e-5) << n;
+  }
+}
+
+}  // namespace
+}  // namespace weft::testing

@@ -1,0 +1,68 @@
+// Attention kernel made by Weft for sm_61: f32 storage, f32 arithmetic on plain lanes.
+// Which rows a tile holds and which keys it visits stands in the tables of the argument block, so that no
+// length, segment or rate is compiled in. Read it from the end: weft_kernel opens a tile, attend walks its keys,
+// attend_block multiplies a block of them.
+
+// ---- the plan's choices ----
+
+constexpr int kRows = 64;            // queries of a tile: what one block of threads computes
+constexpr int kKeys = 64;            // keys computed at a time
+constexpr int kThreads = 128;        // of a block
+constexpr int kDim = 24;             // columns of Q and K
+constexpr int kDimV = 24;            // columns of V and O
+constexpr int kDepth = 8;            // columns of Q and K in shared memory at a time
+constexpr int kStaged = 64;          // rows of V in shared memory at a time
+constexpr int kInputs = 0;           // tensors of lengths that bounds refer to
+constexpr int kSharedFixed = 27680;  // bytes of shared memory …
+constexpr int kSharedPerTerm = 144;  // … and for each key range of a head
+constexpr bool kParts = false;       // bounds that are a share of the sequence
+
+// ---- args.h ----
+
+// ---- table_words.h ----
+using namespace weft::codegen;
+
+// ---- ptx.cuh ----
+#ifndef WEFT_EMULATED
+#endif
+
+// ---- numbers.cuh ----
+
+constexpr Element kStored = Element::f32;
+
+// ---- block.cuh ----
+
+// ---- rows.cuh ----
+
+// ---- schedule.cuh ----
+
+// ---- keys.cuh ----
+
+// ---- mask.cuh ----
+
+// ---- simt.cuh ----
+
+// ---- results.cuh ----
+
+// ---- attend.cuh ----
+
+// ---- the kernel: block i computes tile number tile_begin + i ----
+
+extern "C" __global__ void __launch_bounds__(kThreads) weft_kernel(const weft_args a) {
+  WEFT_SHARED_MEMORY(memory);
+  Shared& shared = *(Shared*)memory;
+  Tile tile;
+  const i64* head;  // tables of the tile's head
+  if (!open_tile(a, shared, tile, head)) return;
+  const Views views = open_views(a, tile);
+  State state;
+
+  // One softmax over the keys of every branch.
+  const i64* const pass = a.tables + word(head + kPassesAt);
+  clear(state);
+  attend(a, shared, state, views, tile, pass, make_zones(a, shared, tile, pass));
+  close_sums(state);
+  if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+  normalize(state, 1);
+  store_rows(a, shared, state, tile);
+}
