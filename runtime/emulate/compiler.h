@@ -31,6 +31,9 @@ struct Request {
 /// Writes the shared object to `object`; scratch files go to `folder`, which is there.
 Status compile(const Compiler& compiler, const Request& request, const std::string& folder, const std::string& object);
 
+/// What the compiler and its debug information call the emitted text.
+inline constexpr const char* kTextName = "kernel.cu";
+
 /// In the object: `void entry(const void* args)` and the size of what `args` points to.
 inline constexpr const char* kEntry = "weft_emulated_entry";
 inline constexpr const char* kArgsBytes = "weft_emulated_args_bytes";

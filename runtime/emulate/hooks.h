@@ -32,7 +32,7 @@ struct Hooks {
   void (*load)(Block*, Space, const void* from, void* to, unsigned size, Site);
   void (*store)(Block*, Space, void* to, const void* from, unsigned size, Site);
   /// A plain C++ access that the compiler has instrumented.
-  void (*touch)(Block*, const void* at, unsigned size, bool write);
+  void (*touch)(Block*, const void* at, unsigned size, bool write, Site);
   int (*barrier)(Block*, Barrier, int predicate, int line);
   /// `value` is this lane's; `source` the lane a shuffle reads. The result is this lane's.
   unsigned long long (*warp)(Block*, WarpOperation, unsigned mask, unsigned long long value, int source, int line);

@@ -20,8 +20,6 @@ std::string access_name(const Attempt& attempt) {
   return fmt::format("{} of {} byte{}", attempt.write ? "store" : "load", attempt.size, attempt.size == 1 ? "" : "s");
 }
 
-std::string line_name(int line) { return line == 0 ? "a plain access" : fmt::format("line {}", line); }
-
 }  // namespace
 
 void Memory::AlignedFree::operator()(unsigned char* p) const { std::free(p); }
@@ -69,15 +67,22 @@ std::optional<FaultKind> Memory::check_shared(const Attempt& attempt, const Mome
   const auto offset = static_cast<std::int64_t>(shared_offset(attempt.at));
   if (offset < 0 || offset > shared_bytes_ - attempt.size) return FaultKind::out_of_bounds;
   if (is_misaligned(attempt)) return FaultKind::misaligned;
-  const auto conflict = races_.access(offset, attempt.size, attempt.write, attempt.site.line, now);
+  const auto conflict = races_.access(offset, attempt.size, attempt.write, attempt.site.address, now);
   if (!conflict) return std::nullopt;
   conflict_ = *conflict;
   return FaultKind::race;
 }
 
 Fault Memory::describe(FaultKind kind, const Attempt& attempt) const {
+  Fault out =
+      attempt.space == Space::global && kind == FaultKind::out_of_bounds ? outside(attempt) : inside(kind, attempt);
+  out.site = attempt.site.address;
+  return out;
+}
+
+/// Within a region, or next to shared memory.
+Fault Memory::inside(FaultKind kind, const Attempt& attempt) const {
   const bool shared = attempt.space == Space::shared;
-  if (!shared && kind == FaultKind::out_of_bounds) return outside(attempt);
   Fault out{.kind = kind, .address = address_of(attempt.at), .region = shared ? kSharedName : last_->name};
   const std::uint64_t offset = shared ? shared_offset(attempt.at) : out.address - address_of(last_->begin);
   if (shared) out.address = offset;
@@ -85,8 +90,9 @@ Fault Memory::describe(FaultKind kind, const Attempt& attempt) const {
   if (kind == FaultKind::out_of_bounds) why = fmt::format("which has {} bytes", shared_bytes_);
   if (kind == FaultKind::read_only) why = "which the kernel may only read";
   if (kind == FaultKind::race) {
-    why = fmt::format("races with a {} by thread {} ({}): nothing orders them", conflict_.write ? "store" : "load",
-                      conflict_.thread, line_name(conflict_.line));
+    why = fmt::format("races with a {} by thread {}: nothing orders them", conflict_.write ? "store" : "load",
+                      conflict_.thread);
+    out.other_site = conflict_.site;
   }
   const std::string where = shared ? kSharedName : fmt::format("`{}`", last_->name);
   out.text =

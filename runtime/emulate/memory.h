@@ -56,6 +56,7 @@ class Memory {
   std::optional<FaultKind> check_global(const Attempt& attempt);
   std::optional<FaultKind> check_shared(const Attempt& attempt, const Moment& now);
   const Region* find(const Attempt& attempt) const;
+  Fault inside(FaultKind kind, const Attempt& attempt) const;
   Fault outside(const Attempt& attempt) const;
 
   const std::vector<Region>& regions_;

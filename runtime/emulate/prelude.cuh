@@ -7,7 +7,7 @@
 #define __device__
 #define __host__
 #define __constant__ static
-#define __forceinline__ inline __attribute__((always_inline))
+#define __forceinline__ inline
 #define __align__(n) alignas(n)
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
@@ -354,7 +354,7 @@ WEFT_ALWAYS bool is_own(const Block* block, const void* at) {
   extern "C" __attribute__((noinline, no_sanitize_address)) void __asan_##name##_noabort(const void* at size_parameter) { \
     weft_emulated::Block* block = weft_emulated::self();                                                  \
     if (weft_emulated::is_own(block, at)) return;                                                         \
-    block->hooks->touch(block, at, static_cast<unsigned>(size), write);                                   \
+    block->hooks->touch(block, at, static_cast<unsigned>(size), write, {__builtin_return_address(0), 0});                                   \
   }
 #define WEFT_NOTHING
 #define WEFT_SIZE , unsigned long size

@@ -1,19 +1,25 @@
 #include "runtime/emulate/process.h"
 
+#include "runtime/emulate/scratch.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <filesystem>
 #include <sstream>
 
 extern char** environ;
 
 namespace weft::emulate {
 namespace {
+
+namespace fs = std::filesystem;
 
 int spawn(const std::vector<std::string>& words, const std::string& log, pid_t& pid) {
   std::vector<char*> argv;
@@ -29,7 +35,22 @@ int spawn(const std::vector<std::string>& words, const std::string& log, pid_t& 
   return failure;
 }
 
+bool is_program(const fs::path& path) {
+  std::error_code failure;
+  return fs::is_regular_file(path, failure) && access(path.c_str(), X_OK) == 0;
+}
+
 }  // namespace
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return is_program(name) ? fs::absolute(name).string() : std::string();
+  const char* variable = std::getenv("PATH");
+  std::istringstream places(variable != nullptr ? variable : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string place; std::getline(places, place, ':');) {
+    if (is_program(fs::path(place) / name)) return fs::absolute(fs::path(place) / name).string();
+  }
+  return {};
+}
 
 Result<Finished> run(const std::vector<std::string>& words, const std::string& log) {
   pid_t pid = 0;
@@ -42,9 +63,7 @@ Result<Finished> run(const std::vector<std::string>& words, const std::string& l
   }
   Finished out;
   out.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  std::ostringstream text;
-  text << std::ifstream(log).rdbuf();
-  out.output = text.str();
+  WEFT_TRY(out.output, read_file(log));
   return out;
 }
 

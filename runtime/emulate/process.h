@@ -12,6 +12,9 @@ struct Finished {
   std::string output;  ///< both streams
 };
 
+/// The program of this name on PATH; with a slash it is a path, as for a shell. Empty where there is none.
+std::string find_program(const std::string& name);
+
 /// Runs a program and waits for it. `log` is a file of the caller's that takes its output.
 Result<Finished> run(const std::vector<std::string>& words, const std::string& log);
 

@@ -1,16 +1,14 @@
 #include "runtime/emulate/program.h"
 
 #include "runtime/emulate/compiler.h"
+#include "runtime/emulate/object.h"
 #include "runtime/emulate/scheduler.h"
+#include "runtime/emulate/symbols.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -18,30 +16,6 @@
 
 namespace weft::emulate {
 namespace {
-
-namespace fs = std::filesystem;
-
-/// Removed with all that is in it.
-class ScratchFolder {
- public:
-  static Result<ScratchFolder> make() {
-    std::error_code failure;
-    std::string path = (fs::temp_directory_path(failure) / "weft-emulate-XXXXXX").string();
-    if (failure || mkdtemp(path.data()) == nullptr) return environment_error("no scratch folder can be made");
-    return ScratchFolder(std::move(path));
-  }
-  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  ScratchFolder& operator=(ScratchFolder&&) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 /// Builds happen side by side, but each text only once.
 struct Slot {
@@ -56,46 +30,6 @@ std::shared_ptr<Slot> slot_of(const std::string& digest) {
   auto& slot = (*slots)[digest];
   if (!slot) slot = std::make_shared<Slot>();
   return slot;
-}
-
-struct Loaded {
-  void* library = nullptr;
-  void (*entry)(const void*) = nullptr;
-  std::int64_t args_bytes = 0;
-};
-
-Result<Loaded> load(const std::string& object) {
-  Loaded out;
-  out.library = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (out.library == nullptr) return internal_error(fmt::format("the emulated kernel cannot be loaded: {}", dlerror()));
-  out.entry = reinterpret_cast<void (*)(const void*)>(dlsym(out.library, kEntry));
-  const auto* bytes = static_cast<const unsigned long long*>(dlsym(out.library, kArgsBytes));
-  if (out.entry == nullptr || bytes == nullptr) {
-    dlclose(out.library);
-    return internal_error("the emulated kernel has no entry");
-  }
-  out.args_bytes = static_cast<std::int64_t>(*bytes);
-  return out;
-}
-
-/// Compiles into `directory`, or loads what another process has left there. Other processes may do the same: the
-/// object appears under its name whole or not at all.
-Result<Loaded> build_object(const Compiler& compiler, const Request& request, const std::string& digest,
-                            const std::string& directory) {
-  const fs::path kept = directory.empty() ? fs::path() : fs::path(directory) / (digest + ".so");
-  std::error_code failure;
-  if (!directory.empty() && fs::exists(kept, failure)) {
-    if (auto loaded = load(kept.string()); loaded.ok()) return loaded;
-  }
-  WEFT_TRY(const ScratchFolder scratch, ScratchFolder::make());
-  const std::string object = scratch.path() + "/kernel.so";
-  WEFT_CHECK(compile(compiler, request, scratch.path(), object));
-  if (!directory.empty()) {
-    const fs::path near = kept.string() + "." + fs::path(scratch.path()).filename().string();
-    fs::create_directories(directory, failure);
-    if (fs::copy_file(object, near, failure)) fs::rename(near, kept, failure);
-  }
-  return load(object);
 }
 
 Error bad_launch(const std::string& why) { return internal_error("the emulated launch makes no sense: " + why); }
@@ -132,6 +66,25 @@ std::vector<std::int64_t> block_order(const Launch& launch) {
   return out;
 }
 
+/// Says which calls of the text the faults are in.
+void name_places(Report& report, const Object& object) {
+  std::vector<std::uint64_t> offsets;
+  for (const Fault& fault : report.faults) {
+    for (const void* site : {fault.site, fault.other_site}) {
+      // A return address stands behind its call.
+      offsets.push_back(site == nullptr ? 0 : object.offset(site) - 1);
+    }
+  }
+  const auto places = frames(object.bytes, offsets);
+  for (std::size_t i = 0; i < report.faults.size(); ++i) {
+    Fault& fault = report.faults[i];
+    const auto &here = places[2 * i], &there = places[2 * i + 1];
+    if (!here.empty()) fault.text += "; in " + print(here);
+    if (!there.empty()) fault.text += "; the other in " + print(there);
+    if (fault.line == 0 && !here.empty()) fault.line = here.front().line;
+  }
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Program>> Program::build(const std::string& text, const std::string& symbol,
@@ -142,23 +95,18 @@ Result<std::shared_ptr<const Program>> Program::build(const std::string& text, c
   const std::shared_ptr<Slot> slot = slot_of(digest);
   const std::lock_guard lock(slot->mutex);
   if (!slot->program) {
-    WEFT_TRY(const Loaded loaded, build_object(compiler, request, digest, options.directory));
     std::shared_ptr<Program> fresh(new Program);
-    fresh->library_ = loaded.library;
-    fresh->entry_ = loaded.entry;
-    fresh->args_bytes_ = loaded.args_bytes;
+    WEFT_TRY(fresh->object_, Object::build(compiler, request, digest, options.directory));
     fresh->count_ = options.count;
     slot->program = std::move(fresh);
   }
   return slot->program;
 }
 
-Program::~Program() {
-  if (library_ != nullptr) dlclose(library_);
-}
+Program::~Program() = default;
 
 Result<Report> Program::launch(const Launch& given) const {
-  WEFT_CHECK(check(given, args_bytes_));
+  WEFT_CHECK(check(given, object_->args_bytes));
   Launch launch = given;
   launch.memory = in_order(launch.memory);
   const std::vector<std::int64_t> order = block_order(launch);
@@ -166,7 +114,7 @@ Result<Report> Program::launch(const Launch& given) const {
       static_cast<std::size_t>(std::clamp<std::int64_t>(launch.workers, 1, std::max<std::int64_t>(launch.blocks, 1)));
   std::vector<std::unique_ptr<Scheduler>> schedulers;
   for (std::size_t i = 0; i < workers; ++i) {
-    WEFT_TRY(auto scheduler, Scheduler::make(entry_, launch, count_));
+    WEFT_TRY(auto scheduler, Scheduler::make(object_->entry, launch, count_));
     schedulers.push_back(std::move(scheduler));
   }
   std::atomic<std::size_t> next = 0;
@@ -182,6 +130,7 @@ Result<Report> Program::launch(const Launch& given) const {
   for (std::thread& thread : threads) thread.join();
   Report report;
   for (const auto& scheduler : schedulers) report += scheduler->report();
+  name_places(report, *object_);
   return report;
 }
 

@@ -43,6 +43,8 @@ struct Launch {
   int workers = 1;         ///< threads of the host, each with blocks of its own
 };
 
+class Object;
+
 /// An emitted text, built for the host.
 class Program {
  public:
@@ -62,9 +64,7 @@ class Program {
  private:
   Program() = default;
 
-  void* library_ = nullptr;
-  void (*entry_)(const void* args) = nullptr;
-  std::int64_t args_bytes_ = 0;
+  std::unique_ptr<const Object> object_;
   bool count_ = false;
 };
 

@@ -17,7 +17,7 @@ struct Moment {
 /// The earlier of two accesses that nothing orders.
 struct Conflict {
   int thread = 0;
-  int line = 0;
+  const void* site = nullptr;  ///< the call
   bool write = false;
 };
 
@@ -28,13 +28,14 @@ class Races {
  public:
   explicit Races(std::int64_t bytes) : words_(static_cast<std::size_t>((bytes + 3) / 4)) {}
 
-  std::optional<Conflict> access(std::int64_t offset, std::int64_t size, bool write, int line, const Moment& now);
+  std::optional<Conflict> access(std::int64_t offset, std::int64_t size, bool write, const void* site,
+                                 const Moment& now);
 
  private:
   struct Trace {
     std::uint32_t barrier = 0;  ///< 0: never
     std::uint32_t sync = 0;
-    std::int32_t line = 0;
+    const void* site = nullptr;
     std::uint16_t thread = 0;
     std::uint8_t bytes = 0;   ///< of the word, one bit each
     std::uint8_t others = 0;  ///< kSameWarp, kOtherWarps: who else, since the same barrier
@@ -44,8 +45,8 @@ class Races {
   };
 
   static bool conflicts(const Trace& before, std::uint8_t bytes, const Moment& now);
-  static bool touch(Word& word, std::uint8_t bytes, bool write, int line, const Moment& now, Conflict& found);
-  static void remember(Trace& trace, std::uint8_t bytes, int line, const Moment& now);
+  static bool touch(Word& word, std::uint8_t bytes, bool write, const void* site, const Moment& now, Conflict& found);
+  static void remember(Trace& trace, std::uint8_t bytes, const void* site, const Moment& now);
 
   std::vector<Word> words_;
 };

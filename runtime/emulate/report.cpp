@@ -63,7 +63,8 @@ Traffic Report::global() const {
 
 void Report::add(Fault fault) {
   const auto same = std::find_if(faults.begin(), faults.end(), [&](const Fault& known) {
-    return known.kind == fault.kind && known.line == fault.line && known.region == fault.region;
+    return std::tie(known.kind, known.line, known.site, known.region) ==
+           std::tie(fault.kind, fault.line, fault.site, fault.region);
   });
   if (same != faults.end()) {
     same->times += fault.times;

@@ -26,8 +26,12 @@ struct Fault {
   int line = 0;               ///< of the text; 0 for a plain C++ access
   std::uint64_t address = 0;  ///< global: the address; shared: the offset
   std::string region = {};    ///< the region it lies in or next to; `shared memory`
-  std::int64_t times = 1;     ///< how often this kind happened on this line
+  std::int64_t times = 1;     ///< how often this kind happened here
   std::string text = {};      ///< one sentence with all of that
+
+  /// Call sites in the built object: of the access and, for a race, of the earlier one. Null where there is none.
+  const void* site = nullptr;
+  const void* other_site = nullptr;
 };
 
 /// Accesses through load_* and store_*, as a warp makes them.
@@ -46,7 +50,7 @@ struct LineTraffic {
 
 /// What happened in one launch, or in several.
 struct Report {
-  std::vector<Fault> faults;    ///< the first of each kind on each line, at most kMostFaults; by block and thread
+  std::vector<Fault> faults;    ///< the first of each kind at each call site, at most kMostFaults; by block and thread
   std::int64_t blocks = 0;      ///< that ran to their end
   std::int64_t barriers = 0;    ///< of whole blocks
   std::int64_t warp_syncs = 0;  ///< warp operations, each counted once a warp

@@ -27,8 +27,8 @@ struct HookTable {
     of(block).access({space, to, size, true, site}, static_cast<unsigned char*>(to),
                      static_cast<const unsigned char*>(from));
   }
-  static void touch(weft_emulated::Block* block, const void* at, unsigned size, bool write) {
-    of(block).touch(at, size, write);
+  static void touch(weft_emulated::Block* block, const void* at, unsigned size, bool write, Site site) {
+    of(block).touch({Space::global, at, size, write, site});
   }
   static int barrier(weft_emulated::Block* block, Barrier kind, int predicate, int line) {
     return of(block).barrier({.barrier = kind, .value = predicate != 0, .line = line});
@@ -211,12 +211,11 @@ void Scheduler::access(const Attempt& attempt, unsigned char* into, const unsign
                 .write = attempt.write});
 }
 
-void Scheduler::touch(const void* at, unsigned size, bool write) {
-  const Space space = memory_.is_shared(at) ? Space::shared : Space::global;
-  const Attempt attempt{space, at, size, write, {nullptr, 0}};
+void Scheduler::touch(Attempt attempt) {
+  if (memory_.is_shared(attempt.at)) attempt.space = Space::shared;
   const auto kind = memory_.check(attempt, now());
   if (!kind) return;
-  record(memory_.describe(*kind, attempt), current(), 0);
+  record(memory_.describe(*kind, attempt), current(), attempt.site.line);
   // The access follows whatever we say, and might end the process.
   if (kind != FaultKind::race) abandon();
 }

@@ -74,7 +74,7 @@ class Scheduler {
 
   // What kernels call.
   void access(const Attempt& attempt, unsigned char* into, const unsigned char* from);
-  void touch(const void* at, unsigned size, bool write);
+  void touch(Attempt attempt);
   int barrier(const Wait& wait);
   std::uint64_t warp_operation(const Wait& wait);
 

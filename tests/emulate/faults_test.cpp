@@ -121,7 +121,7 @@ const Planted kPlanted[] = {
     {"PlainStoreBehindTheEnd", "if (row < a.n && half == 0) store_global(a.o + row, both / sum)",
      "a.o[row] = both / sum", FaultKind::out_of_bounds, "behind the end of `o`"},
     {"PlainRace", "store_shared(&s.partial[thread / 2][half], acc);\n  __syncwarp();",
-     "s.partial[thread / 2][half] = acc;", FaultKind::race, "a plain access"},
+     "s.partial[thread / 2][half] = acc;", FaultKind::race, "the other in weft_kernel (line 56)"},
     {"Misaligned", "load_shared<float>(&s.keys[2 * i + half])", "load_shared<float2>(&s.keys[2 * i + half]).x",
      FaultKind::misaligned, "load of 8 bytes at offset 4 of shared memory"},
     {"TwoBarriers", kStaged, "if (half == 0)\n__syncthreads();\nelse\n__syncthreads();", FaultKind::divergent_barrier,

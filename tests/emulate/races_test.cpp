@@ -14,7 +14,7 @@ class RacesTest : public ::testing::Test {
  protected:
   bool races(int thread, bool write, std::int64_t offset = 0, std::int64_t size = 4) {
     const std::uint32_t sync = thread < 32 ? first_sync_ : second_sync_;
-    return races_.access(offset, size, write, 1, {barrier_, sync, thread}).has_value();
+    return races_.access(offset, size, write, nullptr, {barrier_, sync, thread}).has_value();
   }
   void barrier() { ++barrier_; }
   void sync_first_warp() { ++first_sync_; }
