@@ -10,7 +10,9 @@
 namespace weft::codegen::cuda {
 namespace {
 
-constexpr int kAlignment = 16;   // of struct Shared
+constexpr int kAlignment = 16;  // of struct Shared
+// Without a number here ptxas aims at more blocks for some head dims, and spills a few bytes for it.
+constexpr int kBlocks = 2;
 constexpr int kTermBytes = 144;  // of struct Term
 
 bool has_parts(const ir::Plan& plan) {
@@ -68,6 +70,7 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   constant("kRows", c.tile_q, "queries of a tile: what one block of threads computes");
   constant("kKeys", c.tile_k, "keys computed at a time");
   constant("kThreads", c.threads, "of a block");
+  constant("kBlocks", kBlocks, "that an SM must hold: registers may take what they leave");
   constant("kDim", plan.bind.d, "columns of Q and K");
   constant("kDimV", plan.bind.d_v, "columns of V and O");
   constant("kDepth", c.depth, "columns of Q and K in shared memory at a time");
@@ -145,7 +148,7 @@ void kernel(TextWriter& w, const ir::Plan& plan) {
   w.blank();
   w.line("// ---- the kernel: block i computes tile number tile_begin + i ----");
   w.blank();
-  w.line("extern \"C\" __global__ void __launch_bounds__(kThreads) weft_kernel(const weft_args a) {{");
+  w.line("extern \"C\" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(const weft_args a) {{");
   w.line("  WEFT_SHARED_MEMORY(memory);");
   w.line("  Shared& shared = *(Shared*)memory;");
   w.line("  Tile tile;");

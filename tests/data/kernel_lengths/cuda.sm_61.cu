@@ -8,6 +8,7 @@
 constexpr int kRows = 64;            // queries of a tile: what one block of threads computes
 constexpr int kKeys = 64;            // keys computed at a time
 constexpr int kThreads = 128;        // of a block
+constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
 constexpr int kDepth = 16;           // columns of Q and K in shared memory at a time
@@ -48,7 +49,7 @@ constexpr Element kStored = Element::f16;
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 
-extern "C" __global__ void __launch_bounds__(kThreads) weft_kernel(const weft_args a) {
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(const weft_args a) {
   WEFT_SHARED_MEMORY(memory);
   Shared& shared = *(Shared*)memory;
   Tile tile;
