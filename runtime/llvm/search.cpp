@@ -2,19 +2,17 @@
 
 #include "runtime/llvm/library.h"
 #include "runtime/object/identity.h"
+#include "runtime/object/places.h"
 
 #include <fmt/format.h>
-#include <glob.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <sstream>
 
 namespace weft::llvm {
 namespace {
@@ -22,29 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kStem = "libLLVM";
-
-std::vector<std::string> matches(const std::string& pattern) {
-  std::vector<std::string> out;
-  glob_t found{};
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  globfree(&found);
-  return out;
-}
-
-/// The directories /etc/ld.so.conf names: one a line, with `include PATTERN` and comments.
-void add_configured(const std::string& file, std::vector<std::string>& out, int depth = 0) {
-  constexpr int kDeepest = 4;
-  std::ifstream lines(file);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line.substr(0, line.find('#')));
-    std::string word;
-    if (!(words >> word)) continue;
-    if (word.front() == '/') out.push_back(word);
-    if (std::string pattern; word == "include" && words >> pattern && depth < kDeepest) {
-      for (const std::string& included : matches(pattern)) add_configured(included, out, depth + 1);
-    }
-  }
-}
 
 /// On merged systems /lib is /usr/lib, and listing thousands of files twice would show.
 std::vector<std::string> without_repeats(const std::vector<std::string>& places) {
@@ -57,19 +32,10 @@ std::vector<std::string> without_repeats(const std::vector<std::string>& places)
   return out;
 }
 
-/// In the loader's order: LD_LIBRARY_PATH, the configured ones, the built-in ones; then those of parallel
-/// installations, which the loader does not know.
+/// The loader's, then those of parallel installations, which the loader does not know.
 std::vector<std::string> directories() {
-  std::vector<std::string> out;
-  if (const char* variable = std::getenv("LD_LIBRARY_PATH")) {
-    std::istringstream parts{std::string(variable)};
-    for (std::string part; std::getline(parts, part, ':');) {
-      if (!part.empty()) out.push_back(part);
-    }
-  }
-  add_configured("/etc/ld.so.conf", out);
-  out.insert(out.end(), {"/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"});
-  for (const std::string& found : matches("/usr/lib/llvm-*/lib")) out.push_back(found);
+  std::vector<std::string> out = object::loader_directories();
+  for (const std::string& found : object::matches("/usr/lib/llvm-*/lib")) out.push_back(found);
   return without_repeats(out);
 }
 

@@ -30,9 +30,9 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
 
 /// Headers of other projects that must stay on their island.
 const std::vector<std::pair<std::string, std::string>> kIslands = {
-    {"boost/spirit/", "dsl"}, {"llvm/", "runtime/llvm"}, {"llvm-c/", "runtime/llvm"},
-    {"CLI/", "tools"},        {"oneapi/", "runtime"},    {"tbb/", "runtime"},
-    {"cuda", "runtime/cuda"}, {"nvrtc", "runtime/cuda"}, {"boost/context/", "runtime/emulate"},
+    {"boost/spirit/", "dsl"}, {"llvm/", "runtime/llvm"},  {"llvm-c/", "runtime/llvm"},
+    {"CLI/", "tools"},        {"oneapi/", "runtime"},     {"tbb/", "runtime"},
+    {"cuda", "runtime/cuda"}, {"nvrtc", "runtime/nvrtc"}, {"boost/context/", "runtime/emulate"},
 };
 
 bool is_under(const std::string& path, const std::string& folder) { return path.starts_with(folder + "/"); }
