@@ -13,7 +13,11 @@ Result<EmulatedKernel> EmulatedKernel::make(const ir::Pattern& pattern, const ir
 
 Result<EmulatedKernel> EmulatedKernel::make(const ir::Plan& plan, const Target& target,
                                             const emulate::Options& options) {
-  const codegen::Source source = codegen::cuda::emit(plan, target);
+  return of(plan, codegen::cuda::emit(plan, target), options);
+}
+
+Result<EmulatedKernel> EmulatedKernel::of(const ir::Plan& plan, const codegen::Source& source,
+                                          const emulate::Options& options) {
   EmulatedKernel out;
   out.plan_ = plan;
   WEFT_TRY(out.program_, emulate::Program::build(source.text, source.symbol, options));

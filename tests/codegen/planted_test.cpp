@@ -1,0 +1,131 @@
+#include "codegen/cuda/emit.h"
+#include "compiler/ir/pattern_interpreter.h"
+#include "compiler/planner/planner.h"
+#include "tests/codegen/emulated_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+/// Faults planted in the emitted kernel: what emulation is trusted for. Each changes one place of the text; the text
+/// as it is passes.
+namespace weft::testing {
+namespace {
+
+using ir::make_set;
+using ir::SetKind;
+
+struct Planted {
+  const char* name;
+  const char* from;  ///< stands in the text exactly once
+  const char* to;
+  const char* found;  ///< part of the fault's message; "wrong" where the numbers give it away
+};
+
+constexpr Planted kPlanted[] = {
+    {"nothing", "", "", ""},
+    // Barriers
+    {"barrier_before_scores", "stage_columns(k, kKeyStride, k_row, column, w.k_aligned);\n    __syncthreads();",
+     "stage_columns(k, kKeyStride, k_row, column, w.k_aligned);", "race"},
+    {"barrier_before_staging", "column += kDepth) {\n    __syncthreads();", "column += kDepth) {", "race"},
+    {"barrier_before_values", "first += kStaged) {\n    __syncthreads();", "first += kStaged) {", "race"},
+    {"barrier_after_keys", "put(s.key_weight[at], (float)weight);\n  }\n  __syncthreads();",
+     "put(s.key_weight[at], (float)weight);\n  }", "race"},
+    {"barrier_of_few", "if (weight > 0) {\n    put(s.key[at], (int)y);",
+     "if (weight > 0) {\n    __syncthreads();\n    put(s.key[at], (int)y);", "barrier"},
+    // Masks
+    {"mask_one_too_far", "(y[k] < hi)", "(y[k] <= hi)", "wrong"},
+    {"mask_one_too_short", "(y[k] >= lo)", "(y[k] > lo)", "wrong"},
+    {"full_zone_too_wide", "lo >= get(term.must_lo) && hi <= get(term.must_hi)", "true", "wrong"},
+    // Softmax
+    {"no_rescale", "st.o[r][c] *= scale[r];", ";", "wrong"},
+    {"no_rescale_of_the_sum", "st.l[r] *= scale[r];", "", "wrong"},
+    {"row_sum_of_half_the_lanes",
+     "for (int apart = 1; apart < 16; apart *= 2) x += ", "for (int apart = 1; apart < 8; apart *= 2) x += ", "wrong"},
+    {"multiplicity_ignored", "key < count ? get(s.key_weight[from + key]) : 0", "key < count ? 1 : 0", "wrong"},
+    // Indices
+    {"key_beyond_the_last", "times(get(s.key[from + min(mine, count - 1)]), w.k_step)",
+     "times(get(s.key[from + min(mine, count - 1)]) + 1, w.k_step)", "out of bounds"},
+    {"row_of_another_tile", "times(get(s.x[mine]) - t.offset, w.q_step)",
+     "times(get(s.x[mine]) - t.offset + 64, w.q_step)", "out of bounds"},
+    {"column_twice", "row + (column + c) * kBytes<kStored>", "row + c * kBytes<kStored>", "wrong"},
+    {"swizzle_forgotten", "&s.weights[key * kRows + ((four_rows ^ (key / kKeysEach % 16)) * 4)]",
+     "&s.weights[key * kRows + ((four_rows + key / kKeysEach % 16) * 4)]", "race"},
+    {"misaligned", "&s.weights[key * kRows + ((four_rows", "&s.weights[1 + key * kRows + ((four_rows", "misaligned"},
+};
+
+ir::Tensor normal(std::vector<std::int64_t> shape, unsigned seed) {
+  ir::Tensor t(std::move(shape));
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> values;
+  for (auto& v : t.data) v = static_cast<double>(static_cast<float>(values(generator)));
+  return t;
+}
+
+/// Two dilated branches in a window: full and partial blocks, multiplicities, several blocks a row.
+ir::Pattern pattern() {
+  ir::Pattern p;
+  p.name = "planted";
+  for (std::int64_t r : {1, 2}) {
+    const auto phase = ir::apply(ir::Op::modulo, {ir::variable(ir::Variable::h), ir::constant(r)});
+    const auto dilated = ir::make_dilated(256 * r, r, phase, false);
+    const auto set =
+        make_set(SetKind::intersection, std::vector<ir::SetPtr>{dilated, make_set(SetKind::window, {250, 0})});
+    p.branches.push_back({.set = set, .heads = {}, .range = {}});
+  }
+  return p;
+}
+
+std::string replaced(const std::string& text, const Planted& fault) {
+  if (*fault.from == '\0') return text;
+  const auto at = text.find(fault.from);
+  EXPECT_NE(at, std::string::npos) << fault.name << ": the text to change is not there";
+  if (at == std::string::npos) return text;
+  EXPECT_EQ(text.find(fault.from, at + 1), std::string::npos) << fault.name << ": it is there twice";
+  return std::string(text).replace(at, std::string(fault.from).size(), fault.to);
+}
+
+class PlantedFaults : public ::testing::TestWithParam<Planted> {};
+
+TEST_P(PlantedFaults, AreFound) {
+  const Planted& fault = GetParam();
+  const ir::Pattern p = pattern();
+  const Target target = find_target("sm_61").value();
+  const ir::Shape shape{.batch = 1, .n_q = 300, .n_k = 300, .heads = 1, .kv_heads = 1, .d = 32, .d_v = 16};
+  const auto plan = planner::plan(p, {.d = shape.d, .d_v = shape.d_v}, target);
+  ASSERT_TRUE(plan.ok());
+  codegen::Source source = codegen::cuda::emit(*plan, target);
+  source.text = replaced(source.text, fault);
+  const auto kernel = EmulatedKernel::of(*plan, source);
+  ASSERT_TRUE(kernel.ok()) << kernel.error().message << (kernel.error().notes.empty() ? "" : kernel.error().notes[0]);
+  auto q = normal({1, 300, 1, 32}, 1);
+  for (auto& x : q.data) x *= 3;  // peaked rows, so that maxima move
+  const auto k = normal({1, 300, 1, 32}, 2), v = normal({1, 300, 1, 16}, 3);
+  const auto want = ir::interpret(p, shape, q, k, v, {});
+  const auto got = kernel->run(shape, q, k, v, {});
+  const std::string found = fault.found;
+  if (found != "" && found != "wrong") {
+    ASSERT_FALSE(got.ok()) << "nothing was found";
+    EXPECT_NE(got.error().message.find(found), std::string::npos) << got.error().message;
+    return;
+  }
+  ASSERT_TRUE(got.ok()) << got.error().message;
+  double worst = 0;
+  for (std::size_t i = 0; i < want->o.data.size(); ++i) {
+    const double apart = std::abs(got->o.data[i] - want->o.data[i]);
+    worst = std::isnan(apart) ? HUGE_VAL : std::max(worst, apart);
+  }
+  const auto bound = ir::error_bounds(p, ir::DType::f32, 300, 5, want->max_abs_score).o;
+  if (found.empty()) {
+    EXPECT_LE(worst, bound);
+  } else {
+    EXPECT_GT(worst, bound) << "the numbers are right";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Text, PlantedFaults, ::testing::ValuesIn(kPlanted),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+}  // namespace
+}  // namespace weft::testing
