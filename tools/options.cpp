@@ -21,7 +21,7 @@ constexpr unsigned kRun = bit(Command::run), kCheck = bit(Command::check), kFmt 
                    kCache = bit(Command::cache), kDoctor = bit(Command::doctor);
 constexpr unsigned kPatterns = kRun | kDraw | kExplain | kEmit | kBench | kTune;
 constexpr unsigned kSized = kRun | kExplain | kBench | kTune;
-constexpr unsigned kEngine = kRun | kEmit | kBench | kTune | kDoctor;
+constexpr unsigned kEngine = kRun | kExplain | kEmit | kBench | kTune | kDoctor;
 constexpr unsigned kAll = ~0U;
 
 enum class Files { one, many, words, none };

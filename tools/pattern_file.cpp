@@ -1,5 +1,6 @@
 #include "tools/pattern_file.h"
 
+#include "runtime/engine/destination.h"
 #include "tools/files.h"
 
 namespace weft::tools {
@@ -84,14 +85,25 @@ CompileOptions with_sizes(CompileOptions options, const Sizes& sizes) {
   return options;
 }
 
+EngineOptions engine_options(const Options& options) {
+  return {.cache_dir = options.cache_dir,
+          .no_cache = options.no_cache,
+          .no_compile = options.no_compile,
+          .llvm = options.llvm,
+          .nvrtc = options.nvrtc,
+          .threads = static_cast<int>(options.threads.value_or(0)),
+          .deadline_ms = options.deadline.value_or(0),
+          .memory_bytes = options.memory.value_or(0)};
+}
+
 Result<Planned> plan_file(const PatternFile& file, const Options& options, const Console& console) {
   const auto compile = with_sizes(file.options, default_sizes(options, file.pattern, console));
-  WEFT_TRY(const auto target, find_target(compile.target));
-  if (target.kind == TargetKind::interpreter) return user_error("the interpreter has no plan; use --target cpu");
-  if (target.kind == TargetKind::cuda)
-    return environment_error("this version has no CUDA backend; --target cpu has a plan");
+  WEFT_TRY(const auto destination, find_destination(compile.target));
+  if (destination.kind == Destination::Kind::interpreter) {
+    return user_error("the interpreter has no plan; use --target cpu");
+  }
   WEFT_TRY(auto front, read_pattern(file.source, compile));
-  return plan_pattern(std::move(front), compile, target);
+  return plan_pattern(std::move(front), compile, destination.target);
 }
 
 }  // namespace weft::tools

@@ -36,7 +36,10 @@ struct Sizes {
 CompileOptions with_sizes(CompileOptions options, const Sizes& sizes);
 Sizes default_sizes(const Options& options, const ir::Pattern& pattern, const Console& console);
 
-/// The plan for the CPU target that the options name, with default_sizes for what is open.
+/// What the options say about store and compilers.
+EngineOptions engine_options(const Options& options);
+
+/// The plan for the target that the options name, with default_sizes for what is open.
 Result<Planned> plan_file(const PatternFile& file, const Options& options, const Console& console);
 
 }  // namespace weft::tools

@@ -39,8 +39,9 @@ Target cpu_row(const char* name, const char* llvm_cpu, CpuFeatureSet needs, int 
   return out;
 }
 
-Target cuda_row(const char* name, int sm, int shared_kb_per_block, int shared_kb_per_sm, int k_registers, bool mma,
-                bool bf16_mma, bool async_copy, bool tma, bool wgmma) {
+Target cuda_row(const char* name, int sm, int shared_kb_per_block, int shared_kb_per_sm, int k_registers, int threads,
+                int blocks, int f32_lanes, bool mma, bool bf16_mma, bool async_copy, bool tma, bool wgmma,
+                const char* card, int card_sms, int card_mhz, int card_gb_per_s) {
   Target out;
   out.name = name;
   out.kind = TargetKind::cuda;
@@ -48,6 +49,10 @@ Target cuda_row(const char* name, int sm, int shared_kb_per_block, int shared_kb
   out.shared_per_block = shared_kb_per_block * 1024;
   out.shared_per_sm = shared_kb_per_sm * 1024;
   out.registers_per_sm = k_registers * 1024;
+  out.threads_per_sm = threads;
+  out.blocks_per_sm = blocks;
+  out.f32_lanes_per_sm = f32_lanes;
+  out.card = {.name = card, .sms = card_sms, .hertz = card_mhz * 1e6, .bytes_per_s = card_gb_per_s * 1e9};
   out.has_mma = mma;
   out.has_bf16_mma = bf16_mma;
   out.has_async_copy = async_copy;
@@ -102,11 +107,16 @@ Target host_target() {
   return best == table.rend() ? table.front() : *best;
 }
 
+bool device_can_execute(const Target& target, int capability) {
+  if (target.kind != TargetKind::cuda) return false;
+  if (target.has_wgmma) return target.sm == capability;  // of that very architecture, not of its family
+  return target.sm / 10 == capability / 10 && target.sm <= capability;
+}
+
 std::optional<Target> device_target(int capability) {
   const Target* best = nullptr;
   for (const Target& row : known_targets()) {
-    if (row.kind != TargetKind::cuda || row.sm / 10 != capability / 10 || row.sm > capability) continue;
-    if (row.has_wgmma && row.sm != capability) continue;  // of that very architecture, not of its family
+    if (!device_can_execute(row, capability)) continue;
     if (best == nullptr || row.sm >= best->sm) best = &row;
   }
   return best == nullptr ? std::nullopt : std::optional(*best);

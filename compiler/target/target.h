@@ -32,11 +32,20 @@ struct Target {
   int shared_per_block = 0;  ///< bytes a block may ask for (above 48 KB: only by opting in)
   int shared_per_sm = 0;
   int registers_per_sm = 0;
-  bool has_mma = false;       ///< mma.sync m16n8 with f16 inputs, and ldmatrix
-  bool has_bf16_mma = false;  ///< the same with bf16
+  int threads_per_sm = 0, blocks_per_sm = 0;  ///< the most that run at once
+  int f32_lanes_per_sm = 0;                   ///< each does one FMA a clock
+  bool has_mma = false;                       ///< mma.sync m16n8 with f16 inputs, and ldmatrix
+  bool has_bf16_mma = false;                  ///< the same with bf16
   bool has_async_copy = false;
   bool has_tma = false;
   bool has_wgmma = false;
+
+  /// A well-known card of the architecture, to predict times for: an architecture has no clock of its own.
+  struct Card {
+    std::string name;
+    int sms = 0;
+    double hertz = 0, bytes_per_s = 0;
+  } card;
 };
 
 /// Every known target, in the order of targets.def; the interpreter first.
@@ -49,8 +58,11 @@ Result<Target> find_target(const std::string& name);
 /// The best CPU row that this machine can execute; the interpreter where there is none.
 Target host_target();
 
-/// The row whose kernels a GPU of this compute capability (61: 6.1) runs best: binaries serve later members of their
-/// own family only. None where the GPU is older or newer than every row.
+/// Does a GPU of this compute capability (61: 6.1) run binaries made for the CUDA row? They serve later members of
+/// their own family only.
+bool device_can_execute(const Target& target, int capability);
+
+/// The row whose kernels such a GPU runs best; none where it is older or newer than every row.
 std::optional<Target> device_target(int capability);
 
 /// Can this machine execute code for the row? `reason` says what is missing. A CUDA row is never executed by

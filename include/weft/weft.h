@@ -29,7 +29,10 @@ struct EngineOptions {
   bool no_cache = false;       ///< keep kernels in memory only
   bool no_compile = false;     ///< a kernel that is in no store is an error
   std::string llvm = {};       ///< libLLVM.so; empty: WEFT_LLVM, else the newest installed
+  std::string nvrtc = {};      ///< libnvrtc.so, or a folder; empty: WEFT_NVRTC, else the newest that knows the target
   int threads = 0;             ///< threads of a launch; 0: one per core this process may use
+  /// Limits of one CUDA compilation, which then runs in a process of its own; 0: none.
+  std::int64_t deadline_ms = 0, memory_bytes = 0;
 };
 
 /// What is compiled in, and what the caller promises about later launches.
@@ -40,8 +43,10 @@ struct CompileOptions {
   /// in, so one of the two must say them; heads may stay open until the launch.
   std::optional<std::int64_t> heads = {}, kv_heads = {}, dim = {}, dim_v = {};
   std::optional<DType> dtype = {};
-  bool branch_lse = false;                ///< also make RunArgs::branch_lse available
-  std::string target = "cpu";             ///< `cpu`, `cpu:NAME`, `interpreter` (f64, slow, the meaning itself)
+  bool branch_lse = false;  ///< also make RunArgs::branch_lse available
+  /// `cpu`, `cpu:NAME`, `interpreter` (f64, slow, the meaning itself); `cuda`, `cuda:N` (a GPU of this machine),
+  /// `sm_NN` (compiled anywhere, run where there is such a GPU), `emulate:sm_NN` (CUDA text on the host, slow).
+  std::string target = "cpu";
   std::string source_name = "<pattern>";  ///< what messages call the text
 };
 
@@ -63,6 +68,7 @@ struct RunArgs {
   std::uint64_t dropout_seed = 0;
   std::span<std::byte> workspace = {};  ///< at least Kernel::workspace bytes; empty: the engine's own pool
   int threads = 0;                      ///< 0: as the engine says
+  void* stream = nullptr;               ///< GPUs: the CUstream to queue on; null: the default stream
 };
 
 /// The sizes of a launch without its tensors.
@@ -74,13 +80,21 @@ struct RunShape {
 enum class CacheOrigin : std::uint8_t { memory, disk, bundle, miss };
 const char* to_string(CacheOrigin origin);
 
+/// What making a kernel took, in milliseconds. All 0 for one from memory.
+struct BuildTimes {
+  double plan_ms = 0, emit_ms = 0;
+  double compile_ms = 0;  ///< 0 unless the origin is `miss`
+  double load_ms = 0;     ///< mapping the binary, and reading the store before
+};
+
 /// A pattern compiled for one target. Immutable; a handle that is cheap to copy. Any number of threads may run
 /// it at once.
 class Kernel {
  public:
   struct State;
 
-  /// Computes O (and LSE) for one set of tensors, and returns when they are written.
+  /// Computes O (and LSE) for one set of tensors, and returns when they are written. On a GPU it returns when the
+  /// work is queued on RunArgs::stream; tensors and workspace are device memory, offsets are not.
   ///
   /// User errors, before anything is written, name the tensor, the dimension, what was found and what was
   /// expected: extents that disagree, a last stride other than 1, a dtype other than the compiled one, null or
@@ -91,23 +105,29 @@ class Kernel {
   Result<std::size_t> workspace(const RunShape& shape, int threads = 0) const;
 
   CacheOrigin origin() const { return origin_; }
-  double compile_ms() const { return compile_ms_; }  ///< 0 unless the origin is `miss`
-  double load_ms() const { return load_ms_; }        ///< mapping the binary, and reading the store before
-  const std::string& pattern_text() const;           ///< the pattern with every default written out
-  const std::string& plan_text() const;              ///< every decision, as text; empty on the interpreter
-  /// What the backend compiled: LLVM IR as text. Empty on the interpreter.
+  const BuildTimes& times() const { return times_; }
+  double compile_ms() const { return times_.compile_ms; }
+  double load_ms() const { return times_.load_ms; }
+  const std::string& pattern_text() const;  ///< the pattern with every default written out
+  const std::string& plan_text() const;     ///< every decision, as text; empty on the interpreter
+  /// What the backend compiled, as text: LLVM IR or CUDA C++. Empty on the interpreter.
   const std::string& source_text() const;
   const std::string& target() const;                ///< resolved: `cpu:x86-64-v4`
   const std::vector<Diagnostic>& warnings() const;  ///< about the pattern's text
 
-  Kernel(std::shared_ptr<const State> state, CacheOrigin origin, double compile_ms, double load_ms)
-      : state_(std::move(state)), origin_(origin), compile_ms_(compile_ms), load_ms_(load_ms) {}
+  /// Of a GPU kernel: registers of a thread, and bytes a thread spills. Nothing elsewhere.
+  std::optional<int> registers() const, spill_bytes() const;
+  /// Shared memory of a block, which grows with the branches that a head can have.
+  std::optional<std::int64_t> shared_bytes(std::int64_t heads) const;
+
+  Kernel(std::shared_ptr<const State> state, CacheOrigin origin, const BuildTimes& times)
+      : state_(std::move(state)), origin_(origin), times_(times) {}
   const State& state() const { return *state_; }
 
  private:
   std::shared_ptr<const State> state_;
   CacheOrigin origin_;
-  double compile_ms_, load_ms_;
+  BuildTimes times_;
 };
 
 /// Kernel store, compilers and threads: open once, share between threads.

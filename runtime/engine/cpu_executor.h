@@ -1,17 +1,15 @@
 #pragma once
 
 #include "codegen/args.h"
-#include "codegen/tables_image.h"
 #include "compiler/ir/plan.h"
 #include "compiler/target/target.h"
+#include "runtime/engine/arguments.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/engine/scratch_pool.h"
 #include "runtime/engine/workers.h"
 #include "runtime/object/loaded_object.h"
 
-#include <map>
 #include <memory>
-#include <shared_mutex>
 
 namespace weft {
 
@@ -30,8 +28,7 @@ class CpuExecutor : public Executor {
  private:
   /// What depends on the number of heads only.
   struct PerHeads {
-    ir::Tables tables;
-    codegen::TablesImage image;
+    HeadTables tables;
     std::size_t scratch = 0;  ///< bytes for one thread, a multiple of the alignment
   };
   Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
@@ -44,8 +41,7 @@ class CpuExecutor : public Executor {
   std::shared_ptr<const object::LoadedObject> object_;
   Function function_;
   std::shared_ptr<const Workers> workers_;
-  mutable std::shared_mutex mutex_;
-  mutable std::map<std::int64_t, std::shared_ptr<const PerHeads>> known_heads_;
+  mutable KnownHeads<PerHeads> known_heads_;
   mutable ScratchPool pool_;
 };
 

@@ -1,3 +1,4 @@
+#include "runtime/engine/destination.h"
 #include "runtime/engine/engine_state.h"
 #include "runtime/engine/front.h"
 #include "runtime/engine/kernel_state.h"
@@ -6,8 +7,6 @@
 #include <weft/weft.h>
 
 #include <fmt/format.h>
-
-#include <chrono>
 
 namespace weft {
 
@@ -55,97 +54,43 @@ std::shared_ptr<const Kernel::State> interpreter_state(Front front, const Compil
 
 }  // namespace
 
-Engine::Engine(EngineOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+Result<Built> Engine::State::build(Planned planned, const Destination& destination) const {
+  switch (destination.kind) {
+    case Destination::Kind::cuda:
+      return cuda.build(std::move(planned), destination, binaries);
+    case Destination::Kind::emulate:
+      return CudaBackend::emulate(std::move(planned));
+    case Destination::Kind::cpu:
+    case Destination::Kind::interpreter:
+      break;
+  }
+  return cpu.build(std::move(planned), binaries);
+}
+
+Engine::Engine(EngineOptions options) : state_(std::make_unique<State>(options)) {}
 Engine::~Engine() = default;
 
 Result<Kernel> Engine::compile(std::string_view text, const CompileOptions& options) const {
   const auto key = request_key(text, options);
-  if (auto known = state_->kernels.find(key)) return Kernel(std::move(known), CacheOrigin::memory, 0, 0);
+  if (auto known = state_->kernels.find(key)) return Kernel(std::move(known), CacheOrigin::memory, {});
 
   const Source source{.name = options.source_name, .text = std::string(text)};
-  WEFT_TRY(const auto target, find_target(options.target));
+  WEFT_TRY(const auto destination, find_destination(options.target));
   WEFT_TRY(auto front, read_pattern(source, options));
-  if (target.kind == TargetKind::interpreter) {
+  if (destination.kind == Destination::Kind::interpreter) {
     auto state = state_->kernels.keep(key, interpreter_state(std::move(front), options));
-    return Kernel(std::move(state), CacheOrigin::miss, 0, 0);
+    return Kernel(std::move(state), CacheOrigin::miss, {});
   }
-  if (target.kind == TargetKind::cuda) {
-    return environment_error("this version has no CUDA backend; targets that run here: cpu, interpreter");
-  }
-  WEFT_TRY(auto planned, plan_pattern(std::move(front), options, target));
-  WEFT_TRY(auto built, state_->cpu.build(std::move(planned)));
+  const Stopwatch planning;
+  WEFT_TRY(auto planned, plan_pattern(std::move(front), options, destination.target));
+  const double plan_ms = planning.ms();
+  WEFT_TRY(auto built, state_->build(std::move(planned), destination));
   auto state = state_->kernels.keep(key, std::move(built.state));
-  return Kernel(std::move(state), built.origin, built.compile_ms, built.load_ms);
+  built.times.plan_ms = plan_ms;
+  return Kernel(std::move(state), built.origin, built.times);
 }
 
-std::vector<std::string> Engine::take_warnings() const { return state_->cpu.take_warnings(); }
-
-Status Kernel::run(const RunArgs& args) const {
-  const LaunchContract contract{.pattern = state_->pattern,
-                                .dtype = state_->dtype,
-                                .any_float = state_->any_float,
-                                .branch_lse = state_->branch_lse};
-  WEFT_TRY(const auto launch, check_launch(contract, args));
-  return state_->executor->run(state_->pattern, launch, args);
-}
-
-Result<std::size_t> Kernel::workspace(const RunShape& shape, int threads) const {
-  return state_->executor->workspace(shape, threads);
-}
-
-const std::string& Kernel::pattern_text() const { return state_->pattern_text; }
-const std::string& Kernel::plan_text() const { return state_->plan_text; }
-const std::string& Kernel::source_text() const { return state_->source_text; }
-const std::string& Kernel::target() const { return state_->target; }
-const std::vector<Diagnostic>& Kernel::warnings() const { return state_->warnings; }
-
-const char* to_string(DType type) {
-  switch (type) {
-    case DType::f32:
-      return "f32";
-    case DType::f16:
-      return "f16";
-    case DType::bf16:
-      return "bf16";
-    case DType::f64:
-      return "f64";
-    case DType::i32:
-      return "i32";
-    case DType::u8:
-      return "u8";
-  }
-  return "?";
-}
-
-std::size_t size_of(DType type) {
-  switch (type) {
-    case DType::f16:
-    case DType::bf16:
-      return 2;
-    case DType::f32:
-    case DType::i32:
-      return 4;
-    case DType::f64:
-      return 8;
-    case DType::u8:
-      return 1;
-  }
-  return 0;
-}
-
-const char* to_string(CacheOrigin origin) {
-  switch (origin) {
-    case CacheOrigin::memory:
-      return "memory";
-    case CacheOrigin::disk:
-      return "disk";
-    case CacheOrigin::bundle:
-      return "bundle";
-    case CacheOrigin::miss:
-      return "miss";
-  }
-  return "?";
-}
+std::vector<std::string> Engine::take_warnings() const { return state_->binaries.take_warnings(); }
 
 const char* version() { return WEFT_VERSION; }
 

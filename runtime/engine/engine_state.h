@@ -1,6 +1,8 @@
 #pragma once
 
+#include "runtime/engine/binaries.h"
 #include "runtime/engine/cpu_backend.h"
+#include "runtime/engine/cuda_backend.h"
 #include "runtime/engine/kernel_state.h"
 
 #include <weft/weft.h>
@@ -33,9 +35,13 @@ class KernelMap {
 };
 
 struct Engine::State {
-  explicit State(EngineOptions options) : cpu(std::move(options)) {}
+  explicit State(const EngineOptions& options) : binaries(options), cpu(options), cuda(options) {}
+  Result<Built> build(Planned planned, const Destination& destination) const;
+
   KernelMap kernels;
+  Binaries binaries;
   CpuBackend cpu;
+  CudaBackend cuda;
 };
 
 }  // namespace weft

@@ -1,11 +1,13 @@
 #pragma once
 
 #include "compiler/ir/pattern.h"
+#include "runtime/engine/front.h"
 #include "runtime/engine/launch_checks.h"
 
 #include <weft/weft.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,8 @@ class Executor {
   virtual ~Executor() = default;
   virtual Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const = 0;
   virtual Result<std::size_t> workspace(const RunShape& shape, int threads) const = 0;
+  /// Shared memory of a block, where there are blocks.
+  virtual std::optional<std::int64_t> shared_bytes(std::int64_t) const { return std::nullopt; }
 };
 
 struct Kernel::State {
@@ -25,9 +29,24 @@ struct Kernel::State {
   bool any_float = false;
   bool branch_lse = false;
   std::string pattern_text, plan_text, source_text, target;
-  std::string binary;  ///< the object that is loaded; empty on the interpreter
+  std::string binary;  ///< the object or cubin that is loaded; empty where nothing is
+  std::optional<int> registers, spill_bytes;
   std::vector<Diagnostic> warnings;
   std::unique_ptr<const Executor> executor;
 };
+
+/// What launches of the kernel must agree with.
+LaunchContract contract_of(const Kernel::State& state);
+
+/// What a backend makes of a plan.
+struct Built {
+  std::shared_ptr<const Kernel::State> state;
+  CacheOrigin origin = CacheOrigin::miss;
+  BuildTimes times = {};
+};
+
+/// All of a compiled kernel's state that does not depend on how it is run.
+std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std::string target, std::string plan_text,
+                                          std::string source_text);
 
 }  // namespace weft

@@ -31,9 +31,14 @@ std::string slurp(const std::string& path) {
   ::dup2(::open(scratch.path(".in").c_str(), O_RDONLY), STDIN_FILENO);
   ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
   ::dup2(::open(scratch.path(".err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
-  ::setenv("HOME", scratch.path(".home").c_str(), 1);
   ::setenv("WEFT_CACHE_DIR", scratch.path(".store").c_str(), 1);
   ::unsetenv("XDG_CACHE_HOME");
+  // What the command does shall not depend on the machine's GPU; an NVRTC of the user's own is found from any home.
+  ::setenv("WEFT_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
+  if (const char* home = std::getenv("HOME"); home != nullptr && std::getenv("XDG_DATA_HOME") == nullptr) {
+    ::setenv("XDG_DATA_HOME", (std::string(home) + "/.local/share").c_str(), 1);
+  }
+  ::setenv("HOME", scratch.path(".home").c_str(), 1);
   for (const auto& [name, value] : call.environment) {
     value.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value.c_str(), 1);
   }

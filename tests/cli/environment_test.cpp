@@ -78,8 +78,6 @@ TEST_F(Environment, WhatThisVersionCannotDo) {
       {"bundle", "build", pattern_},
       {"run", pattern_, "--tokens", "8", "--grad", "do.npy", "--dq", "dq.npy"},
       {"run", pattern_, "--tokens", "8", "--bundle", "x.wfb"},
-      {"run", pattern_, "--tokens", "8", "--target", "sm_61"},
-      {"emit", pattern_, "--stage", "cuda"},
       {"bench", pattern_, "--target", "sm_90a"},
   };
   for (const auto& call : calls) {

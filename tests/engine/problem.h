@@ -48,6 +48,7 @@ struct Problem {
 inline double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double most = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    if (a[i] == b[i]) continue;  // both may be -inf
     const double d = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
     most = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(most, d);
   }

@@ -1,3 +1,4 @@
+#include "runtime/engine/destination.h"
 #include "runtime/engine/reference.h"
 #include "runtime/llvm/peak.h"
 #include "tools/commands/commands.h"
@@ -171,22 +172,22 @@ Result<PatternFile> dense_like(const PatternFile& file, const Sizes& sizes) {
 }  // namespace
 
 int command_bench(const Options& options, const Console& console) {
-  const auto target = find_target(options.target.empty() ? "cpu" : options.target);
-  if (!target) return console.fail(target.error());
-  if (target->kind != TargetKind::cpu)
+  const auto destination = find_destination(options.target.empty() ? "cpu" : options.target);
+  if (!destination) return console.fail(destination.error());
+  const auto* const target = &destination->target;
+  if (destination->kind != Destination::Kind::cpu)
     return console.fail(environment_error("bench measures CPU kernels only in this version"));
-  if (options.target.empty()) console.remark("no GPU backend in this version: measuring {}", target->name);
+  if (options.target.empty())
+    console.remark("only CPU kernels are measured in this version: measuring {}", target->name);
   const auto library = llvm::Library::open(options.llvm);
   if (!library) return console.fail(library.error());
   const auto meter = llvm::PeakMeter::create(**library, *target);
   if (!meter) return console.fail(meter.error());
   const int threads = options.threads ? static_cast<int>(*options.threads)
                                       : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const Engine engine({.cache_dir = options.cache_dir,
-                       .no_cache = options.no_cache,
-                       .no_compile = options.no_compile,
-                       .llvm = options.llvm,
-                       .threads = threads});
+  auto opened = engine_options(options);
+  opened.threads = threads;
+  const Engine engine(opened);
   const Bench bench{options, console, engine, *meter, *target, threads};
   Options quiet = options;
   quiet.quiet = true;

@@ -1,11 +1,13 @@
 #include "codegen/cpu/emit.h"
 #include "kernels_cache/store.h"
 #include "runtime/engine/cpu_backend.h"
+#include "runtime/engine/cuda_backend.h"
 #include "tools/commands/commands.h"
 #include "tools/json.h"
 #include "tools/pattern_file.h"
 
 #include <ctime>
+#include <tuple>
 
 namespace weft::tools {
 
@@ -80,6 +82,14 @@ int show_removed(const cache::Removed& removed, const Console& console) {
   return kDone;
 }
 
+Result<cache::Key> key_of(const Planned& planned, const Options& options) {
+  const auto& [plan, target] = std::tie(planned.plan, planned.target);
+  if (target.kind == TargetKind::cuda) {
+    return cuda_kernel_key(codegen::cuda::emit(plan, target), codegen::cuda::geometry(plan), target, options.nvrtc);
+  }
+  return cpu_kernel_key(codegen::cpu::emit(plan, target).text, target, options.llvm);
+}
+
 /// Why the kernel of a pattern is or is not in the store.
 int why(cache::Store& store, const Options& options, const Console& console) {
   if (options.files.size() != 2) return console.usage("cache why takes one FILE");
@@ -89,8 +99,7 @@ int why(cache::Store& store, const Options& options, const Console& console) {
   if (!file) return status;
   const auto planned = plan_file(*file, one, console);
   if (!planned) return console.fail(planned.error(), &file->source);
-  const auto source = codegen::cpu::emit(planned->plan, planned->target);
-  const auto key = cpu_kernel_key(source.text, planned->target, options.llvm);
+  const auto key = key_of(*planned, options);
   if (!key) return console.fail(key.error());
   const auto found = store.get(*key);
   const bool stored = found.outcome == cache::Outcome::hit;

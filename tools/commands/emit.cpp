@@ -1,7 +1,12 @@
 #include "codegen/cpu/emit.h"
+#include "codegen/cuda/emit.h"
 #include "dsl/parse.h"
+#include "runtime/engine/cuda_backend.h"
+#include "runtime/engine/destination.h"
 #include "runtime/llvm/compile.h"
 #include "runtime/llvm/library.h"
+#include "runtime/nvrtc/compile.h"
+#include "runtime/nvrtc/search.h"
 #include "tools/commands/commands.h"
 #include "tools/files.h"
 #include "tools/json.h"
@@ -16,10 +21,42 @@ namespace {
 bool is_cuda(const std::string& stage) {
   return stage == "cuda" || stage == "ptx" || stage == "cubin" || stage == "sass";
 }
+bool is_cpu(const std::string& stage) { return stage == "llvm" || stage == "asm" || stage == "object"; }
+bool is_bytes(const std::string& stage) { return stage == "object" || stage == "cubin"; }
+
+/// The stages of a GPU need a GPU's target: that of this machine's, else the one everybody can read about.
+std::string default_target(const std::string& stage) {
+  if (!is_cuda(stage)) return "cpu";
+  return has_usable_gpu() ? "cuda" : "sm_61";
+}
+
+Status fits(const std::string& stage, const Target& target) {
+  if (is_cuda(stage) && target.kind != TargetKind::cuda) {
+    return user_error(fmt::format("{} has no stage {}; its stages are plan, llvm, asm, object", target.name, stage));
+  }
+  if (is_cpu(stage) && target.kind != TargetKind::cpu) {
+    return user_error(
+        fmt::format("{} has no stage {}; its stages are plan, cuda, ptx, cubin, sass", target.name, stage));
+  }
+  return done;
+}
+
+Result<std::string> emit_cuda(const ir::Plan& plan, const Target& target, const Options& options) {
+  auto source = codegen::cuda::emit(plan, target);
+  if (options.stage == "cuda") return std::move(source.text);
+  WEFT_TRY(const auto library, nvrtc::locate(target, options.nvrtc));
+  const auto told = nvrtc_options(engine_options(options), plan.name);
+  if (options.stage == "ptx") return nvrtc::ptx(*library, source.text, target, told);
+  WEFT_TRY(auto binary, nvrtc::compile(*library, source.text, target, told));
+  if (options.stage == "cubin") return std::move(binary.cubin);
+  return environment_error("Weft has no disassembler of its own: emit --stage cubin and give it to nvdisasm");
+}
 
 /// From a plan to the stages behind it.
 Result<std::string> emit_plan(const ir::Plan& plan, const Target& target, const Options& options) {
   if (options.stage == "plan") return ir::print(plan);
+  WEFT_CHECK(fits(options.stage, target));
+  if (is_cuda(options.stage)) return emit_cuda(plan, target, options);
   auto source = codegen::cpu::emit(plan, target);
   if (options.stage == "llvm") return std::move(source.text);
   WEFT_TRY(const auto library, llvm::Library::open(options.llvm));
@@ -35,10 +72,13 @@ Result<std::string> emit_from(const Options& options) {
     error.notes.assign(wrong.begin() + 1, wrong.end());
     return error;
   }
-  WEFT_TRY(const auto target, find_target(options.target.empty() ? "cpu" : options.target));
-  if (target.kind != TargetKind::cpu)
-    return environment_error("plans become code for CPU targets only in this version");
-  return emit_plan(plan, target, options);
+  WEFT_TRY(const auto destination, find_destination(options.target));
+  const bool for_cpu = plan.choices.kernel_class == ir::KernelClass::vector;
+  if (options.stage != "plan" && for_cpu != (destination.target.kind == TargetKind::cpu)) {
+    return user_error(fmt::format("{}: the plan was made for {}, which {} does not run", options.from, plan.target,
+                                  destination.target.name));
+  }
+  return emit_plan(plan, destination.target, options);
 }
 
 Result<std::string> emit_file(const PatternFile& file, const Options& options, const Console& console) {
@@ -56,28 +96,29 @@ int deliver(const std::string& bytes, const Options& options, const Console& con
     const auto written = write_file(options.output, bytes);
     return written ? kDone : console.fail(written.error());
   }
-  if (options.stage == "object" && ::isatty(STDOUT_FILENO) != 0) {
-    return console.usage("an object is not for a terminal: add -o X.o, or send it elsewhere");
+  if (is_bytes(options.stage) && ::isatty(STDOUT_FILENO) != 0) {
+    return console.usage("stage " + options.stage + " is not for a terminal: add -o FILE, or send it elsewhere");
   }
   if (console.json()) {
-    if (options.stage == "object") return console.usage("--json holds text: write an object with -o X.o");
+    if (is_bytes(options.stage))
+      return console.usage("--json holds text: write stage " + options.stage + " with -o FILE");
     console.print("{}\n",
                   Json{{"stage", options.stage}, {"text", bytes}}.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
     console.write(bytes);
-    if (options.stage != "object" && !bytes.ends_with('\n')) console.write("\n");
+    if (!is_bytes(options.stage) && !bytes.ends_with('\n')) console.write("\n");
   }
   return kDone;
 }
 
 }  // namespace
 
-int command_emit(const Options& options, const Console& console) {
-  if (options.stage.empty()) return console.usage("--stage is missing: ast, pattern, plan, llvm, asm or object");
-  if (is_cuda(options.stage)) {
-    return console.fail(
-        environment_error("this version has no CUDA backend: its last stages are llvm, asm and object"));
+int command_emit(const Options& given, const Console& console) {
+  if (given.stage.empty()) {
+    return console.usage("--stage is missing: ast, pattern, plan, llvm, asm, object, cuda, ptx, cubin or sass");
   }
+  Options options = given;
+  if (options.target.empty()) options.target = default_target(options.stage);
   if (!options.from.empty()) {
     if (options.stage == "ast" || options.stage == "pattern")
       return console.usage("--from starts at the plan: nothing before it can be emitted");

@@ -1,45 +1,45 @@
+#include "codegen/cuda/emit.h"
+#include "runtime/engine/reference.h"
 #include "tools/commands/commands.h"
 #include "tools/json.h"
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
+#include "tools/prediction.h"
 #include "tools/workload.h"
-
-#include <fstream>
-#include <thread>
-
-#include "runtime/engine/reference.h"
 
 namespace weft::tools {
 
 namespace {
 
 constexpr std::int64_t kTokens = 4096;  // where neither the pattern nor the user says
-constexpr double kAssumedBytesPerSecond = 20e9;
-
-/// The roofline of a machine that was not measured: `weft bench` measures it.
-struct Prediction {
-  double ms = 0, share_of_peak = 0;
-  std::string from;
+struct Compiled {
+  std::optional<int> registers = {}, spill_bytes = {};
+  std::optional<std::int64_t> shared_bytes = {};
+  int blocks_per_sm = 0;  ///< that registers, shared memory and threads leave room for; 0: not known
 };
 
-double nominal_hertz() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.starts_with("cpu MHz")) return 1e6 * std::strtod(line.c_str() + line.find(':') + 1, nullptr);
+/// What a compiler makes of the plan, where the target is a GPU; nothing for a CPU, whose kernels are not compiled
+/// here. A machine that cannot compile for the GPU still explains the rest.
+Result<Compiled> compile_for_gpu(const PatternFile& file, const Planned& planned, const Sizes& sizes,
+                                 const Options& options, const Console& console) {
+  if (planned.target.kind != TargetKind::cuda) return Compiled{};
+  auto compile = with_sizes(file.options, sizes);
+  compile.target = planned.target.name;
+  const Engine engine(engine_options(options));
+  const auto kernel = engine.compile(file.source.text, compile);
+  for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
+  if (!kernel && kernel.error().kind != ErrorKind::environment) return kernel.error();
+  if (!kernel) {
+    console.warn("registers and spills are not known: {}", kernel.error().message);
+    return Compiled{};
   }
-  return 2.5e9;
-}
-
-Prediction predict(const Workload& load, const Target& target) {
-  const double cores = std::max(1U, std::thread::hardware_concurrency());
-  const double hertz = nominal_hertz();
-  const double peak = cores * hertz * target.lanes() * 2 * (target.has_fma ? 2 : 1);
-  const double seconds = std::max(load.executed_flops / peak, load.bytes / kAssumedBytesPerSecond);
-  return {.ms = 1e3 * seconds,
-          .share_of_peak = seconds > 0 ? load.flops / seconds / peak : 0,
-          .from = fmt::format("roofline: {:.0f} cores at {:.2f} GHz, two {}-bit {} a cycle, {:.0f} GB/s assumed", cores,
-                              hertz / 1e9, target.vector_bits, target.has_fma ? "FMA" : "operations",
-                              kAssumedBytesPerSecond / 1e9)};
+  Compiled out{.registers = kernel->registers(),
+               .spill_bytes = kernel->spill_bytes(),
+               .shared_bytes = kernel->shared_bytes(sizes.heads)};
+  const int threads = codegen::cuda::geometry(planned.plan).threads;
+  if (out.registers && out.shared_bytes)
+    out.blocks_per_sm = blocks_per_sm(planned.target, threads, *out.registers, *out.shared_bytes);
+  return out;
 }
 
 ir::Shape shape_to_explain(const Options& options, const ir::Pattern& pattern, const Sizes& sizes,
@@ -111,11 +111,20 @@ void print_plan(const ir::Plan& plan, const Console& console) {
   for (const auto& reason : plan.reasons) console.print("  because {}\n", reason);
 }
 
+void print_compiled(const Planned& planned, const Compiled& compiled, const Console& console) {
+  if (!compiled.registers) return;
+  console.print("  kernel: {} threads a block, {} registers a thread, {} bytes spilled, {} bytes of shared memory\n",
+                codegen::cuda::geometry(planned.plan).threads, *compiled.registers, compiled.spill_bytes.value_or(0),
+                compiled.shared_bytes.value_or(0));
+  console.print("  {} blocks at once on an SM\n", compiled.blocks_per_sm);
+}
+
 void print_text(const PatternFile& file, const Planned& planned, const ir::Shape& shape, const Workload& load,
-                const Prediction& predicted, const Console& console) {
+                const Compiled& compiled, const Prediction& predicted, const Console& console) {
   console.print("{} on {}, {} queries, {} keys, {} heads, dim {}, {}\n", file.pattern.name, planned.target.name,
                 shape.n_q, shape.n_k, shape.heads, shape.d, ir::to_string(planned.bind.dtype));
   print_plan(planned.plan, console);
+  print_compiled(planned, compiled, console);
   if (load.inputs_missing) {
     console.print("  work: depends on inputs; give them with --input name=X.npy\n");
   } else {
@@ -131,7 +140,7 @@ void print_text(const PatternFile& file, const Planned& planned, const ir::Shape
 }
 
 void print_json(const PatternFile& file, const Planned& planned, const ir::Shape& shape, const Workload& load,
-                const Prediction& predicted, const Console& console) {
+                const Compiled& compiled, const Prediction& predicted, const Console& console) {
   const auto known = [&](double value) { return load.inputs_missing ? Json(nullptr) : Json(value); };
   const Json out{
       {"pattern", file.pattern.name},
@@ -154,9 +163,10 @@ void print_json(const PatternFile& file, const Planned& planned, const ir::Shape
       {"executed_flops", known(load.executed_flops)},
       {"bytes", load.bytes},
       {"plan_us", load.plan_us},
-      {"registers", nullptr},
-      {"spill_bytes", nullptr},
-      {"shared_bytes", nullptr},
+      {"registers", or_null(compiled.registers)},
+      {"spill_bytes", or_null(compiled.spill_bytes)},
+      {"shared_bytes", or_null(compiled.shared_bytes)},
+      {"blocks_per_sm", compiled.blocks_per_sm > 0 ? Json(compiled.blocks_per_sm) : Json(nullptr)},
       {"predicted",
        {{"ms", known(predicted.ms)}, {"from", predicted.from}, {"share_of_peak", known(predicted.share_of_peak)}}},
       {"phases", planned.plan.phases.size()},
@@ -179,11 +189,13 @@ int command_explain(const Options& options, const Console& console) {
   if (!inputs) return console.fail(inputs.error());
   const auto load = workload_of(*planned, shape, *inputs);
   if (!load) return console.fail(load.error());
+  const auto compiled = compile_for_gpu(*file, *planned, sizes, options, console);
+  if (!compiled) return console.fail(compiled.error(), &file->source);
   const auto predicted = predict(*load, planned->target);
   if (console.json())
-    print_json(*file, *planned, shape, *load, predicted, console);
+    print_json(*file, *planned, shape, *load, *compiled, predicted, console);
   else
-    print_text(*file, *planned, shape, *load, predicted, console);
+    print_text(*file, *planned, shape, *load, *compiled, predicted, console);
   return kDone;
 }
 

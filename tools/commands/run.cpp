@@ -1,5 +1,10 @@
+#include "runtime/cuda/timer.h"
+#include "runtime/engine/cuda_executor.h"
+#include "runtime/engine/destination.h"
+#include "runtime/engine/emulate_executor.h"
 #include "tools/commands/commands.h"
 #include "tools/comparison.h"
+#include "tools/device_operands.h"
 #include "tools/files.h"
 #include "tools/json.h"
 #include "tools/operands.h"
@@ -101,19 +106,48 @@ CompileOptions compile_for(const Job& job) {
 }
 
 /// Milliseconds of the best of a few launches: the first one also pays for fresh pages.
-Result<double> launch(const Kernel& kernel, Operands& operands, const Options& options) {
-  std::vector<NamedInput> named;
-  const auto args = operands.args(options, named);
+template <typename Once>
+Result<double> best_of(const Once& once) {
   double best = 0, spent = 0;
   for (int i = 0; i < 5 && (i == 0 || spent < 200); ++i) {
-    operands.poison();
-    const auto start = Clock::now();
-    WEFT_CHECK(kernel.run(args));
-    const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    WEFT_TRY(const double ms, once());
     best = i == 0 ? ms : std::min(best, ms);
     spent += ms;
   }
   return best;
+}
+
+Result<double> launch_here(const Kernel& kernel, Operands& operands, const RunArgs& args) {
+  return best_of([&]() -> Result<double> {
+    operands.poison();
+    const auto start = Clock::now();
+    WEFT_CHECK(kernel.run(args));
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  });
+}
+
+/// Time on the device alone: copying is the command's, not the kernel's.
+Result<double> launch_on(const std::shared_ptr<const cuda::Device>& device, const Kernel& kernel, Operands& operands,
+                         const RunArgs& host, std::vector<NamedInput>& named) {
+  operands.poison();
+  WEFT_TRY(const auto copies, DeviceOperands::copy_in(device, operands));
+  const auto args = copies.args(host, named);
+  WEFT_TRY(const auto timer, cuda::Timer::make(device));
+  WEFT_TRY(const double best, best_of([&]() -> Result<double> {
+             WEFT_CHECK(copies.reset(operands));
+             WEFT_CHECK(timer.start(nullptr));
+             WEFT_CHECK(kernel.run(args));
+             return timer.stop(nullptr);
+           }));
+  WEFT_CHECK(copies.copy_out(operands));
+  return best;
+}
+
+Result<double> launch(const Kernel& kernel, Operands& operands, const Options& options) {
+  std::vector<NamedInput> named;
+  const auto args = operands.args(options, named);
+  const auto device = device_of(kernel);
+  return device ? launch_on(device, kernel, operands, args, named) : launch_here(kernel, operands, args);
 }
 
 Status write_outputs(const Job& job, const Options& options) {
@@ -134,6 +168,27 @@ std::string origin_text(const Kernel& kernel) {
                      kernel.load_ms());
 }
 
+/// For -v: where the time before the launch went, and what an emulated launch did.
+Status say_more(const Kernel& kernel, Operands& operands, const Options& options, const Console& console) {
+  const auto& times = kernel.times();
+  console.remark("planned in {:.2f} ms, emitted in {:.2f} ms, compiled in {:.1f} ms, loaded in {:.2f} ms",
+                 times.plan_ms, times.emit_ms, times.compile_ms, times.load_ms);
+  if (!kernel.target().starts_with("emulate:")) return done;
+  std::vector<NamedInput> named;
+  WEFT_TRY(const auto reports, count_emulated(kernel, operands.args(options, named)));
+  for (std::size_t phase = 0; phase < reports.size(); ++phase) {
+    const auto& report = reports[phase];
+    const auto shared = report.shared(), global = report.global();
+    console.remark("phase {}: {} blocks, {} barriers, {} FLOP in multiply-adds", phase, report.blocks, report.barriers,
+                   report.flops);
+    console.remark("  shared memory: {} requests, {} wavefronts, {} of them conflicts", shared.requests, shared.units,
+                   shared.conflicts);
+    console.remark("  global memory: {} requests, {} sectors for {} bytes", global.requests, global.units,
+                   global.bytes);
+  }
+  return done;
+}
+
 void print_text(const Job& job, const Kernel& kernel, double ms, const std::optional<Comparison>& check,
                 const Console& console) {
   const auto shape = job.operands.shape();
@@ -142,6 +197,10 @@ void print_text(const Job& job, const Kernel& kernel, double ms, const std::opti
   console.print("{}: {}, {} heads, dim {}, {}, batch {}\n", job.file.pattern.name, tokens, shape.heads, shape.d,
                 to_string(job.operands.q.dtype), shape.batch);
   console.print("  kernel  {}\n", origin_text(kernel));
+  if (kernel.registers()) {
+    console.print("          {} registers, {} bytes spilled, {} bytes of shared memory\n", *kernel.registers(),
+                  kernel.spill_bytes().value_or(0), kernel.shared_bytes(shape.heads).value_or(0));
+  }
   console.print("  run     {:.3f} ms on {}\n", ms, kernel.target());
   if (!check) return;
   const auto rows = check->sampled ? fmt::format(" on {} rows of each head", check->rows) : std::string();
@@ -168,8 +227,10 @@ void print_json(const Job& job, const Kernel& kernel, double ms, const std::opti
             {{"cache", to_string(kernel.origin())},
              {"compile_ms", kernel.compile_ms()},
              {"load_ms", kernel.load_ms()},
-             {"registers", nullptr},
-             {"spill_bytes", nullptr}}},
+             {"plan_ms", kernel.times().plan_ms},
+             {"emit_ms", kernel.times().emit_ms},
+             {"registers", or_null(kernel.registers())},
+             {"spill_bytes", or_null(kernel.spill_bytes())}}},
            {"time_ms", ms}};
   if (check) {
     const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); };
@@ -193,13 +254,13 @@ int command_run(const Options& options, const Console& console) {
   auto& job = *prepared;
   add_lse(job, options);
 
-  const auto compile = compile_for(job);
-  if (options.target.empty()) console.remark("no GPU backend in this version: running on the CPU");
-  const Engine engine({.cache_dir = options.cache_dir,
-                       .no_cache = options.no_cache,
-                       .no_compile = options.no_compile,
-                       .llvm = options.llvm,
-                       .threads = static_cast<int>(options.threads.value_or(0))});
+  auto compile = compile_for(job);
+  if (options.target.empty()) {
+    const bool gpu = has_usable_gpu();
+    compile.target = gpu ? "cuda" : "cpu";
+    console.remark("{}", gpu ? "running on GPU 0" : "no usable GPU: running on the CPU");
+  }
+  const Engine engine(engine_options(options));
   const auto kernel = engine.compile(job.file.source.text, compile);
   for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
   if (!kernel) return console.fail(kernel.error(), &job.file.source);
@@ -216,6 +277,9 @@ int command_run(const Options& options, const Console& console) {
     check = *compared;
   }
   if (auto written = write_outputs(job, options); !written) return console.fail(written.error());
+  if (console.verbose()) {
+    if (auto said = say_more(*kernel, job.operands, options, console); !said) return console.fail(said.error());
+  }
   if (console.json())
     print_json(job, *kernel, *ms, check, console);
   else

@@ -1,0 +1,88 @@
+#include "runtime/engine/arguments.h"
+
+#include "compiler/ir/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weft {
+
+namespace {
+
+template <typename Pointer>
+weft_view view_of(const View<Pointer>& view) {
+  return {.data = const_cast<void*>(static_cast<const void*>(view.data)),
+          .stride_b = view.stride[0],
+          .stride_n = view.stride[1],
+          .stride_h = view.stride[2]};
+}
+
+void set_inputs(weft_args& to, const std::vector<TensorView>& inputs) {
+  for (std::size_t i = 0; i < inputs.size() && i < kWeftMostInputs; ++i) {
+    to.inputs[i].data = inputs[i].data;
+    std::copy(inputs[i].stride.begin(), inputs[i].stride.end(), to.inputs[i].strides);
+    std::copy(inputs[i].extent.begin(), inputs[i].extent.end(), to.inputs[i].extents);
+  }
+}
+
+}  // namespace
+
+weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunArgs& args) {
+  const auto& shape = launch.shape;
+  weft_args to = {};
+  to.abi = kWeftArgsAbi;
+  to.batch = shape.batch;
+  to.n_q = shape.n_q;
+  to.n_k = shape.n_k;
+  to.heads = shape.heads;
+  to.kv_heads = shape.kv_heads;
+  to.q = view_of(args.q);
+  to.k = view_of(args.k);
+  to.v = view_of(args.v);
+  to.o = view_of(args.out);
+  to.lse = static_cast<float*>(args.lse.data);
+  to.lse_stride_b = args.lse.stride[0];
+  to.lse_stride_h = args.lse.stride[1];
+  to.branch_lse = static_cast<float*>(args.branch_lse.data);
+  to.branch_lse_stride = args.branch_lse.stride[0];
+  to.branch_lse_stride_b = args.branch_lse.stride[1];
+  to.branch_lse_stride_h = args.branch_lse.stride[2];
+  to.offsets = args.offset.size() > 1 ? args.offset.data() : nullptr;
+  to.offset = args.offset.empty() ? shape.n_k - shape.n_q : args.offset.front();
+  to.scale = plan.scale.value_or(1 / std::sqrt(static_cast<double>(plan.bind.d)));
+  to.seed = args.dropout_seed;
+  set_inputs(to, launch.inputs);
+  return to;
+}
+
+std::int64_t tiles_per_head(const ir::Phase& phase, const ir::PhaseTable& table, const ir::Shape& shape) {
+  std::int64_t most = 0;
+  const auto entries = shape.offset.size() > 1 ? shape.batch : 1;
+  for (std::int64_t b = 0; b < entries; ++b) {
+    const auto extent = ir::extent_of(shape, b, phase.stationary, nullptr);
+    for (const auto& head : table.head) most = std::max(most, ir::tile_count(phase, head, extent));
+  }
+  return most;
+}
+
+RunShape sizes_of(const ir::Shape& shape) {
+  return {.batch = shape.batch, .n_q = shape.n_q, .n_k = shape.n_k, .heads = shape.heads, .kv_heads = shape.kv_heads};
+}
+
+Result<std::size_t> carry_bytes(const ir::Plan& plan, const RunShape& shape) {
+  std::int64_t bytes = plan.carry_bytes_per_row();
+  for (auto extent : {shape.batch, shape.heads, shape.n_q}) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > kMostCarryBytes) {
+      return user_error("the state that rows carry between phases is larger than memory");
+    }
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
+Result<HeadTables> make_head_tables(const ir::Plan& plan, std::int64_t heads) {
+  WEFT_TRY(auto tables, ir::make_tables(plan, heads));
+  auto image = codegen::make_image(plan, tables);
+  return HeadTables{.tables = std::move(tables), .image = std::move(image)};
+}
+
+}  // namespace weft

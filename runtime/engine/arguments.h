@@ -1,0 +1,62 @@
+#pragma once
+
+#include "codegen/args.h"
+#include "codegen/tables_image.h"
+#include "compiler/ir/plan.h"
+#include "compiler/ir/tables.h"
+#include "runtime/engine/launch_checks.h"
+
+#include <weft/weft.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+
+/// From a checked launch to the argument block of codegen/args.h: what every backend that runs kernels shares.
+namespace weft {
+
+/// Everything but the tables, the phase with its tiles, and the memory that the executor brings. `offsets` is the
+/// caller's own array where there is one offset per batch entry.
+weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunArgs& args);
+
+/// Row tiles of one (batch, head): the most of any, so that tile numbers are a plain product.
+std::int64_t tiles_per_head(const ir::Phase& phase, const ir::PhaseTable& table, const ir::Shape& shape);
+
+RunShape sizes_of(const ir::Shape& shape);
+
+/// Of the state that rows carry between phases. User error where that is more than any memory.
+Result<std::size_t> carry_bytes(const ir::Plan& plan, const RunShape& shape);
+inline constexpr std::int64_t kMostCarryBytes = std::int64_t{1} << 48;
+
+/// What a plan becomes with the number of heads.
+struct HeadTables {
+  ir::Tables tables;
+  codegen::TablesImage image;
+};
+Result<HeadTables> make_head_tables(const ir::Plan& plan, std::int64_t heads);
+
+/// What an executor keeps per number of heads: made once, by the first launch that has so many.
+template <typename T>
+class KnownHeads {
+ public:
+  template <typename Make>
+  Result<std::shared_ptr<const T>> get(std::int64_t heads, const Make& make) {
+    {
+      const std::shared_lock lock(mutex_);
+      if (const auto it = known_.find(heads); it != known_.end()) return it->second;
+    }
+    Result<T> made = make();
+    if (!made) return std::move(made).error();
+    auto kept = std::make_shared<const T>(std::move(made).value());
+    const std::unique_lock lock(mutex_);
+    return known_.emplace(heads, std::move(kept)).first->second;  // of two threads one makes it in vain
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  std::map<std::int64_t, std::shared_ptr<const T>> known_;
+};
+
+}  // namespace weft

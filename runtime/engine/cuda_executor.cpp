@@ -1,0 +1,123 @@
+#include "runtime/engine/cuda_executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace weft {
+
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+
+std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// The workspace: one offset per batch entry, then the state that rows carry between phases.
+std::size_t offset_bytes(std::int64_t batch) { return aligned(static_cast<std::size_t>(batch) * sizeof(std::int64_t)); }
+
+}  // namespace
+
+CudaExecutor::CudaExecutor(ir::Plan plan, Target target, std::shared_ptr<const cuda::Module> module)
+    : GpuExecutor(std::move(plan)), target_(std::move(target)), module_(std::move(module)) {}
+
+Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(std::int64_t heads) const {
+  return known_heads_.get(heads, [&]() -> Result<PerHeads> {
+    WEFT_TRY(auto tables, make_head_tables(plan_, heads));
+    const auto shared = geometry_.shared_bytes(tables.image.most_terms);
+    if (shared > target_.shared_per_block) {
+      return user_error(fmt::format("{} with {} heads needs {} bytes of shared memory a block; {} has {}", plan_.name,
+                                    heads, shared, target_.name, target_.shared_per_block));
+    }
+    WEFT_CHECK(module_->allow_shared(shared));
+    const auto& words = tables.image.words;
+    WEFT_TRY(auto buffer, cuda::Buffer::upload(module_->device(), words.data(), words.size() * sizeof words[0]));
+    return PerHeads{.tables = std::move(tables), .words = std::move(buffer), .shared_bytes = shared};
+  });
+}
+
+Result<std::size_t> CudaExecutor::workspace(const RunShape& shape, int) const {
+  WEFT_TRY(const auto carry, carry_bytes(plan_, shape));
+  if (carry == 0 && shape.batch <= 1) return std::size_t{0};
+  return offset_bytes(shape.batch) + carry + kAlignment;  // the caller's buffer may start anywhere
+}
+
+/// A pointer that the GPU cannot follow would end the whole context.
+Status CudaExecutor::check_pointers(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
+  const auto check = [&](const std::string& name, const void* data) -> Status {
+    if (data == nullptr) return done;
+    WEFT_TRY(const auto problem, cuda::pointer_problem(*module_->device(), data));
+    return problem.empty() ? Status(done) : user_error(fmt::format("{} {}", name, problem));
+  };
+  WEFT_CHECK(check("q", args.q.data));
+  WEFT_CHECK(check("k", args.k.data));
+  WEFT_CHECK(check("v", args.v.data));
+  WEFT_CHECK(check("out", args.out.data));
+  WEFT_CHECK(check("lse", args.lse.data));
+  WEFT_CHECK(check("branch_lse", args.branch_lse.data));
+  WEFT_CHECK(check("the workspace", args.workspace.data()));
+  for (std::size_t i = 0; i < launch.inputs.size(); ++i) {
+    WEFT_CHECK(check(fmt::format("input '{}'", pattern.inputs[i].name), launch.inputs[i].data));
+  }
+  return done;
+}
+
+Status CudaExecutor::run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
+  WEFT_TRY(const auto current, cuda::Current::make(*module_->device()));
+  WEFT_CHECK(check_pointers(pattern, launch, args));
+  WEFT_TRY(const auto tables, per_heads(launch.shape.heads));
+  WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(launch.shape)));
+  const bool wants_scratch = carry > 0 || args.offset.size() > 1;
+  const auto bytes = offset_bytes(launch.shape.batch) + carry;
+  if (!wants_scratch) return queue(*tables, launch, args, nullptr);
+  if (!args.workspace.empty()) {
+    void* scratch = args.workspace.data();
+    std::size_t room = args.workspace.size();
+    if (std::align(kAlignment, bytes, scratch, room) == nullptr) {
+      return user_error(
+          fmt::format("the workspace has {} bytes; this launch wants {}", args.workspace.size(), bytes + kAlignment));
+    }
+    return queue(*tables, launch, args, static_cast<std::byte*>(scratch));
+  }
+  auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
+  WEFT_TRY(auto pooled, pool_.take(module_->device(), stream, bytes));
+  auto queued = queue(*tables, launch, args, static_cast<std::byte*>(pooled.data()));
+  pool_.give_back(stream, std::move(pooled));
+  return queued;
+}
+
+Status CudaExecutor::queue(const PerHeads& per_heads, const Launch& launch, const RunArgs& args,
+                           std::byte* scratch) const {
+  auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
+  auto block = argument_block(plan_, launch, args);
+  block.tables = static_cast<const std::int64_t*>(per_heads.words.data());
+  block.most_terms = per_heads.tables.image.most_terms;
+  if (scratch != nullptr) block.carry = reinterpret_cast<float*>(scratch + offset_bytes(launch.shape.batch));
+  if (block.offsets != nullptr) {
+    const auto& driver = module_->device()->driver();
+    WEFT_CUDA(driver, cuMemcpyHtoDAsync_v2,
+              (reinterpret_cast<cuda::DeviceAddress>(scratch), block.offsets, args.offset.size_bytes(), stream));
+    block.offsets = reinterpret_cast<const std::int64_t*>(scratch);
+  }
+  for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
+    block.phase = static_cast<std::int64_t>(phase);
+    block.tiles_per_head = tiles_per_head(plan_.phases[phase], per_heads.tables.tables.phases[phase], launch.shape);
+    const auto total = launch.shape.batch * launch.shape.heads * block.tiles_per_head;
+    for (std::int64_t begin = 0; begin < total; begin = block.tile_end) {
+      block.tile_begin = begin;
+      block.tile_end = std::min(begin + cuda::kMostBlocks, total);
+      WEFT_CHECK(module_->launch({.blocks = block.tile_end - block.tile_begin,
+                                  .threads = geometry_.threads,
+                                  .shared_bytes = per_heads.shared_bytes},
+                                 &block, stream));
+    }
+  }
+  return done;
+}
+
+std::shared_ptr<const cuda::Device> device_of(const Kernel& kernel) {
+  const auto* const executor = dynamic_cast<const CudaExecutor*>(kernel.state().executor.get());
+  return executor == nullptr ? nullptr : executor->device();
+}
+
+}  // namespace weft

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "compiler/target/target.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/module.h"
+#include "runtime/engine/gpu_executor.h"
+
+#include <memory>
+
+namespace weft {
+
+/// Runs a loaded kernel on a GPU: one launch per phase, queued on the caller's stream. Tables go to the device with
+/// the first launch that has so many heads; after that a launch allocates nothing and waits for nothing.
+class CudaExecutor : public GpuExecutor {
+ public:
+  CudaExecutor(ir::Plan plan, Target target, std::shared_ptr<const cuda::Module> module);
+
+  Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
+  Result<std::size_t> workspace(const RunShape& shape, int threads) const override;
+  const std::shared_ptr<const cuda::Device>& device() const { return module_->device(); }
+
+ private:
+  /// What depends on the number of heads only.
+  struct PerHeads {
+    HeadTables tables;
+    cuda::Buffer words;  ///< the tables' image on the device
+    std::int64_t shared_bytes = 0;
+  };
+  Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
+  Status check_pointers(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const;
+  Status queue(const PerHeads& per_heads, const Launch& launch, const RunArgs& args, std::byte* scratch) const;
+
+  Target target_;
+  std::shared_ptr<const cuda::Module> module_;
+  mutable KnownHeads<PerHeads> known_heads_;
+  mutable cuda::BufferPool pool_;
+};
+
+/// The GPU that a kernel's launches go to; null for a kernel that runs elsewhere.
+std::shared_ptr<const cuda::Device> device_of(const Kernel& kernel);
+
+}  // namespace weft

@@ -1,0 +1,131 @@
+#include "runtime/engine/emulate_executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace weft {
+
+namespace {
+
+using Regions = std::vector<emulate::Region>;
+
+/// The bytes from a view's first element to its last, whatever the signs of its strides.
+template <typename Pointer>
+void add_region(Regions& regions, std::string name, const View<Pointer>& view, bool writable) {
+  if (view.data == nullptr) return;
+  std::int64_t first = 0, last = 0;
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis) {
+    const auto reach = (view.extent[axis] - 1) * view.stride[axis];
+    (reach < 0 ? first : last) += reach;
+  }
+  const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+  regions.push_back({.begin = static_cast<const std::byte*>(view.data) + first * size,
+                     .bytes = (last - first + 1) * size,
+                     .writable = writable,
+                     .name = std::move(name)});
+}
+
+template <typename T>
+void add_region(Regions& regions, std::string name, const std::vector<T>& values, bool writable) {
+  if (values.empty()) return;
+  regions.push_back({.begin = values.data(),
+                     .bytes = static_cast<std::int64_t>(values.size() * sizeof values[0]),
+                     .writable = writable,
+                     .name = std::move(name)});
+}
+
+/// All memory that the caller brings.
+Regions caller_regions(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) {
+  Regions regions;
+  add_region(regions, "q", args.q, false);
+  add_region(regions, "k", args.k, false);
+  add_region(regions, "v", args.v, false);
+  add_region(regions, "out", args.out, true);
+  add_region(regions, "lse", args.lse, true);
+  add_region(regions, "branch_lse", args.branch_lse, true);
+  for (std::size_t i = 0; i < launch.inputs.size(); ++i) {
+    add_region(regions, "input " + pattern.inputs[i].name, launch.inputs[i], false);
+  }
+  return regions;
+}
+
+Status faultless(const emulate::Report& report, const std::string& name) {
+  if (report.faults.empty()) return done;
+  auto error = internal_error(fmt::format("the CUDA text of {} is wrong: {}", name, report.faults.front().text));
+  for (std::size_t i = 1; i < report.faults.size(); ++i) error.notes.push_back(report.faults[i].text);
+  return error;
+}
+
+}  // namespace
+
+EmulateExecutor::EmulateExecutor(ir::Plan plan, codegen::Source source, std::shared_ptr<const emulate::Program> program)
+    : GpuExecutor(std::move(plan)), source_(std::move(source)), program_(std::move(program)) {}
+
+Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(ir::Plan plan, codegen::Source source) {
+  WEFT_TRY(auto program, emulate::Program::build(source.text, source.symbol));
+  return std::unique_ptr<const EmulateExecutor>(
+      new EmulateExecutor(std::move(plan), std::move(source), std::move(program)));
+}
+
+Result<std::size_t> EmulateExecutor::workspace(const RunShape&, int) const { return std::size_t{0}; }
+
+Status EmulateExecutor::run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
+  WEFT_TRY(const auto reports, run_on(*program_, pattern, launch, args));
+  return done;
+}
+
+Result<std::vector<emulate::Report>> EmulateExecutor::run_counted(const ir::Pattern& pattern, const Launch& launch,
+                                                                  const RunArgs& args) const {
+  WEFT_TRY(const auto counting, emulate::Program::build(source_.text, source_.symbol, {.count = true}));
+  return run_on(*counting, pattern, launch, args);
+}
+
+Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Program& program,
+                                                             const ir::Pattern& pattern, const Launch& launch,
+                                                             const RunArgs& args) const {
+  WEFT_TRY(const auto tables,
+           known_heads_.get(launch.shape.heads, [&] { return make_head_tables(plan_, launch.shape.heads); }));
+  WEFT_TRY(const auto carried, carry_bytes(plan_, sizes_of(launch.shape)));
+  std::vector<float> carry(carried / sizeof(float));
+  std::vector<std::int64_t> offsets;
+  if (args.offset.size() > 1) offsets.assign(args.offset.begin(), args.offset.end());
+  auto regions = caller_regions(pattern, launch, args);
+  add_region(regions, "carried state", carry, true);
+  add_region(regions, "offsets", offsets, false);
+  add_region(regions, "tables", tables->image.words, false);
+
+  auto block = argument_block(plan_, launch, args);
+  block.tables = tables->image.words.data();
+  block.most_terms = tables->image.most_terms;
+  block.carry = carry.empty() ? nullptr : carry.data();
+  block.offsets = offsets.empty() ? nullptr : offsets.data();
+  std::vector<emulate::Report> reports;
+  for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
+    block.phase = static_cast<std::int64_t>(phase);
+    block.tiles_per_head = tiles_per_head(plan_.phases[phase], tables->tables.phases[phase], launch.shape);
+    block.tile_end = launch.shape.batch * launch.shape.heads * block.tiles_per_head;
+    const auto cores = std::max(1U, std::thread::hardware_concurrency());
+    WEFT_TRY(auto report, program.launch({.blocks = block.tile_end,
+                                          .threads = geometry_.threads,
+                                          .shared_bytes = geometry_.shared_bytes(block.most_terms),
+                                          .args = &block,
+                                          .args_bytes = sizeof block,
+                                          .memory = regions,
+                                          .workers = args.threads > 0 ? args.threads : static_cast<int>(cores)}));
+    WEFT_CHECK(faultless(report, plan_.name));
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+Result<std::vector<emulate::Report>> count_emulated(const Kernel& kernel, const RunArgs& args) {
+  const auto& state = kernel.state();
+  const auto* const executor = dynamic_cast<const EmulateExecutor*>(state.executor.get());
+  if (executor == nullptr) return user_error("only emulated kernels are counted");
+  WEFT_TRY(const auto launch, check_launch(contract_of(state), args));
+  return executor->run_counted(state.pattern, launch, args);
+}
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "codegen/source.h"
+#include "runtime/emulate/program.h"
+#include "runtime/engine/gpu_executor.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+/// Runs the emitted CUDA text on the host, on host tensors. Whatever the emulator finds wrong is a defect of Weft.
+class EmulateExecutor : public GpuExecutor {
+ public:
+  static Result<std::unique_ptr<const EmulateExecutor>> make(ir::Plan plan, codegen::Source source);
+
+  Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
+  Result<std::size_t> workspace(const RunShape& shape, int threads) const override;
+
+  /// The same with every access counted, which is several times slower. One report per phase.
+  Result<std::vector<emulate::Report>> run_counted(const ir::Pattern& pattern, const Launch& launch,
+                                                   const RunArgs& args) const;
+
+ private:
+  EmulateExecutor(ir::Plan plan, codegen::Source source, std::shared_ptr<const emulate::Program> program);
+  Result<std::vector<emulate::Report>> run_on(const emulate::Program& program, const ir::Pattern& pattern,
+                                              const Launch& launch, const RunArgs& args) const;
+
+  codegen::Source source_;
+  std::shared_ptr<const emulate::Program> program_;
+  mutable KnownHeads<HeadTables> known_heads_;
+};
+
+/// run_counted() of a kernel whose target is `emulate:…`, after all checks of Kernel::run. User error for others.
+Result<std::vector<emulate::Report>> count_emulated(const Kernel& kernel, const RunArgs& args);
+
+}  // namespace weft

@@ -1,0 +1,94 @@
+#include "runtime/engine/kernel_state.h"
+
+#include <weft/weft.h>
+
+namespace weft {
+
+LaunchContract contract_of(const Kernel::State& state) {
+  return {.pattern = state.pattern, .dtype = state.dtype, .any_float = state.any_float, .branch_lse = state.branch_lse};
+}
+
+std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std::string target, std::string plan_text,
+                                          std::string source_text) {
+  auto state = std::make_shared<Kernel::State>();
+  state->dtype = from_ir(bind.dtype);
+  state->branch_lse = bind.branch_lse;
+  state->pattern_text = ir::print(front.pattern);
+  state->plan_text = std::move(plan_text);
+  state->source_text = std::move(source_text);
+  state->target = std::move(target);
+  state->pattern = std::move(front.pattern);
+  state->warnings = std::move(front.warnings);
+  return state;
+}
+
+Status Kernel::run(const RunArgs& args) const {
+  WEFT_TRY(const auto launch, check_launch(contract_of(*state_), args));
+  return state_->executor->run(state_->pattern, launch, args);
+}
+
+Result<std::size_t> Kernel::workspace(const RunShape& shape, int threads) const {
+  return state_->executor->workspace(shape, threads);
+}
+
+const std::string& Kernel::pattern_text() const { return state_->pattern_text; }
+const std::string& Kernel::plan_text() const { return state_->plan_text; }
+const std::string& Kernel::source_text() const { return state_->source_text; }
+const std::string& Kernel::target() const { return state_->target; }
+const std::vector<Diagnostic>& Kernel::warnings() const { return state_->warnings; }
+
+std::optional<int> Kernel::registers() const { return state_->registers; }
+std::optional<int> Kernel::spill_bytes() const { return state_->spill_bytes; }
+std::optional<std::int64_t> Kernel::shared_bytes(std::int64_t heads) const {
+  return state_->executor->shared_bytes(heads);
+}
+
+const char* to_string(DType type) {
+  switch (type) {
+    case DType::f32:
+      return "f32";
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    case DType::f64:
+      return "f64";
+    case DType::i32:
+      return "i32";
+    case DType::u8:
+      return "u8";
+  }
+  return "?";
+}
+
+std::size_t size_of(DType type) {
+  switch (type) {
+    case DType::f16:
+    case DType::bf16:
+      return 2;
+    case DType::f32:
+    case DType::i32:
+      return 4;
+    case DType::f64:
+      return 8;
+    case DType::u8:
+      return 1;
+  }
+  return 0;
+}
+
+const char* to_string(CacheOrigin origin) {
+  switch (origin) {
+    case CacheOrigin::memory:
+      return "memory";
+    case CacheOrigin::disk:
+      return "disk";
+    case CacheOrigin::bundle:
+      return "bundle";
+    case CacheOrigin::miss:
+      return "miss";
+  }
+  return "?";
+}
+
+}  // namespace weft

@@ -1,0 +1,149 @@
+/// The command and GPUs, on a machine that need not have one: compiled stages, the emulator, a stand-in for the driver.
+
+#include "command.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace weft::test {
+namespace {
+
+using Json = nlohmann::json;
+
+class Gpu : public ::testing::Test {
+ protected:
+  Scratch scratch_;
+  std::string longnet_ = std::string(WEFT_SOURCE_DIR) + "/examples/longnet.weft";
+  std::vector<std::string> small_ = {"-D", "segments=[16,32,64]", "--dim", "16", "--heads", "2"};
+
+  Finished weft(std::vector<std::string> arguments, std::map<std::string, std::string> environment = {}) {
+    arguments.insert(arguments.end(), small_.begin(), small_.end());
+    return run_weft(scratch_, Call{.arguments = std::move(arguments), .environment = std::move(environment)});
+  }
+  Json json(std::vector<std::string> arguments) {
+    arguments.emplace_back("--json");
+    const auto finished = weft(std::move(arguments));
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    return Json::parse(finished.out, nullptr, false);
+  }
+  /// Does an NVRTC here know sm_61? Without one there is nothing to test: `./dev setup` brings it.
+  bool compiles() { return weft({"emit", longnet_, "--stage", "ptx", "--target", "sm_61"}).status == 0; }
+};
+
+TEST_F(Gpu, EmulatedRunsAreChecked) {
+  const auto finished = weft({"run", longnet_, "--tokens", "100", "--target", "emulate:sm_61", "--check", "-v"});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.out.find("on emulate:sm_61"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.out.find(": ok"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.err.find("planned in"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("wavefronts"), std::string::npos) << finished.err;
+}
+
+TEST_F(Gpu, CudaTextNeedsNothing) {
+  const auto finished = weft({"emit", longnet_, "--stage", "cuda"});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.out.find("sm_61"), std::string::npos) << "the default where there is no GPU";
+  EXPECT_NE(finished.out.find("__global__"), std::string::npos);
+  EXPECT_EQ(weft({"emit", longnet_, "--stage", "cuda", "--target", "emulate:sm_61"}).out, finished.out);
+}
+
+TEST_F(Gpu, StagesBelongToTheirTargets) {
+  for (const auto& [stage, target] : {std::pair{"cuda", "cpu"}, std::pair{"llvm", "sm_61"}, std::pair{"sass", "cpu"},
+                                      std::pair{"object", "sm_90a"}}) {
+    const auto finished = weft({"emit", longnet_, "--stage", stage, "--target", target});
+    EXPECT_EQ(finished.status, 1) << stage;
+    EXPECT_NE(finished.err.find("has no stage"), std::string::npos) << finished.err;
+  }
+}
+
+TEST_F(Gpu, PlansBelongToTheirTargets) {
+  const auto plan = scratch_.path("plan.txt");
+  ASSERT_EQ(weft({"emit", longnet_, "--stage", "plan", "--target", "sm_61", "-o", plan}).status, 0);
+  small_.clear();
+  EXPECT_EQ(weft({"emit", "--from", plan, "--stage", "llvm"}).status, 1);
+  const auto again = weft({"emit", "--from", plan, "--stage", "cuda"});
+  EXPECT_EQ(again.status, 0) << again.err;
+}
+
+TEST_F(Gpu, CompiledStages) {
+  if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
+  EXPECT_NE(weft({"emit", longnet_, "--stage", "ptx", "--target", "sm_61"}).out.find(".target sm_61"),
+            std::string::npos);
+  const auto first = scratch_.path("1.cubin"), second = scratch_.path("2.cubin");
+  for (const auto& file : {first, second}) {
+    ASSERT_EQ(weft({"emit", longnet_, "--stage", "cubin", "--target", "sm_61", "-o", file}).status, 0);
+  }
+  EXPECT_GT(std::filesystem::file_size(first), 2000u);
+  EXPECT_EQ(std::filesystem::file_size(first), std::filesystem::file_size(second));
+}
+
+TEST_F(Gpu, ExplainForAGpu) {
+  const auto report = json({"explain", longnet_, "--target", "sm_61", "--tokens", "4k"});
+  EXPECT_EQ(report["target"], "sm_61");
+  EXPECT_NE(report["predicted"]["from"].get<std::string>().find("GTX 1080"), std::string::npos);
+  EXPECT_GT(report["predicted"]["ms"], 0);
+  if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
+  EXPECT_GT(report["registers"], 16);
+  EXPECT_LE(report["registers"], 255);
+  EXPECT_GE(report["spill_bytes"], 0);
+  EXPECT_GT(report["shared_bytes"], 1024);
+  EXPECT_LE(report["shared_bytes"], 49152);
+  EXPECT_GE(report["blocks_per_sm"], 1);
+}
+
+TEST_F(Gpu, ExplainGoesOnWithoutACompiler) {
+  const auto finished =
+      run_weft(scratch_, Call{.arguments = {"explain", longnet_, "--target", "sm_61", "--tokens", "4k", "--json"},
+                              .environment = {{"WEFT_NVRTC", "/nonexistent"}}});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.err.find("registers and spills are not known"), std::string::npos) << finished.err;
+  const auto report = Json::parse(finished.out, nullptr, false);
+  EXPECT_TRUE(report["registers"].is_null());
+  EXPECT_GT(report["predicted"]["ms"], 0);
+}
+
+TEST_F(Gpu, RunSaysWhatIsMissing) {
+  if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
+  const auto finished = weft({"run", longnet_, "--tokens", "64", "--target", "sm_61"});
+  EXPECT_EQ(finished.status, 3);
+  EXPECT_EQ(finished.out, "");
+  EXPECT_NE(finished.err.find("no GPU of this machine executes sm_61"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("emulate:sm_61"), std::string::npos) << finished.err;
+  EXPECT_EQ(weft({"run", longnet_, "--tokens", "64", "--target", "cuda"}).status, 3);
+}
+
+TEST_F(Gpu, DeadlineAndMemory) {
+  if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
+  for (const auto& [option, value] : {std::pair{"--deadline", "1"}, std::pair{"--memory", "1m"}}) {
+    const auto finished = weft({"run", longnet_, "--tokens", "64", "--target", "sm_61", option, value});
+    EXPECT_EQ(finished.status, 3) << option << finished.err;
+    EXPECT_EQ(finished.err.find("no GPU"), std::string::npos) << "it was compiled: " << finished.err;
+  }
+  const auto enough = weft({"run", longnet_, "--tokens", "64", "--target", "sm_61", "--deadline", "100k"});
+  EXPECT_NE(enough.err.find("no GPU"), std::string::npos) << enough.err;
+}
+
+/// The stand-in computes nothing: outputs come back as they went in, poisoned.
+TEST_F(Gpu, TensorsGoToTheDeviceAndBack) {
+  if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
+  const auto out = scratch_.path("o.npy");
+  const auto finished = weft({"run", longnet_, "--tokens", "64", "-o", out}, {{"WEFT_CUDA_DRIVER", WEFT_STAND_IN}});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.err.find("running on GPU 0"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.out.find("1.500 ms on sm_61"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.out.find("registers"), std::string::npos) << finished.out;
+  EXPECT_EQ(std::filesystem::file_size(out) % 64, 64u * 2 * 16 * 4 % 64);
+  const auto checked = weft({"run", longnet_, "--tokens", "64", "--check"}, {{"WEFT_CUDA_DRIVER", WEFT_STAND_IN}});
+  EXPECT_EQ(checked.status, 4) << "a kernel that writes nothing passes the check";
+}
+
+TEST_F(Gpu, WithoutAGpuTheCpuIsTheDefault) {
+  const auto finished = weft({"run", longnet_, "--tokens", "64"});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.err.find("no usable GPU: running on the CPU"), std::string::npos) << finished.err;
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,382 @@
+/// Kernels for GPUs through the engine. The stand-in's launches run the emitted text on the emulator, so that results
+/// come out of "device" memory as they would of a GPU's.
+
+#include "codegen/cuda/emit.h"
+#include "compiler/ir/schedule.h"
+#include "fixture.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/emulate/program.h"
+#include "runtime/engine/arguments.h"
+#include "runtime/engine/cuda_executor.h"
+#include "runtime/nvrtc/search.h"
+#include "tests/engine/problem.h"
+
+#include <cmath>
+
+namespace weft::test {
+namespace {
+
+constexpr const char* kTwoPhases =
+    "pattern p { branches dilated(segments: [512, 4096], rates: [8, 7]); keep causal; }\n";
+
+/// q, k, v, out and lse of a problem in the memory of the stand-in.
+struct OnDevice {
+  cuda::Buffer q, k, v, out, lse;
+
+  OnDevice(const std::shared_ptr<const cuda::Device>& device, const Problem& problem) {
+    const auto upload = [&](const std::vector<float>& values) {
+      return cuda::Buffer::upload(device, values.data(), values.size() * sizeof(float)).value();
+    };
+    q = upload(problem.q);
+    k = upload(problem.k);
+    v = upload(problem.v);
+    out = upload(problem.out);
+    lse = upload(problem.lse);
+  }
+  RunArgs args(Problem& problem) const {
+    auto args = problem.args();
+    args.q.data = q.data();
+    args.k.data = k.data();
+    args.v.data = v.data();
+    args.out.data = out.data();
+    args.lse.data = lse.data();
+    return args;
+  }
+  void fetch(Problem& problem) const {
+    ASSERT_TRUE(out.copy_out(problem.out.data(), problem.out.size() * sizeof(float)).ok());
+    ASSERT_TRUE(lse.copy_out(problem.lse.data(), problem.lse.size() * sizeof(float)).ok());
+  }
+};
+
+class CudaEngine : public WithStandIn {
+ protected:
+  void SetUp() override {
+    const auto target = find_target("sm_61");
+    if (!nvrtc::locate(*target)) GTEST_SKIP() << "no NVRTC here knows sm_61; ./dev setup brings one";
+  }
+
+  EngineOptions options() const { return {.cache_dir = folder_ + "/store"}; }
+  static CompileOptions f32(std::string target = "cuda", std::int64_t dim = 32) {
+    return {.dim = dim, .dtype = DType::f32, .target = std::move(target)};
+  }
+  static Kernel compile(const Engine& engine, const std::string& text, const CompileOptions& options) {
+    auto kernel = engine.compile(text, options);
+    if (!kernel) throw std::runtime_error(kernel.error().message);
+    return *kernel;
+  }
+
+  /// From here on launches compute.
+  void emulate(const Kernel& kernel) {
+    auto program = emulate::Program::build(kernel.source_text(), "weft_kernel");
+    ASSERT_TRUE(program.ok()) << program.error().message;
+    driver().on_launch = [this, program = *program](const Launched& launched) {
+      emulate::Launch launch{.blocks = launched.grid[0],
+                             .threads = static_cast<int>(launched.block[0]),
+                             .shared_bytes = launched.shared_bytes,
+                             .args = &launched.args,
+                             .args_bytes = sizeof launched.args};
+      for (const auto& [address, bytes] : driver().memory) {
+        launch.memory.push_back({.begin = reinterpret_cast<const void*>(address),
+                                 .bytes = static_cast<std::int64_t>(bytes),
+                                 .writable = true,
+                                 .name = "an allocation"});
+      }
+      const auto report = program->launch(launch);
+      ASSERT_TRUE(report.ok()) << report.error().message;
+      for (const auto& fault : report->faults) ADD_FAILURE() << fault.text;
+    };
+  }
+
+  void expect_meaning(const std::string& text, Problem& problem, std::span<const std::int64_t> offset = {}) {
+    Problem expected = problem;
+    const Engine engine({.no_cache = true});
+    auto args = expected.args();
+    args.offset = offset;
+    const auto status = compile(engine, text, f32("interpreter", problem.dim)).run(args);
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    EXPECT_LT(largest_difference(problem.out, expected.out), 2e-5);
+    EXPECT_LT(largest_difference(problem.lse, expected.lse), 2e-5);
+  }
+
+  std::vector<std::string> names_of_calls() {
+    std::vector<std::string> names;
+    for (const auto& call : driver().calls) names.push_back(call.name);
+    return names;
+  }
+};
+
+TEST_F(CudaEngine, ComputesWhatTheInterpreterSays) {
+  for (const auto* text : {kLongnet, kTwoPhases}) {
+    const Engine engine(options());
+    const auto kernel = compile(engine, text, f32());
+    Problem problem(2, 77, 3, 32);
+    const OnDevice memory(device_of(kernel), problem);
+    emulate(kernel);
+    const auto status = kernel.run(memory.args(problem));
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    memory.fetch(problem);
+    expect_meaning(text, problem);
+    driver().on_launch = nullptr;
+  }
+}
+
+TEST_F(CudaEngine, OriginsInOrder) {
+  {
+    const Engine engine(options());
+    const auto first = compile(engine, kLongnet, f32());
+    EXPECT_EQ(first.origin(), CacheOrigin::miss);
+    EXPECT_GT(first.compile_ms(), 0);
+    EXPECT_EQ(compile(engine, kLongnet, f32()).origin(), CacheOrigin::memory);
+    EXPECT_GT(first.registers().value_or(0), 16);
+    EXPECT_TRUE(first.spill_bytes().has_value());
+    EXPECT_GT(first.shared_bytes(8).value_or(0), 1024);
+  }
+  const Engine later(options());
+  const auto stored = compile(later, kLongnet, f32());
+  EXPECT_EQ(stored.origin(), CacheOrigin::disk);
+  EXPECT_GT(stored.registers().value_or(0), 16);
+  ASSERT_EQ(driver().images.size(), 2u);
+  EXPECT_EQ(driver().images[0], driver().images[1]);
+  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_kernel"}));
+}
+
+/// Every byte of the one parameter, and how it is launched.
+TEST_F(CudaEngine, ArgumentBlockByteForByte) {
+  const Engine engine(options());
+  const auto kernel = compile(engine, kLongnet, f32());
+  Problem problem(2, 90, 3, 32);
+  const OnDevice memory(device_of(kernel), problem);
+  auto args = memory.args(problem);
+  args.dropout_seed = 99;
+  args.stream = reinterpret_cast<void*>(0x55);
+  ASSERT_TRUE(kernel.run(args).ok());
+  ASSERT_EQ(driver().launches.size(), 1u);
+  const auto& launched = driver().launches[0];
+
+  const auto plan = ir::parse_plan(kernel.plan_text());
+  ASSERT_TRUE(plan.ok());
+  const auto tables = make_head_tables(*plan, 3);
+  ASSERT_TRUE(tables.ok());
+  weft_args expected = {};
+  expected.abi = kWeftArgsAbi;
+  expected.batch = 2;
+  expected.n_q = expected.n_k = 90;
+  expected.heads = expected.kv_heads = 3;
+  const std::int64_t row = 3 * 32;
+  expected.q = {.data = memory.q.data(), .stride_b = 90 * row, .stride_n = row, .stride_h = 32};
+  expected.k = {.data = memory.k.data(), .stride_b = 90 * row, .stride_n = row, .stride_h = 32};
+  expected.v = {.data = memory.v.data(), .stride_b = 90 * row, .stride_n = row, .stride_h = 32};
+  expected.o = {.data = memory.out.data(), .stride_b = 90 * row, .stride_n = row, .stride_h = 32};
+  expected.lse = static_cast<float*>(memory.lse.data());
+  expected.lse_stride_b = 3 * 90;
+  expected.lse_stride_h = 90;
+  expected.scale = 1 / std::sqrt(32.0);
+  expected.seed = 99;
+  expected.tables = launched.args.tables;  // checked below
+  expected.most_terms = tables->image.most_terms;
+  expected.tiles_per_head = tiles_per_head(plan->phases[0], tables->tables.phases[0],
+                                           {.batch = 2, .n_q = 90, .n_k = 90, .heads = 3, .kv_heads = 3});
+  expected.tile_end = 2 * 3 * expected.tiles_per_head;
+  EXPECT_EQ(std::memcmp(&launched.args, &expected, sizeof expected), 0);
+
+  const auto& words = tables->image.words;
+  const auto at = driver().memory.find(reinterpret_cast<std::uint64_t>(launched.args.tables));
+  ASSERT_NE(at, driver().memory.end());
+  ASSERT_EQ(at->second, words.size() * sizeof words[0]);
+  EXPECT_EQ(std::memcmp(launched.args.tables, words.data(), at->second), 0);
+
+  const auto geometry = codegen::cuda::geometry(*plan);
+  EXPECT_EQ(launched.grid[0], static_cast<unsigned>(expected.tile_end));
+  EXPECT_EQ(launched.block[0], static_cast<unsigned>(geometry.threads));
+  EXPECT_EQ(launched.shared_bytes, static_cast<unsigned>(geometry.shared_bytes(tables->image.most_terms)));
+  EXPECT_EQ(launched.stream, 0x55u);
+  EXPECT_EQ(launched.context, primary(0));
+}
+
+/// A warm launch is a look at the pointers and one call a phase: no memory, no waiting.
+TEST_F(CudaEngine, WarmLaunchesOnlyLaunch) {
+  const Engine engine(options());
+  const auto kernel = compile(engine, kTwoPhases, f32());
+  Problem problem(1, 100, 2, 32);
+  const OnDevice memory(device_of(kernel), problem);
+  const auto args = memory.args(problem);
+  ASSERT_TRUE(kernel.run(args).ok());
+  ASSERT_EQ(driver().launches.size(), 2u);
+  EXPECT_EQ(driver().launches[0].args.phase, 0);
+  EXPECT_EQ(driver().launches[1].args.phase, 1);
+  EXPECT_EQ(driver().launches[0].args.carry, driver().launches[1].args.carry);
+
+  driver().forget();
+  ASSERT_TRUE(kernel.run(args).ok());
+  const std::vector<std::string> pointers(5, "cuPointerGetAttributes");
+  std::vector<std::string> expected = {"cuCtxGetCurrent", "cuCtxPushCurrent_v2"};
+  expected.insert(expected.end(), pointers.begin(), pointers.end());
+  expected.insert(expected.end(), {"cuLaunchKernel", "cuLaunchKernel", "cuCtxPopCurrent_v2"});
+  EXPECT_EQ(names_of_calls(), expected);
+
+  set_current(primary(0));
+  driver().forget();
+  ASSERT_TRUE(kernel.run(args).ok());
+  EXPECT_EQ(driver().count("cuCtxPushCurrent_v2"), 0u);
+  EXPECT_EQ(current(), primary(0));
+}
+
+TEST_F(CudaEngine, CarriedStateLiesInTheWorkspace) {
+  const Engine engine(options());
+  const auto kernel = compile(engine, kTwoPhases, f32());
+  const auto bytes = kernel.workspace({.batch = 1, .n_q = 100, .n_k = 100, .heads = 2, .kv_heads = 2});
+  ASSERT_TRUE(bytes.ok());
+  EXPECT_GE(*bytes, 100u * 2 * (32 + 2) * 4);
+  Problem problem(1, 100, 2, 32);
+  const OnDevice memory(device_of(kernel), problem);
+  const auto workspace = cuda::Buffer::allocate(device_of(kernel), *bytes + 3);
+  ASSERT_TRUE(workspace.ok());
+  auto args = memory.args(problem);
+  // The caller's buffer may start anywhere.
+  args.workspace = {static_cast<std::byte*>(workspace->data()) + 3, *bytes};
+  const auto allocations = driver().count("cuMemAlloc_v2");
+  emulate(kernel);
+  const auto status = kernel.run(args);
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  EXPECT_EQ(driver().count("cuMemAlloc_v2"), allocations + 1) << "more than the tables";
+  const auto* const begin = args.workspace.data();
+  const auto* const carry = reinterpret_cast<const std::byte*>(driver().launches.at(0).args.carry);
+  EXPECT_GE(carry, begin);
+  EXPECT_LE(carry + 100 * 2 * (32 + 2) * 4, begin + *bytes);
+  memory.fetch(problem);
+  expect_meaning(kTwoPhases, problem);
+
+  args.workspace = args.workspace.first(*bytes / 2);
+  const auto refused = kernel.run(args);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("workspace"), std::string::npos);
+}
+
+TEST_F(CudaEngine, OffsetsPerBatchEntryGoToTheDevice) {
+  const Engine engine(options());
+  const auto kernel = compile(engine, kLongnet, f32());
+  Problem problem(2, 60, 2, 32);
+  const OnDevice memory(device_of(kernel), problem);
+  const std::vector<std::int64_t> offsets = {3, 40};
+  auto args = memory.args(problem);
+  args.offset = offsets;
+  emulate(kernel);
+  const auto status = kernel.run(args);
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  const auto* const there = driver().launches.at(0).args.offsets;
+  ASSERT_NE(there, nullptr);
+  EXPECT_NE(there, offsets.data());
+  EXPECT_EQ(driver().count("cuMemcpyHtoDAsync_v2"), 1u);
+  memory.fetch(problem);
+  expect_meaning(kLongnet, problem, offsets);
+
+  args.offset = std::span(offsets).first(1);
+  driver().forget();
+  ASSERT_TRUE(kernel.run(args).ok());
+  EXPECT_EQ(driver().launches.at(0).args.offsets, nullptr);
+  EXPECT_EQ(driver().launches.at(0).args.offset, 3);
+  EXPECT_EQ(driver().count("cuMemcpyHtoDAsync_v2"), 0u);
+}
+
+TEST_F(CudaEngine, AHostPointerIsNamedBeforeAnythingIsLaunched) {
+  const Engine engine(options());
+  const auto kernel = compile(engine, kLongnet, f32());
+  Problem problem(1, 40, 2, 32);
+  const OnDevice memory(device_of(kernel), problem);
+  const auto good = memory.args(problem);
+  const auto expect_refused = [&](const RunArgs& args, const std::string& name) {
+    const auto status = kernel.run(args);
+    ASSERT_FALSE(status.ok()) << name;
+    EXPECT_EQ(status.error().kind, ErrorKind::user);
+    EXPECT_EQ(status.error().message, name + " is host memory that the GPU cannot read; copy it to the device first");
+  };
+  auto bad = good;
+  bad.q.data = problem.q.data();
+  expect_refused(bad, "q");
+  bad = good;
+  bad.out.data = problem.out.data();
+  expect_refused(bad, "out");
+  bad = good;
+  bad.lse.data = problem.lse.data();
+  expect_refused(bad, "lse");
+  EXPECT_EQ(driver().launches.size(), 0u);
+  ASSERT_TRUE(kernel.run(good).ok());
+  EXPECT_EQ(driver().launches.size(), 1u);
+}
+
+TEST_F(CudaEngine, CompilingNeedsNoGpu) {
+  driver().devices.clear();
+  new_name();
+  const Engine engine(options());
+  const auto kernel = compile(engine, kLongnet, f32("sm_61"));
+  EXPECT_GT(kernel.registers().value_or(0), 16);
+  Problem problem(1, 40, 2, 32);
+  const auto status = kernel.run(problem.args());
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().kind, ErrorKind::environment);
+  EXPECT_EQ(status.error().message, "no GPU of this machine executes sm_61");
+  EXPECT_EQ(engine.compile(kLongnet, f32("cuda")).error().kind, ErrorKind::environment);
+}
+
+TEST_F(CudaEngine, TargetsFindTheirGpu) {
+  driver().devices = {{"Ampere", 86}, {"Pascal", 61}};
+  new_name();
+  const Engine engine(options());
+  EXPECT_EQ(device_of(compile(engine, kLongnet, f32("sm_61")))->info().number, 1);
+  const auto second = compile(engine, kLongnet, f32("cuda:1"));
+  EXPECT_EQ(second.target(), "sm_61");
+  EXPECT_EQ(device_of(second)->info().number, 1);
+  const auto beyond = engine.compile(kLongnet, f32("cuda:2"));
+  ASSERT_FALSE(beyond.ok());
+  EXPECT_EQ(beyond.error().kind, ErrorKind::environment);
+  const auto wrong = engine.compile(kLongnet, f32("cuda:x"));
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.error().kind, ErrorKind::user);
+}
+
+/// Compile, load, run: each call of the driver that can fail does once.
+TEST_F(CudaEngine, EveryFailureIsTypedAndLeaksNothing) {
+  const auto live = [&](const std::function<void()>& before_the_end) -> Status {
+    const Engine engine(options());
+    WEFT_TRY(const auto kernel, engine.compile(kTwoPhases, f32()));
+    Problem problem(2, 40, 1, 32);
+    const std::vector<std::int64_t> offsets = {0, 5};
+    const auto device = device_of(kernel);
+    WEFT_TRY(const auto buffer, cuda::Buffer::allocate(device, 4 * problem.q.size()));
+    WEFT_TRY(const auto lse, cuda::Buffer::allocate(device, 4 * problem.lse.size()));
+    auto args = problem.args();
+    args.q.data = args.k.data = args.v.data = buffer.data();
+    args.out.data = buffer.data();
+    args.lse.data = lse.data();
+    args.offset = offsets;
+    WEFT_CHECK(kernel.run(args));
+    before_the_end();
+    return done;
+  };
+  ASSERT_TRUE(live([] {}).ok()) << "the control";
+  expect_nothing_alive();
+  std::map<std::string, int> failed;
+  for (int at = 0;; ++at) {
+    ASSERT_LT(at, 500);
+    new_name();
+    driver().forget();
+    driver().fail_at = at;
+    const auto status = live([&] { driver().fail_at = -1; });
+    if (driver().failed.empty()) break;
+    ++failed[driver().failed];
+    ASSERT_FALSE(status.ok()) << driver().failed;
+    EXPECT_EQ(status.error().kind, ErrorKind::environment);
+    std::string said = status.error().message;
+    for (const auto& note : status.error().notes) said += "\n" + note;
+    EXPECT_NE(said.find(driver().failed.substr(0, driver().failed.find("_v2"))), std::string::npos)
+        << said << " after " << driver().failed;
+    EXPECT_EQ(current(), 0u) << driver().failed;
+    expect_nothing_alive();
+  }
+  EXPECT_GE(failed["cuLaunchKernel"], 2);
+  EXPECT_GE(failed["cuMemcpyHtoDAsync_v2"], 1);
+  EXPECT_GE(failed["cuModuleLoadData"], 1);
+}
+
+}  // namespace
+}  // namespace weft::test

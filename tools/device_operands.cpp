@@ -1,0 +1,61 @@
+#include "tools/device_operands.h"
+
+namespace weft::tools {
+
+namespace {
+
+Result<cuda::Buffer> upload(const std::shared_ptr<const cuda::Device>& device, const Array& array) {
+  if (array.bytes.empty()) return cuda::Buffer();
+  return cuda::Buffer::upload(device, array.bytes.data(), array.bytes.size());
+}
+
+Status fetch(const cuda::Buffer& from, Array& to) {
+  return to.bytes.empty() ? Status(done) : from.copy_out(to.bytes.data(), to.bytes.size());
+}
+
+Status put(const Array& from, const cuda::Buffer& to) {
+  return from.bytes.empty() ? Status(done) : to.copy_in(from.bytes.data(), from.bytes.size());
+}
+
+}  // namespace
+
+Result<DeviceOperands> DeviceOperands::copy_in(std::shared_ptr<const cuda::Device> device, const Operands& operands) {
+  DeviceOperands to;
+  WEFT_TRY(to.q_, upload(device, operands.q));
+  WEFT_TRY(to.k_, upload(device, operands.k));
+  WEFT_TRY(to.v_, upload(device, operands.v));
+  WEFT_TRY(to.out_, upload(device, operands.out));
+  WEFT_TRY(to.lse_, upload(device, operands.lse));
+  WEFT_TRY(to.branch_lse_, upload(device, operands.branch_lse));
+  for (const auto& input : operands.inputs) {
+    WEFT_TRY(auto buffer, upload(device, input));
+    to.inputs_.push_back(std::move(buffer));
+  }
+  return to;
+}
+
+RunArgs DeviceOperands::args(RunArgs host, std::vector<NamedInput>& named) const {
+  host.q.data = q_.data();
+  host.k.data = k_.data();
+  host.v.data = v_.data();
+  host.out.data = out_.data();
+  host.lse.data = lse_.data();
+  host.branch_lse.data = branch_lse_.data();
+  for (std::size_t i = 0; i < inputs_.size(); ++i) named[i].view.data = inputs_[i].data();
+  host.inputs = named;
+  return host;
+}
+
+Status DeviceOperands::reset(const Operands& operands) const {
+  WEFT_CHECK(put(operands.out, out_));
+  WEFT_CHECK(put(operands.lse, lse_));
+  return put(operands.branch_lse, branch_lse_);
+}
+
+Status DeviceOperands::copy_out(Operands& operands) const {
+  WEFT_CHECK(fetch(out_, operands.out));
+  WEFT_CHECK(fetch(lse_, operands.lse));
+  return fetch(branch_lse_, operands.branch_lse);
+}
+
+}  // namespace weft::tools

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "compiler/base/result.h"
+#include "runtime/cuda/memory.h"
+#include "tools/operands.h"
+
+#include <weft/weft.h>
+
+#include <memory>
+#include <vector>
+
+namespace weft::tools {
+
+/// A launch's tensors copied to a GPU, and the results back.
+class DeviceOperands {
+ public:
+  static Result<DeviceOperands> copy_in(std::shared_ptr<const cuda::Device> device, const Operands& operands);
+
+  /// `host`, which was made of the same operands, with every pointer replaced by the copy's.
+  RunArgs args(RunArgs host, std::vector<NamedInput>& named) const;
+
+  /// The outputs as they are on the host: poison, before a launch.
+  Status reset(const Operands& operands) const;
+  /// Waits for what was launched, and fetches the outputs.
+  Status copy_out(Operands& operands) const;
+
+ private:
+  cuda::Buffer q_, k_, v_, out_, lse_, branch_lse_;
+  std::vector<cuda::Buffer> inputs_;
+};
+
+}  // namespace weft::tools
