@@ -1,5 +1,6 @@
 #include "runtime/nvrtc/worker.h"
 
+#include "runtime/nvrtc/spawn.h"
 #include "runtime/nvrtc/wire.h"
 
 #include <dlfcn.h>
@@ -7,9 +8,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,68 +27,16 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kProgram = "weft-compile";
 
-Error system_error(const char* what, int number) {
-  return environment_error(fmt::format("the compiler's worker process cannot be {}: {}", what, std::strerror(number)));
-}
-
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  ~File() { close(); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int descriptor() const { return descriptor_; }
-  void close() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    descriptor_ = -1;
-  }
-
- private:
-  int descriptor_;
-};
-
-/// What posix_spawn is told: the socket as both standard streams, nothing else of ours but the environment.
-class SpawnSettings {
- public:
-  explicit SpawnSettings(int socket) {
-    posix_spawn_file_actions_init(&files_);
-    posix_spawn_file_actions_adddup2(&files_, socket, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&files_, socket, STDOUT_FILENO);
-    posix_spawn_file_actions_addopen(&files_, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addclosefrom_np(&files_, STDERR_FILENO + 1);
-    posix_spawnattr_init(&attributes_);
-    sigset_t signals;
-    sigemptyset(&signals);
-    posix_spawnattr_setsigmask(&attributes_, &signals);
-    sigfillset(&signals);
-    posix_spawnattr_setsigdefault(&attributes_, &signals);
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  }
-  ~SpawnSettings() {
-    posix_spawn_file_actions_destroy(&files_);
-    posix_spawnattr_destroy(&attributes_);
-  }
-  SpawnSettings(const SpawnSettings&) = delete;
-  SpawnSettings& operator=(const SpawnSettings&) = delete;
-
-  const posix_spawn_file_actions_t* files() const { return &files_; }
-  const posix_spawnattr_t* attributes() const { return &attributes_; }
-
- private:
-  posix_spawn_file_actions_t files_;
-  posix_spawnattr_t attributes_;
-};
-
 enum class Ended { answered, closed, late };
 
 /// A running worker and our end of the socket to it. The destructor leaves no process behind.
 class Worker {
  public:
-  Worker(pid_t process, int socket) : process_(process), socket_(socket) {}
+  Worker(pid_t process, Descriptor socket) : process_(process), socket_(std::move(socket)) {}
   ~Worker() {
     if (process_ > 0) {
       ::kill(process_, SIGKILL);
-      reap();
+      reap(process_);
     }
   }
   Worker(const Worker&) = delete;
@@ -98,7 +45,7 @@ class Worker {
   /// Sends the request and reads one message into `answer`, no longer than until `deadline`.
   Ended exchange(std::string_view request, std::string& answer, const Clock::time_point* deadline) {
     for (;;) {
-      pollfd state = {socket_.descriptor(), static_cast<short>(request.empty() ? POLLIN : POLLIN | POLLOUT), 0};
+      pollfd state = {socket_.number(), static_cast<short>(request.empty() ? POLLIN : POLLIN | POLLOUT), 0};
       const int ready = ::poll(&state, 1, milliseconds_to(deadline));
       if (deadline != nullptr && Clock::now() >= *deadline) return Ended::late;
       if (ready < 0 && errno != EINTR) return Ended::closed;
@@ -112,17 +59,8 @@ class Worker {
     }
   }
 
-  /// How the worker ended, once it has closed its end; -1 where another part of the program waited for it first.
-  int reap() {
-    int status = -1;
-    while (::waitpid(process_, &status, 0) < 0) {
-      if (errno == EINTR) continue;
-      status = -1;
-      break;
-    }
-    process_ = -1;
-    return status;
-  }
+  /// How the worker ended, once it has closed its end.
+  int wait() { return reap(std::exchange(process_, -1)); }
 
  private:
   static int milliseconds_to(const Clock::time_point* deadline) {
@@ -133,7 +71,7 @@ class Worker {
   }
 
   bool send_some(std::string_view& request) const {
-    const ssize_t sent = ::send(socket_.descriptor(), request.data(), request.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = ::send(socket_.number(), request.data(), request.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0) return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
     request.remove_prefix(static_cast<std::size_t>(sent));
     return true;
@@ -141,26 +79,15 @@ class Worker {
 
   bool receive_some(std::string& answer) const {
     std::array<char, 1 << 16> buffer;
-    const ssize_t got = ::recv(socket_.descriptor(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    const ssize_t got = ::recv(socket_.number(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got < 0) return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
     answer.append(buffer.data(), static_cast<std::size_t>(got));
     return got > 0;
   }
 
   pid_t process_;
-  File socket_;
+  Descriptor socket_;
 };
-
-bool can_execute(const fs::path& path) {
-  std::error_code failure;
-  return fs::is_regular_file(path, failure) && ::access(path.c_str(), X_OK) == 0;
-}
-
-std::string ending(int status) {
-  if (status >= 0 && WIFSIGNALED(status)) return fmt::format("was ended by signal {}", WTERMSIG(status));
-  if (status >= 0 && WIFEXITED(status)) return fmt::format("ended with status {}", WEXITSTATUS(status));
-  return "ended";
-}
 
 std::string mebibytes(std::uint64_t bytes) { return fmt::format("{} MiB", bytes >> 20); }
 
@@ -219,7 +146,7 @@ Result<std::string> find_worker() {
     places.push_back(fs::canonical(here.dli_fname, failure).parent_path());
   }
   for (const fs::path& place : places) {
-    if (!place.empty() && can_execute(place / kProgram)) return (place / kProgram).string();
+    if (!place.empty() && can_execute((place / kProgram).string())) return (place / kProgram).string();
   }
   Error error = environment_error(
       fmt::format("a deadline or a memory limit for the compiler needs the program {}, which is not in {}", kProgram,
@@ -231,22 +158,15 @@ Result<std::string> find_worker() {
 Result<Outcome> invoke_in_worker(const Library& library, const std::string& text,
                                  const std::vector<std::string>& arguments, Stage stage, const Limits& limits) {
   const Clock::time_point deadline = Clock::now() + limits.deadline;
-  WEFT_TRY(std::string program, find_worker());
+  WEFT_TRY(const std::string program, find_worker());
   int ends[2] = {-1, -1};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return system_error("spoken to", errno);
-  File theirs(ends[1]);
-  pid_t process = -1;
-  char* const command[] = {program.data(), nullptr};
-  {
-    const SpawnSettings settings(theirs.descriptor());
-    const int failure =
-        posix_spawn(&process, program.c_str(), settings.files(), settings.attributes(), command, environ);
-    if (failure != 0) {
-      ::close(ends[0]);
-      return system_error("started", failure);
-    }
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return environment_error(fmt::format("{} cannot be spoken to: {}", program, std::strerror(errno)));
   }
-  Worker worker(process, ends[0]);
+  Descriptor ours(ends[0]), theirs(ends[1]);
+  Descriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  WEFT_TRY(const pid_t process, spawn({program}, theirs, theirs, nowhere));
+  Worker worker(process, std::move(ours));
   theirs.close();
   std::string answer;
   const bool timed = limits.deadline.count() > 0;
@@ -259,7 +179,7 @@ Result<Outcome> invoke_in_worker(const Library& library, const std::string& text
     case Ended::closed:
       break;
   }
-  return ended_early(limits, worker.reap());
+  return ended_early(limits, worker.wait());
 }
 
 }  // namespace weft::nvrtc

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "compiler/base/result.h"
+#include "compiler/target/target.h"
+
+#include <string>
+#include <vector>
+
+/// A cubin as the machine's instructions, through NVIDIA's nvdisasm, for readers: nothing that runs depends on it.
+namespace weft::nvrtc {
+
+/// Every nvdisasm: WEFT_NVDISASM alone where it is set; else those on PATH, of $CUDA_HOME and $CUDA_PATH, of
+/// /usr/local/cuda*, and of Python's packages (nvidia-cuda-nvdisasm; triton, which carries one).
+std::vector<std::string> disassemblers();
+
+/// The text of the first of them that reads the cubin, which is one for `target`: each release drops old
+/// architectures. Environment error, with the command that mends it and what each said, where none does.
+Result<std::string> disassemble(const std::string& cubin, const Target& target);
+
+}  // namespace weft::nvrtc
