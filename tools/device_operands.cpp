@@ -5,17 +5,12 @@ namespace weft::tools {
 namespace {
 
 Result<cuda::Buffer> upload(const std::shared_ptr<const cuda::Device>& device, const Array& array) {
-  if (array.bytes.empty()) return cuda::Buffer();
   return cuda::Buffer::upload(device, array.bytes.data(), array.bytes.size());
 }
 
-Status fetch(const cuda::Buffer& from, Array& to) {
-  return to.bytes.empty() ? Status(done) : from.copy_out(to.bytes.data(), to.bytes.size());
-}
+Status fetch(const cuda::Buffer& from, Array& to) { return from.copy_out(to.bytes.data(), to.bytes.size()); }
 
-Status put(const Array& from, const cuda::Buffer& to) {
-  return from.bytes.empty() ? Status(done) : to.copy_in(from.bytes.data(), from.bytes.size());
-}
+Status put(const Array& from, const cuda::Buffer& to) { return to.copy_in(from.bytes.data(), from.bytes.size()); }
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 namespace weft::cuda {
 
 Result<Buffer> Buffer::allocate(std::shared_ptr<const Device> device, std::size_t bytes) {
+  if (bytes == 0) return Buffer();
   const auto& driver = device->driver();
   WEFT_TRY(const auto current, Current::make(*device));
   DeviceAddress address = 0;
@@ -35,12 +36,14 @@ Buffer::~Buffer() {
 }
 
 Status Buffer::copy_in(const void* from, std::size_t bytes) const {
+  if (bytes == 0) return done;
   WEFT_TRY(const auto current, Current::make(*device_));
   WEFT_CUDA(device_->driver(), cuMemcpyHtoD_v2, (address_, from, bytes));
   return done;
 }
 
 Status Buffer::copy_out(void* to, std::size_t bytes) const {
+  if (bytes == 0) return done;
   WEFT_TRY(const auto current, Current::make(*device_));
   WEFT_CUDA(device_->driver(), cuMemcpyDtoH_v2, (to, address_, bytes));
   return done;

@@ -10,7 +10,7 @@
 
 namespace weft::cuda {
 
-/// Device memory of our own; freed with the object.
+/// Device memory of our own; freed with the object. No bytes are no memory: the driver refuses to allocate them.
 class Buffer {
  public:
   Buffer() = default;

@@ -210,6 +210,16 @@ TEST_F(CudaDriver, HostPointersAreFoundOut) {
   EXPECT_NE(pointer_problem(*device, &host)->find("host memory"), std::string::npos);
 }
 
+TEST_F(CudaDriver, NoBytesAreNoCalls) {
+  const auto device = open();
+  driver().forget();
+  const auto nothing = Buffer::upload(device, nullptr, 0);
+  ASSERT_TRUE(nothing.ok());
+  EXPECT_EQ(nothing->data(), nullptr);
+  EXPECT_TRUE(nothing->copy_out(nullptr, 0).ok());
+  EXPECT_TRUE(driver().calls.empty());
+}
+
 TEST_F(CudaDriver, PoolServesAStreamItsOwnBuffers) {
   const auto device = open();
   auto* const one = reinterpret_cast<StreamHandle*>(0x10);

@@ -2,13 +2,15 @@
 /// come out of "device" memory as they would of a GPU's.
 
 #include "codegen/cuda/emit.h"
-#include "compiler/ir/schedule.h"
+#include "compiler/planner/planner.h"
 #include "fixture.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/emulate/program.h"
 #include "runtime/engine/arguments.h"
 #include "runtime/engine/cuda_executor.h"
 #include "runtime/nvrtc/search.h"
+#include "tests/codegen/random_check.h"
+#include "tests/device/device_runner.h"
 #include "tests/engine/problem.h"
 
 #include <cmath>
@@ -66,8 +68,9 @@ class CudaEngine : public WithStandIn {
   }
 
   /// From here on launches compute.
-  void emulate(const Kernel& kernel) {
-    auto program = emulate::Program::build(kernel.source_text(), "weft_kernel");
+  void emulate(const Kernel& kernel) { emulate(kernel.source_text()); }
+  void emulate(const std::string& text) {
+    auto program = emulate::Program::build(text, "weft_kernel");
     ASSERT_TRUE(program.ok()) << program.error().message;
     driver().on_launch = [this, program = *program](const Launched& launched) {
       emulate::Launch launch{.blocks = launched.grid[0],
@@ -332,6 +335,23 @@ TEST_F(CudaEngine, TargetsFindTheirGpu) {
   const auto wrong = engine.compile(kLongnet, f32("cuda:x"));
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.error().kind, ErrorKind::user);
+}
+
+/// What the tests that need a GPU launch kernels with, on the stand-in: every pointer must lead to device memory.
+TEST_F(CudaEngine, TheRunnerOfDeviceTests) {
+  const auto problem = testing::with_dims(random_problem(9003, {.most_tokens = 100}), 9003);
+  const auto target = find_target("sm_61").value();
+  const ir::Bind bind{.d = problem.shape.d, .d_v = problem.shape.d_v};
+  const auto plan = planner::plan(problem.pattern, bind, target);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  emulate(codegen::cuda::emit(*plan, target).text);
+  const auto as_they_are = [](const testing::RunOptions& options, std::uint64_t) { return options; };
+  EXPECT_EQ(testing::check_random<testing::DeviceKernel>(problem, target, ir::DType::f32, 9003, false, as_they_are),
+            "");
+  EXPECT_GT(driver().launches.size(), 0u);
+  driver().on_launch = nullptr;
+  EXPECT_NE(testing::check_random<testing::DeviceKernel>(problem, target, ir::DType::f32, 9003, false, as_they_are), "")
+      << "a GPU that computes nothing";
 }
 
 /// Compile, load, run: each call of the driver that can fail does once.
