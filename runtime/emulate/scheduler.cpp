@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/context/detail/fcontext.hpp>
 #include <cstring>
 #include <numeric>
 
 namespace weft::emulate {
 
-namespace context = boost::context::detail;
 using weft_emulated::Barrier;
 using weft_emulated::Site;
 using weft_emulated::Space;
@@ -99,11 +97,7 @@ void Scheduler::start_block(std::int64_t block) {
     // Tops that differ in more than the page: else all stacks would meet in the same few lines of the cache.
     unsigned char* top = arena_->stack(static_cast<int>(i)) + kStackBytes - (i % 16) * 256;
     fibers_[i].state = State::ready;
-    fibers_[i].context = context::make_fcontext(top, kStackBytes - (i % 16) * 256, [](context::transfer_t from) {
-      auto* self = static_cast<Scheduler*>(from.data);
-      self->main_ = from.fctx;
-      run_fiber(self);
-    });
+    fibers_[i].context.start(top, kStackBytes - (i % 16) * 256, run_fiber, this);
   }
   for (std::size_t i = 0; i < warps_.size(); ++i) {
     const int lanes = std::min(32, launch_.threads - 32 * static_cast<int>(i));
@@ -142,13 +136,10 @@ void Scheduler::shuffle_warps() {
 
 void Scheduler::resume(Fiber& fiber) {
   arena_->block()->current = &fiber.thread;
-  fiber.context = context::jump_fcontext(fiber.context, this).fctx;
+  Context::change(host_, fiber.context);
 }
 
-void Scheduler::suspend() {
-  const auto from = context::jump_fcontext(main_, nullptr);
-  main_ = from.fctx;
-}
+void Scheduler::suspend() { Context::change(fibers_[static_cast<std::size_t>(current())].context, host_); }
 
 /// Nothing of the fiber is ever run again, not even its destructors: callers hold none.
 void Scheduler::abandon() {

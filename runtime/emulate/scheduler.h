@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/emulate/context.h"
 #include "runtime/emulate/hooks.h"
 #include "runtime/emulate/memory.h"
 #include "runtime/emulate/program.h"
@@ -49,7 +50,7 @@ class Scheduler {
     State state = State::ready;
     Wait wait;
     std::uint64_t result = 0;
-    void* context = nullptr;
+    Context context = {};
   };
 
   struct Warp {
@@ -102,7 +103,7 @@ class Scheduler {
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::vector<std::size_t> warp_order_;
-  void* main_ = nullptr;  ///< the context that runs the scheduler, while a fiber runs
+  Context host_;  ///< runs the scheduler
   std::int64_t block_ = 0;
   std::uint32_t barrier_epoch_ = 0;  ///< over all blocks, so that nothing seems to go on from one to the next
   int arrived_ = 0, exited_ = 0;
