@@ -18,7 +18,7 @@ constexpr unsigned bit(Command command) { return 1U << static_cast<unsigned>(com
 constexpr unsigned kRun = bit(Command::run), kCheck = bit(Command::check), kFmt = bit(Command::fmt),
                    kDraw = bit(Command::draw), kExplain = bit(Command::explain), kEmit = bit(Command::emit),
                    kBench = bit(Command::bench), kTune = bit(Command::tune), kBundle = bit(Command::bundle),
-                   kCache = bit(Command::cache), kDoctor = bit(Command::doctor);
+                   kCache = bit(Command::cache), kTargets = bit(Command::targets), kDoctor = bit(Command::doctor);
 constexpr unsigned kPatterns = kRun | kDraw | kExplain | kEmit | kBench | kTune;
 constexpr unsigned kSized = kRun | kExplain | kBench | kTune;
 constexpr unsigned kEngine = kRun | kExplain | kEmit | kBench | kTune | kDoctor;

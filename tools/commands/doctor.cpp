@@ -1,13 +1,20 @@
 #include "compiler/target/target.h"
 #include "kernels_cache/store.h"
+#include "runtime/cuda/examine.h"
+#include "runtime/emulate/compiler.h"
 #include "runtime/llvm/search.h"
+#include "runtime/nvrtc/disassemble.h"
+#include "runtime/nvrtc/search.h"
 #include "tools/commands/commands.h"
 #include "tools/json.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <iterator>
 #include <thread>
+#include <vector>
 
 namespace weft::tools {
 
@@ -18,6 +25,7 @@ struct Item {
   std::string name;
   bool usable = false;
   std::string found = {}, reason = {}, mend = {};
+  Json details = Json::object();  ///< keys of its own, for --json
 };
 
 Item examine_llvm(const std::string& option) {
@@ -64,30 +72,118 @@ Item examine_store(const Options& options) {
   return item;
 }
 
-Item examine_cuda() {
-  return {.name = "cuda", .usable = false, .found = {}, .reason = "this version has no CUDA backend", .mend = {}};
+Item item_of(const nvrtc::Report::Item& one) {
+  Item item{.name = "nvrtc", .usable = one.library != nullptr, .found = one.candidate.path, .reason = one.reason};
+  item.details["path"] = one.candidate.path;
+  item.details["version"] = one.candidate.version.text();
+  item.details["architectures"] = Json::array();
+  if (one.library == nullptr) return item;
+  item.found += fmt::format(" ({})", one.candidate.version.text());
+  item.reason =
+      fmt::format("compiles kernels for {}; found by {}", one.library->architectures_text(), one.candidate.origin);
+  for (const int number : one.library->architectures()) {
+    item.details["architectures"].push_back(fmt::format("sm_{}", number));
+  }
+  return item;
+}
+
+/// One item for each NVRTC, and one for what none of them knows.
+std::vector<Item> examine_nvrtc(const std::string& option) {
+  const auto report = nvrtc::examine(option);
+  std::vector<Item> items;
+  for (const auto& one : report.items) items.push_back(item_of(one));
+  std::string lacking;
+  for (const auto& target : known_targets()) {
+    if (target.kind != TargetKind::cuda || report.for_target(target) != nullptr) continue;
+    lacking += (lacking.empty() ? "" : ", ") + target.name;
+  }
+  if (lacking.empty()) return items;
+  const auto why = report.missing.empty() ? "" : report.missing + "; ";
+  items.push_back(
+      {.name = "nvrtc", .reason = fmt::format("{}nothing compiles for {}", why, lacking), .mend = report.mend});
+  return items;
+}
+
+Item examine_nvdisasm() {
+  const auto programs = nvrtc::disassemblers();
+  if (programs.empty()) {
+    return {.name = "nvdisasm",
+            .reason = "`emit --stage sass` has nothing to read cubins with; nothing else needs it",
+            .mend = "pip install nvidia-cuda-nvdisasm, or triton==3.3.1 for what came before sm_75"};
+  }
+  return {.name = "nvdisasm",
+          .usable = true,
+          .found = fmt::format("{}", fmt::join(programs, ", ")),
+          .reason = "shows instructions for `emit --stage sass`"};
+}
+
+Item examine_emulation() {
+  const auto compiler = emulate::find_compiler();
+  if (!compiler) {
+    return {.name = "emulate",
+            .reason = compiler.error().message,
+            .mend = compiler.error().notes.empty() ? "" : compiler.error().notes.front()};
+  }
+  return {.name = "emulate",
+          .usable = true,
+          .found = fmt::format("{} ({})", compiler->path, compiler->version),
+          .reason = "runs the text of CUDA kernels on the host: --target emulate:sm_NN"};
+}
+
+/// The driver, then each GPU it lists.
+std::vector<Item> examine_cuda() {
+  const auto report = cuda::examine();
+  std::vector<Item> items;
+  items.push_back({.name = "cuda",
+                   .usable = report.usable,
+                   .found = report.path,
+                   .reason = report.usable ? "runs kernels that CUDA " + report.version + " can load" : report.reason,
+                   .mend = report.mend});
+  for (const auto& device : report.devices) {
+    items.push_back(
+        {.name = fmt::format("cuda:{}", device.number),
+         .usable = device.target.has_value(),
+         .found = cuda::describe(device),
+         .reason = device.target ? "kernels are compiled for " + device.target->name : "no target fits it"});
+  }
+  return items;
+}
+
+std::vector<Item> examine_all(const Options& options) {
+  std::vector<Item> items = {examine_cpu(), examine_llvm(options.llvm), examine_store(options)};
+  const auto add = [&items](std::vector<Item> more) {
+    items.insert(items.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  };
+  add(examine_nvrtc(options.nvrtc));
+  add({examine_nvdisasm(), examine_emulation()});
+  add(examine_cuda());
+  return items;
+}
+
+Json json_of(const Item& item) {
+  Json row = {{"name", item.name},
+              {"usable", item.usable},
+              {"reason", item.reason},
+              {"found", item.found},
+              {"mend", item.mend}};
+  row.update(item.details);
+  return row;
 }
 
 }  // namespace
 
 int command_doctor(const Options& options, const Console& console) {
-  const std::vector<Item> items = {examine_cpu(), examine_llvm(options.llvm), examine_store(options), examine_cuda()};
+  const auto items = examine_all(options);
   if (console.json()) {
     Json list = Json::array();
-    for (const auto& item : items) {
-      list.push_back({{"name", item.name},
-                      {"usable", item.usable},
-                      {"reason", item.reason},
-                      {"found", item.found},
-                      {"mend", item.mend}});
-    }
+    for (const auto& item : items) list.push_back(json_of(item));
     console.print("{}\n", Json{{"items", list}}.dump(2, ' ', false, Json::error_handler_t::replace));
     return kDone;
   }
   for (const auto& item : items) {
-    console.print("{} {:<6} {}{}{}\n", item.usable ? "+" : "-", item.name, item.found, item.found.empty() ? "" : "; ",
+    console.print("{} {:<8} {}{}{}\n", item.usable ? "+" : "-", item.name, item.found, item.found.empty() ? "" : "; ",
                   item.reason);
-    if (!item.mend.empty()) console.print("         to mend it: {}\n", item.mend);
+    if (!item.mend.empty()) console.print("           to mend it: {}\n", item.mend);
   }
   return kDone;
 }

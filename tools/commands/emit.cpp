@@ -6,6 +6,7 @@
 #include "runtime/llvm/compile.h"
 #include "runtime/llvm/library.h"
 #include "runtime/nvrtc/compile.h"
+#include "runtime/nvrtc/disassemble.h"
 #include "runtime/nvrtc/search.h"
 #include "tools/commands/commands.h"
 #include "tools/files.h"
@@ -49,7 +50,7 @@ Result<std::string> emit_cuda(const ir::Plan& plan, const Target& target, const 
   if (options.stage == "ptx") return nvrtc::ptx(*library, source.text, target, told);
   WEFT_TRY(auto binary, nvrtc::compile(*library, source.text, target, told));
   if (options.stage == "cubin") return std::move(binary.cubin);
-  return environment_error("Weft has no disassembler of its own: emit --stage cubin and give it to nvdisasm");
+  return nvrtc::disassemble(binary.cubin, target);
 }
 
 /// From a plan to the stages behind it.
