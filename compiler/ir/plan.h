@@ -147,8 +147,11 @@ struct Plan {
   std::vector<Phase> phases;
   std::vector<std::string> reasons;  ///< why each choice was made, for people
 
-  /// f32 state that one (batch, head, row) carries between phases, in bytes; 0 when nothing is.
-  std::int64_t carry_bytes_per_row() const { return phases.size() > 1 ? 4 * (bind.d_v + 2) : 0; }
+  /// Does a sum of several softmaxes not fit beside the running one? GPU lanes keep two of them up to 64 columns.
+  bool sums_in_memory() const;
+
+  /// f32 state that one (batch, head, row) keeps in memory, between phases or for a sum, in bytes; mostly 0.
+  std::int64_t carry_bytes_per_row() const { return phases.size() > 1 || sums_in_memory() ? 4 * (bind.d_v + 2) : 0; }
 };
 
 /// The plan as text, and back. `print(*parse_plan(print(p))) == print(p)`.

@@ -159,6 +159,11 @@ bool operator==(const Congruence& a, const Congruence& b) {
   return same(*a.phase, *b.phase);
 }
 
+bool Plan::sums_in_memory() const {
+  const bool several = std::any_of(phases.begin(), phases.end(), [](const Phase& p) { return p.passes.size() > 1; });
+  return several && choices.kernel_class == KernelClass::simt && bind.d_v > 64;
+}
+
 std::vector<std::string> verify(const Plan& plan) { return Verifier(plan).run(); }
 
 }  // namespace weft::ir

@@ -26,24 +26,6 @@ __device__ __forceinline__ void normalize(State& st, float factor) {
   }
 }
 
-using Columns = float[kRowsEach][kColumnsEach];
-
-__device__ __forceinline__ void add(Columns& to, const Columns& what) {
-#pragma unroll
-  for (int r = 0; r < kRowsEach; ++r) {
-#pragma unroll
-    for (int c = 0; c < kColumnsEach; ++c) to[r][c] += what[r][c];
-  }
-}
-
-__device__ __forceinline__ void copy(Columns& to, const Columns& what) {
-#pragma unroll
-  for (int r = 0; r < kRowsEach; ++r) {
-#pragma unroll
-    for (int c = 0; c < kColumnsEach; ++c) to[r][c] = what[r][c];
-  }
-}
-
 /// Of row number `lane` of the thread's: so that the first lanes of a row group store its rows side by side.
 struct Sums {
   float m, l;
@@ -152,4 +134,49 @@ __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st
   if (row < 0) return;
   store_global(carried_row(a, t, row) + kDimV, sums.m);
   store_global(carried_row(a, t, row) + kDimV + 1, sums.l);
+}
+
+/// A sum of several softmaxes: in registers where they hold it, else in the memory that phases keep their state in.
+constexpr bool kSumFits = kDimV <= 64;
+struct Sum {
+  float o[kRowsEach][kColumnsEach];
+  bool begun;
+};
+
+template <typename Use>
+__device__ __forceinline__ void each_summed(const weft_args& a, Shared& s, const Tile& t, const Use& use) {
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    const int row = row_number(s, t, r);
+    if (!kSumFits && row < 0) continue;
+#pragma unroll
+    for (int c = 0; c < kColumnsEach; ++c) {
+      if (kSumFits) {
+        use(r, c, nullptr);
+      } else if (column_of(c) < kDimV) {
+        use(r, c, carried_row(a, t, row) + column_of(c));
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, const Tile& t, Sum& sum, const State& st) {
+  each_summed(a, s, t, [&](int r, int c, float* at) {
+    if (kSumFits) {
+      sum.o[r][c] += st.o[r][c];
+    } else {
+      store_global(at, (sum.begun ? load_written<float>(at) : 0) + st.o[r][c]);
+    }
+  });
+  sum.begun = true;
+}
+
+__device__ __forceinline__ void take_sum(const weft_args& a, Shared& s, const Tile& t, const Sum& sum, State& st) {
+  each_summed(a, s, t, [&](int r, int c, float* at) {
+    if (kSumFits) {
+      st.o[r][c] = sum.o[r][c];
+    } else {
+      st.o[r][c] = sum.begun ? load_written<float>(at) : 0;
+    }
+  });
 }

@@ -59,21 +59,22 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   State state;
 
   // O is a weighted sum of several softmaxes.
-  float sum[kRowsEach][kColumnsEach] = {};
+  Sum sum = {};
   const int passes = (int)word(a.tables + word(a.tables + 1 + a.phase));
 #pragma unroll 1
   for (int p = 0; p < passes; ++p) {
     const i64* const pass = a.tables + word(head + kPassesAt + p);
+    const int zones = make_zones(a, shared, tile, pass);
     clear(state);
-    attend(a, shared, state, views, tile, pass, make_zones(a, shared, tile, pass));
+    attend(a, shared, state, views, tile, pass, zones);
     close_sums(state);
     if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
-    if (word(pass + kOut)) {
+    if (word(pass + kOut) && zones > 0) {
       normalize(state, (float)__longlong_as_double(word(pass + kFactor)));
-      add(sum, state.o);
+      add_to_sum(a, shared, tile, sum, state);
     }
     __syncthreads();
   }
-  copy(state.o, sum);
+  take_sum(a, shared, tile, sum, state);
   store_rows(a, shared, state, tile);
 }

@@ -1,0 +1,82 @@
+#include "codegen/cuda/emit.h"
+#include "compiler/ir/lower.h"
+#include "compiler/planner/planner.h"
+#include "dsl/parse.h"
+#include "runtime/nvrtc/compile.h"
+#include "runtime/nvrtc/search.h"
+#include "tests/support/blessed.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+/// Every published pattern that kernels can compute, compiled by NVRTC without spilling. Many patterns share a text,
+/// which is compiled once.
+namespace weft::testing {
+namespace {
+
+struct Text {
+  std::string text;
+  std::string pattern;  ///< the first that has it
+};
+
+/// The patterns of tests/patterns with heads, dim and dtype rewritten, as texts for the target.
+std::vector<Text> texts(const Target& target, std::int64_t d, ir::DType dtype, int& planned) {
+  std::map<std::string, std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(WEFT_SOURCE_DIR "/tests/patterns")) {
+    const Source source{entry.path().string(), test::read_text(entry.path())};
+    const auto file = dsl::parse(source);
+    EXPECT_TRUE(file.ok()) << source.name;
+    for (const auto& def : file->patterns) {
+      const auto pattern = ir::lower(*file, def.name, {});
+      if (!pattern.ok()) continue;
+      const auto plan = planner::plan(*pattern, {.d = d, .d_v = d, .dtype = dtype}, target);
+      if (!plan.ok()) {
+        EXPECT_FALSE(plan.error().diagnostics.empty()) << def.name << ": " << plan.error().message;
+        continue;
+      }
+      ++planned;
+      found.emplace(codegen::cuda::emit(*plan, target).text, def.name);
+    }
+  }
+  std::vector<Text> out;
+  for (const auto& [text, name] : found) out.push_back({text, name});
+  return out;
+}
+
+class CudaCompile : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CudaCompile, WithoutSpills) {
+  const Target target = find_target(GetParam()).value();
+  const bool all = std::getenv("WEFT_TEST_ALL") != nullptr;
+  const std::string name = GetParam();
+  if (!all && name != "sm_61" && name != "sm_80") GTEST_SKIP() << "./dev test --all compiles for " << name;
+  const auto library = nvrtc::locate(target);
+  ASSERT_TRUE(library.ok()) << library.error().message;
+  int planned = 0;
+  for (std::int64_t d : {64, 128}) {
+    for (auto dtype : {ir::DType::f32, ir::DType::f16, ir::DType::bf16}) {
+      if (!all && dtype == (d == 64 ? ir::DType::bf16 : ir::DType::f32)) continue;
+      for (const auto& [text, pattern] : texts(target, d, dtype, planned)) {
+        const auto binary = nvrtc::compile(**library, text, target, {.pattern = pattern});
+        ASSERT_TRUE(binary.ok()) << pattern << ": " << binary.error().message;
+        EXPECT_EQ(binary->spill_bytes(), 0) << pattern << ", d " << d << ", " << ir::to_string(dtype) << "\n"
+                                            << binary->log;
+        EXPECT_LE(binary->registers(), 255);
+        EXPECT_GT(binary->registers(), 32);
+        EXPECT_EQ(binary->log.find("weft_kernel.cu("), std::string::npos) << binary->log;
+      }
+    }
+  }
+  EXPECT_GE(planned, 10 * 4) << "next to no pattern could be planned";
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, CudaCompile,
+                         ::testing::Values("sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90"),
+                         [](const auto& of) { return std::string(of.param); });
+
+}  // namespace
+}  // namespace weft::testing
