@@ -192,11 +192,13 @@ Source emit(const ir::Plan& plan, const Target& target) {
 
 std::string annotated(const Source& source, const ir::Plan& plan, std::string_view pattern_text) {
   TextWriter w;
-  w.line("// The pattern:");
-  w.line("//");
-  quote(w, pattern_text);
-  w.line("//");
-  w.line("// Its plan:");
+  if (!pattern_text.empty()) {
+    w.line("// The pattern:");
+    w.line("//");
+    quote(w, pattern_text);
+    w.line("//");
+  }
+  w.line("// The plan:");
   w.line("//");
   quote(w, ir::print(plan));
   w.blank();

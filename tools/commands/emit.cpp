@@ -42,9 +42,10 @@ Status fits(const std::string& stage, const Target& target) {
   return done;
 }
 
-Result<std::string> emit_cuda(const ir::Plan& plan, const Target& target, const Options& options) {
+Result<std::string> emit_cuda(const ir::Plan& plan, const Target& target, const Options& options,
+                              std::string_view pattern_text) {
   auto source = codegen::cuda::emit(plan, target);
-  if (options.stage == "cuda") return std::move(source.text);
+  if (options.stage == "cuda") return codegen::cuda::annotated(source, plan, pattern_text);
   WEFT_TRY(const auto library, nvrtc::locate(target, options.nvrtc));
   const auto told = nvrtc_options(engine_options(options), plan.name);
   if (options.stage == "ptx") return nvrtc::ptx(*library, source.text, target, told);
@@ -53,11 +54,12 @@ Result<std::string> emit_cuda(const ir::Plan& plan, const Target& target, const 
   return nvrtc::disassemble(binary.cubin, target);
 }
 
-/// From a plan to the stages behind it.
-Result<std::string> emit_plan(const ir::Plan& plan, const Target& target, const Options& options) {
+/// From a plan to the stages behind it; the CUDA text quotes the pattern.
+Result<std::string> emit_plan(const ir::Plan& plan, const Target& target, const Options& options,
+                              std::string_view pattern_text = "") {
   if (options.stage == "plan") return ir::print(plan);
   WEFT_CHECK(fits(options.stage, target));
-  if (is_cuda(options.stage)) return emit_cuda(plan, target, options);
+  if (is_cuda(options.stage)) return emit_cuda(plan, target, options, pattern_text);
   auto source = codegen::cpu::emit(plan, target);
   if (options.stage == "llvm") return std::move(source.text);
   WEFT_TRY(const auto library, llvm::Library::open(options.llvm));
@@ -82,14 +84,19 @@ Result<std::string> emit_from(const Options& options) {
   return emit_plan(plan, destination.target, options);
 }
 
+/// The pattern as its author wrote it.
+std::string_view text_of(const PatternFile& file, const dsl::File& tree) {
+  const auto* def = tree.find(file.pattern.name);
+  if (def == nullptr) return {};
+  return std::string_view(file.source.text).substr(def->range.begin, def->range.end - def->range.begin);
+}
+
 Result<std::string> emit_file(const PatternFile& file, const Options& options, const Console& console) {
-  if (options.stage == "ast") {
-    WEFT_TRY(const auto tree, dsl::parse(file.source));
-    return dsl::print(tree);
-  }
+  WEFT_TRY(const auto tree, dsl::parse(file.source));
+  if (options.stage == "ast") return dsl::print(tree);
   if (options.stage == "pattern") return ir::print(file.pattern);
   WEFT_TRY(const auto planned, plan_file(file, options, console));
-  return emit_plan(planned.plan, planned.target, options);
+  return emit_plan(planned.plan, planned.target, options, text_of(file, tree));
 }
 
 int deliver(const std::string& bytes, const Options& options, const Console& console) {
