@@ -104,7 +104,11 @@ Error ended_early(const Limits& limits, int status) {
 
 Result<Outcome> read_answer(const std::string& answer, const Limits& limits) {
   auto fields = unpack(answer);
-  if (fields && fields->size() == 2 && (*fields)[0] == "error") return environment_error(std::move((*fields)[1]));
+  if (fields && fields->size() == 2) {
+    // The library could be opened here: what it lacks in the worker is the memory for that.
+    const bool limited = limits.memory_bytes > 0 && (*fields)[0] != "replaced";
+    return limited ? past_memory(limits, (*fields)[1]) : environment_error(std::move((*fields)[1]));
+  }
   Outcome out;
   const bool whole =
       fields && fields->size() == 5 && (*fields)[0] == "done" &&

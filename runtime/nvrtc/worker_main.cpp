@@ -62,7 +62,7 @@ std::vector<std::string> answer(const std::vector<std::string>& request) {
   const auto library = Library::load(request[1]);
   if (!library.ok()) return {"error", library.error().message};
   if ((*library)->identity() != request[3]) {
-    return {"error", fmt::format("{} was replaced while this program ran: start the program again", request[1])};
+    return {"replaced", fmt::format("{} was replaced while this program ran: start the program again", request[1])};
   }
   const std::vector<std::string> arguments(request.begin() + kFixedFields, request.end());
   Outcome outcome =
