@@ -10,7 +10,8 @@ namespace weft_emulated {
 /// both make slow.
 inline constexpr unsigned long long kArenaBytes = 128ULL << 20;
 
-enum class Space : int { global, shared };
+/// `read_only`: global memory by way of a cache that does not see what the kernel writes.
+enum class Space : int { global, read_only, shared };
 enum class Barrier : int { plain, any, all, count };
 enum class WarpOperation : int { sync, shuffle, ballot, any, all };
 

@@ -60,6 +60,7 @@ std::optional<FaultKind> Memory::check_global(const Attempt& attempt) {
   }
   if (is_misaligned(attempt)) return FaultKind::misaligned;
   if (attempt.write && !last_->writable) return FaultKind::read_only;
+  if (attempt.space == Space::read_only && last_->writable) return FaultKind::stale;
   return std::nullopt;
 }
 
@@ -75,7 +76,7 @@ std::optional<FaultKind> Memory::check_shared(const Attempt& attempt, const Mome
 
 Fault Memory::describe(FaultKind kind, const Attempt& attempt) const {
   Fault out =
-      attempt.space == Space::global && kind == FaultKind::out_of_bounds ? outside(attempt) : inside(kind, attempt);
+      attempt.space != Space::shared && kind == FaultKind::out_of_bounds ? outside(attempt) : inside(kind, attempt);
   out.site = attempt.site.address;
   return out;
 }
@@ -88,6 +89,7 @@ Fault Memory::inside(FaultKind kind, const Attempt& attempt) const {
   if (shared) out.address = offset;
   std::string why = "is misaligned";
   if (kind == FaultKind::out_of_bounds) why = fmt::format("which has {} bytes", shared_bytes_);
+  if (kind == FaultKind::stale) why = "by the read-only path, which the kernel may write";
   if (kind == FaultKind::read_only) why = "which the kernel may only read";
   if (kind == FaultKind::race) {
     why = fmt::format("races with a {} by thread {}: nothing orders them", conflict_.write ? "store" : "load",

@@ -22,6 +22,9 @@ struct Attempt {
   weft_emulated::Site site;
 };
 
+/// Whether the access must not be carried out; others only have a value that nobody can count on.
+inline bool forbids(FaultKind kind) { return kind != FaultKind::race && kind != FaultKind::stale; }
+
 /// The memory of a block that is run: the launch's regions and shared memory of its own.
 class Memory {
  public:
@@ -37,7 +40,7 @@ class Memory {
   /// NaN everywhere: what nobody has written must not look like a value.
   void poison();
 
-  /// What is wrong with it, if anything. A race does not forbid the access.
+  /// What is wrong with it, if anything.
   std::optional<FaultKind> check(const Attempt& attempt, const Moment& now) {
     return attempt.space == weft_emulated::Space::shared ? check_shared(attempt, now) : check_global(attempt);
   }

@@ -314,7 +314,7 @@ WEFT_PURE unsigned short to_bfloat(float value) {
 
 template <typename T>
 WEFT_ALWAYS T load_global(const void* from, WEFT_LINE) {
-  return weft_emulated::load<T>(weft_emulated::Space::global, from, line);
+  return weft_emulated::load<T>(weft_emulated::Space::read_only, from, line);
 }
 template <typename T>
 WEFT_ALWAYS T load_written(const void* from, WEFT_LINE) {
@@ -322,7 +322,7 @@ WEFT_ALWAYS T load_written(const void* from, WEFT_LINE) {
 }
 template <typename T>
 WEFT_ALWAYS T __ldg(const T* from, WEFT_LINE) {
-  return weft_emulated::load<T>(weft_emulated::Space::global, from, line);
+  return weft_emulated::load<T>(weft_emulated::Space::read_only, from, line);
 }
 template <typename T>
 WEFT_ALWAYS void store_global(void* to, T value, WEFT_LINE) {

@@ -27,6 +27,8 @@ const char* name(FaultKind kind) {
       return "out of bounds";
     case FaultKind::read_only:
       return "read only";
+    case FaultKind::stale:
+      return "stale";
     case FaultKind::misaligned:
       return "misaligned";
     case FaultKind::race:

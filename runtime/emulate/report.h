@@ -9,6 +9,7 @@ namespace weft::emulate {
 enum class FaultKind {
   out_of_bounds,      ///< outside of every region, or of the block's shared memory
   read_only,          ///< a store into a region that the kernel may only read
+  stale,              ///< a load by the read-only path from a region that the kernel may write
   misaligned,         ///< an access of n bytes at an address that n does not divide
   race,               ///< two accesses to shared memory that nothing orders
   divergent_barrier,  ///< the threads of a block wait at different barriers, or one has left

@@ -169,7 +169,7 @@ Moment Scheduler::now() const {
 void Scheduler::access(const Attempt& attempt, unsigned char* into, const unsigned char* from) {
   const auto size = static_cast<std::size_t>(attempt.size);
   if (const auto kind = memory_.check(attempt, now())) {
-    const bool forbidden = kind != FaultKind::race;
+    const bool forbidden = forbids(*kind);
     record(memory_.describe(*kind, attempt), current(), attempt.site.line);
     if (forbidden && !attempt.write) std::memset(into, 0xFF, size);
     if (forbidden) return;
@@ -208,7 +208,7 @@ void Scheduler::touch(Attempt attempt) {
   if (!kind) return;
   record(memory_.describe(*kind, attempt), current(), attempt.site.line);
   // The access follows whatever we say, and might end the process.
-  if (kind != FaultKind::race) abandon();
+  if (forbids(*kind)) abandon();
 }
 
 void Scheduler::record(Fault fault, int thread, int line) {

@@ -1,5 +1,6 @@
 #include "tests/codegen/arguments.h"
 
+#include "compiler/base/float16.h"
 #include "compiler/ir/schedule.h"
 
 #include <algorithm>
@@ -11,29 +12,12 @@ namespace weft::testing {
 namespace {
 
 std::uint16_t to_half(double value, ir::DType dtype) {
-  if (dtype == ir::DType::f16) {
-    const auto half = static_cast<_Float16>(value);
-    std::uint16_t bits;
-    std::memcpy(&bits, &half, 2);
-    return bits;
-  }
   const auto single = static_cast<float>(value);
-  std::uint32_t bits;
-  std::memcpy(&bits, &single, 4);
-  if (std::isnan(single)) return 0x7FC0;
-  return static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+  return dtype == ir::DType::f16 ? float_to_half(single) : float_to_bf16(single);
 }
 
 double from_half(std::uint16_t bits, ir::DType dtype) {
-  if (dtype == ir::DType::f16) {
-    _Float16 half;
-    std::memcpy(&half, &bits, 2);
-    return static_cast<double>(half);
-  }
-  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
-  float single;
-  std::memcpy(&single, &wide, 4);
-  return static_cast<double>(single);
+  return static_cast<double>(dtype == ir::DType::f16 ? half_to_float(bits) : bf16_to_float(bits));
 }
 
 ir::Tensor widened(const std::vector<float>& values, std::vector<std::int64_t> shape) {

@@ -115,6 +115,8 @@ const Planted kPlanted[] = {
     {"StoreBehindTheEnd", "row < a.n && half == 0", "half == 0", FaultKind::out_of_bounds,
      "bytes behind the end of `o`"},
     {"StoreIntoAnInput", "store_global(a.o", "store_global((float*)a.q", FaultKind::read_only, "`q`"},
+    {"LoadOfAnOutputByTheReadOnlyPath", "load_global<float>(a.q + row)", "load_global<float>(a.o + row)",
+     FaultKind::stale, "`o`"},
     {"StoreBehindSharedMemory", "store_shared(&s.partial[thread / 2]", "store_shared(&s.partial[thread]",
      FaultKind::out_of_bounds, "of shared memory which has 640 bytes"},
     {"PlainLoadBehindTheEnd", "load_global<float>(a.k + key)", "a.k[key + a.n]", FaultKind::out_of_bounds, "load of 4"},
