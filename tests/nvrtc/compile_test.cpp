@@ -12,6 +12,25 @@
 namespace weft::nvrtc {
 namespace {
 
+/// Every rejected text leaves a file: none of them outside of the tests' own folder.
+class OwnTemporaryFolder : public testing::Environment {
+ public:
+  void SetUp() override {
+    folder_.emplace();
+    variable_.emplace("TMPDIR", folder_->path());
+  }
+  void TearDown() override {
+    variable_.reset();
+    folder_.reset();
+  }
+
+ private:
+  std::optional<Directory> folder_;
+  std::optional<Variable> variable_;
+};
+[[maybe_unused]] const auto* const kOwnTemporaryFolder =
+    testing::AddGlobalTestEnvironment(new OwnTemporaryFolder);  // GoogleTest owns it
+
 /// Shared memory, arithmetic, an intrinsic: what every architecture has.
 constexpr const char* kSmall = R"(
 extern "C" __global__ void weft_kernel(float* out, const float* in, int n) {
