@@ -1,15 +1,43 @@
 #include "runtime/emulate/object.h"
 
+#include "compiler/base/digest.h"
 #include "runtime/emulate/scratch.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <string_view>
 
 namespace weft::emulate {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+/// Stands behind the object, where no loader looks: opening a damaged one can end the process.
+std::string seal(std::string_view bytes) { return hex(sha256(bytes)); }
+constexpr std::size_t kSealBytes = 2 * sizeof(Sha256);
+
+bool is_whole(const fs::path& kept) {
+  const auto file = read_file(kept.string());
+  if (!file.ok() || file->size() < kSealBytes) return false;
+  const std::string_view all = *file, bytes = all.substr(0, all.size() - kSealBytes);
+  return all.substr(bytes.size()) == seal(bytes);
+}
+
+/// Other processes may do the same: the object appears under its name whole or not at all. It matters to nobody
+/// whether it can be kept.
+void keep(const std::string& bytes, const fs::path& kept) {
+  std::error_code failure;
+  fs::create_directories(kept.parent_path(), failure);
+  const std::string near = fmt::format("{}.{}", kept.string(), getpid());
+  if (write_file(near, bytes + seal(bytes)).ok()) fs::rename(near, kept, failure);
+  fs::remove(near, failure);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<const Object>> Object::load(const std::string& path) {
   std::unique_ptr<Object> out(new Object);
@@ -28,20 +56,13 @@ Result<std::unique_ptr<const Object>> Object::load(const std::string& path) {
 Result<std::unique_ptr<const Object>> Object::build(const Compiler& compiler, const Request& request,
                                                     const std::string& digest, const std::string& directory) {
   const fs::path kept = directory.empty() ? fs::path() : fs::path(directory) / (digest + ".so");
-  std::error_code failure;
-  if (!directory.empty() && fs::exists(kept, failure)) {
-    if (auto loaded = load(kept.string()); loaded.ok()) return loaded;
-  }
+  if (!directory.empty() && is_whole(kept)) return load(kept.string());
   WEFT_TRY(const ScratchFolder scratch, ScratchFolder::make());
   const std::string object = scratch.file("kernel.so");
   WEFT_CHECK(compile(compiler, request, scratch.path(), object));
-  if (!directory.empty()) {
-    // Other processes may do the same: the object appears under its name whole or not at all.
-    const fs::path near = kept.string() + "." + fs::path(scratch.path()).filename().string();
-    fs::create_directories(directory, failure);
-    if (fs::copy_file(object, near, failure)) fs::rename(near, kept, failure);
-  }
-  return load(object);
+  WEFT_TRY(auto loaded, load(object));
+  if (!directory.empty()) keep(loaded->bytes, kept);
+  return loaded;
 }
 
 std::uint64_t Object::offset(const void* address) const {

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 
@@ -237,28 +238,85 @@ TEST(Program, WithoutAnyCompilerNamesThePackage) {
   EXPECT_NE(program.error().notes[0].find("apt-get install g++"), std::string::npos);
 }
 
-TEST(Program, RunsWithEveryCompilerThatIsHere) {
+/// Each has a spelling of its own for what makes plain accesses visible.
+TEST(Program, IsCheckedWithEveryCompilerThatIsHere) {
+  const std::string text =
+      with(with(kNothing, "long long n", "long long n; int* out"), "{}", "{ a.out[a.n + threadIdx.x] = 1; }");
   for (const char* compiler : {"g++", "clang++"}) {
-    const auto program = emulate::Program::build(kNothing, "weft_kernel", {.compiler = compiler});
+    const auto program = emulate::Program::build(text, "weft_kernel", {.compiler = compiler});
     if (!program.ok()) {
       EXPECT_EQ(program.error().kind, ErrorKind::environment) << program.error().message;
       continue;
     }
-    const auto report = (*program)->launch(launch_of_nothing());
-    ASSERT_TRUE(report.ok());
-    EXPECT_EQ(report->blocks, 1);
+    std::vector<int> out(40);
+    for (const long long first : {0, 9}) {
+      const struct {
+        long long n;
+        int* out;
+      } args{first, out.data()};
+      emulate::Launch launch{.threads = 32, .args = &args, .args_bytes = sizeof args};
+      launch.memory = {region(out, true, "out")};
+      const auto report = (*program)->launch(launch);
+      ASSERT_TRUE(report.ok());
+      EXPECT_EQ(report->faults.empty(), first == 0) << compiler << faults(*report);
+      EXPECT_EQ(report->blocks, first == 0 ? 1 : 0);
+    }
   }
 }
 
-TEST(Program, IsKeptInAFolderWhereOneIsGiven) {
-  const fs::path folder = fs::temp_directory_path() / ("weft-emulate-test-" + std::to_string(::getpid()));
-  const auto objects = [&] { return std::distance(fs::directory_iterator(folder), fs::directory_iterator()); };
-  const std::string text = std::string(kNothing) + "// kept\n";
-  ASSERT_NE(built(text, {.directory = folder.string()}), nullptr);
-  EXPECT_EQ(objects(), 1);
-  ASSERT_NE(built(text + "// and another\n", {.directory = folder.string()}), nullptr);
-  EXPECT_EQ(objects(), 2);
-  fs::remove_all(folder);
+/// A folder of the test's own, with a compiler that writes down what it is called with.
+class KeptObjects : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (emulate::Program::build(kNothing, "weft_kernel", {.compiler = "g++"}).ok()) {
+      std::ofstream(compiler()) << "#!/bin/sh\necho \"$@\" >>" << (root_ / "calls").string() << "\nexec g++ \"$@\"\n";
+      fs::permissions(compiler(), fs::perms::owner_all);
+    } else {
+      GTEST_SKIP() << "no g++ here";
+    }
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::string compiler() const { return (root_ / "compiler").string(); }
+  fs::path objects() const { return root_ / "objects"; }
+  bool build() const {
+    const emulate::Options options{.compiler = compiler(), .directory = objects().string()};
+    return emulate::Program::build(kNothing, "weft_kernel", options).ok();
+  }
+  int compilations() const {
+    std::ifstream calls(root_ / "calls");
+    int count = 0;
+    for (std::string line; std::getline(calls, line);) count += line.find("-shared") != std::string::npos ? 1 : 0;
+    return count;
+  }
+
+ private:
+  static fs::path make_root() {
+    fs::path root = fs::temp_directory_path() / ("weft-emulate-test-" + std::to_string(::getpid()));
+    fs::create_directories(root);
+    return root;
+  }
+  fs::path root_ = make_root();
+};
+
+using KeptObjectsDeathTest = KeptObjects;  // builds in processes of their own
+
+TEST_F(KeptObjectsDeathTest, SpareTheNextProcessTheCompiler) {
+  EXPECT_EXIT(std::exit(build() ? 0 : 1), ::testing::ExitedWithCode(0), "");
+  EXPECT_EQ(compilations(), 1);
+  EXPECT_EXIT(std::exit(build() ? 0 : 1), ::testing::ExitedWithCode(0), "");
+  EXPECT_EQ(compilations(), 1);
+}
+
+TEST_F(KeptObjectsDeathTest, AreReplacedWhenDamaged) {
+  EXPECT_EXIT(std::exit(build() ? 0 : 1), ::testing::ExitedWithCode(0), "");
+  ASSERT_EQ(std::distance(fs::directory_iterator(objects()), fs::directory_iterator()), 1);
+  const fs::path kept = fs::directory_iterator(objects())->path();
+  fs::resize_file(kept, fs::file_size(kept) / 2);
+  EXPECT_EXIT(std::exit(build() ? 0 : 1), ::testing::ExitedWithCode(0), "");
+  EXPECT_EQ(compilations(), 2);
+  EXPECT_TRUE(build());
+  EXPECT_EQ(compilations(), 2) << "what replaced it is whole";
 }
 
 TEST(Launch, ThatMakesNoSenseIsAnError) {
