@@ -13,7 +13,7 @@ namespace {
 constexpr int kAlignment = 16;  // of struct Shared
 // Without a number here ptxas aims at more blocks for some head dims, and spills a few bytes for it.
 constexpr int kBlocks = 2;
-constexpr int kTermBytes = 144;  // of struct Term
+constexpr int kTermBytes = 144;  // of struct Term and its share of struct Lists
 
 bool has_parts(const ir::Plan& plan) {
   const auto is_part = [](const ir::Bound& b) { return b.kind == ir::Bound::Kind::part; };

@@ -28,6 +28,7 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, Tile& t
 __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
                                        const i64* pass, int zones) {
   const int terms = (int)word(pass + kTerms);
+  const Zone* const zone_list = lists_of(a, s).zone;
 #pragma unroll 1
   for (int sweep = 0; sweep < 2; ++sweep) {
     const bool partial = sweep == 1;
@@ -43,7 +44,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
           continue;
         }
         if (next < zones) {
-          zone = get(terms_of(s)[next / 4].zone[next % 4]);
+          zone = get(zone_list[next]);
           ++next;
           if (zone.kind != (partial ? kPartial : kFull)) zone.end = zone.begin;
           continue;

@@ -40,13 +40,27 @@ struct __align__(16) Term {
   int live, whole;
   int branch, segment, rate, residue;
   int filters, filter_at;
-  int cut[4];         // where its spans begin and end …
-  int sorted_cut[4];  // … and its share of all of them, sorted
-  Zone zone[4];       // zone i lies between cuts i and i + 1
 };
-static_assert(sizeof(Term) == kSharedPerTerm, "the launch knows this number");
+
+/// Behind Shared: the terms, and four words or zones a term of each of the others.
+struct Lists {
+  Term* term;
+  int* cut;         // where spans begin and end; unused ones stand at the far end
+  int* sorted_cut;  // the same in order
+  Zone* zone;       // zone i lies between sorted cuts i and i + 1
+};
+static_assert(sizeof(Term) + 4 * (2 * sizeof(int) + sizeof(Zone)) == kSharedPerTerm, "the launch knows this number");
 
 __device__ __forceinline__ Term* terms_of(Shared& s) { return (Term*)(&s + 1); }
+
+__device__ __forceinline__ Lists lists_of(const weft_args& a, Shared& s) {
+  Lists lists;
+  lists.term = terms_of(s);
+  lists.cut = (int*)(lists.term + a.most_terms);
+  lists.sorted_cut = lists.cut + 4 * a.most_terms;
+  lists.zone = (Zone*)(lists.sorted_cut + 4 * a.most_terms);
+  return lists;
+}
 
 template <typename T>
 __device__ __forceinline__ T get(const T& from) {

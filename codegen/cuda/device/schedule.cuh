@@ -45,7 +45,8 @@ __device__ __forceinline__ Reach reach_of(const weft_args& a, const Shared& s, c
 }
 
 /// Fills one Term; where no row keeps a key it is not live. Unused cuts stand at the far end.
-__device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const Tile& t, const i64* term, Term& to) {
+__device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const Tile& t, const i64* term, Term& to,
+                                          int* cut) {
   Reach at_first = {}, at_last = {};
 #pragma unroll 1
   for (int end = 0; end < 2; ++end) {
@@ -72,15 +73,11 @@ __device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const T
   put(to.residue, (int)residue);
   put(to.filters, (int)word(term + kFilterCount));
   put(to.filter_at, (int)word(term + kFilterAt));
-  put(to.cut[0], live ? may_lo : kLargest);
-  put(to.cut[1], live ? may_hi : kLargest);
-  put(to.cut[2], must ? at_last.lo : kLargest);
-  put(to.cut[3], must ? at_first.hi : kLargest);
+  put(cut[0], live ? may_lo : kLargest);
+  put(cut[1], live ? may_hi : kLargest);
+  put(cut[2], must ? at_last.lo : kLargest);
+  put(cut[3], must ? at_first.hi : kLargest);
 }
-
-/// Cut points of all terms as one list.
-__device__ __forceinline__ int cut(Shared& s, int i) { return get(terms_of(s)[i / 4].cut[i % 4]); }
-__device__ __forceinline__ int sorted_cut(Shared& s, int i) { return get(terms_of(s)[i / 4].sorted_cut[i % 4]); }
 
 /// The term's first hit at or behind `from`, without filters, and the end of that hit's segment.
 struct Hit {
@@ -146,30 +143,31 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
 /// Spans of every term of the pass, the sorted cut points and the zones between them; returns how many zones there are.
 __device__ __forceinline__ int make_zones(const weft_args& a, Shared& s, const Tile& t, const i64* pass) {
   const int terms = (int)word(pass + kTerms);
+  const Lists lists = lists_of(a, s);
 #pragma unroll 1
   for (int i = threadIdx.x; i < terms; i += kThreads) {
-    span_term(a, s, t, pass + kTermsAt + i * kTermWords, terms_of(s)[i]);
+    span_term(a, s, t, pass + kTermsAt + i * kTermWords, lists.term[i], lists.cut + 4 * i);
   }
   __syncthreads();
   int cuts = 0;
 #pragma unroll 1
-  for (int i = 0; i < 4 * terms; ++i) cuts += cut(s, i) < kLargest;
+  for (int i = 0; i < 4 * terms; ++i) cuts += get(lists.cut[i]) < kLargest;
 #pragma unroll 1
   for (int i = threadIdx.x; i < 4 * terms; i += kThreads) {
-    const int mine = cut(s, i);
+    const int mine = get(lists.cut[i]);
     int rank = 0;
 #pragma unroll 1
     for (int j = 0; j < 4 * terms; ++j) {
-      const int other = cut(s, j);
-      rank += other < mine || (other == mine && j < i);
+      const int other = get(lists.cut[j]);
+      rank += (other < mine) | ((other == mine) & (j < i));
     }
-    put(terms_of(s)[rank / 4].sorted_cut[rank % 4], mine);
+    put(lists.sorted_cut[rank], mine);
   }
   __syncthreads();
 #pragma unroll 1
   for (int i = threadIdx.x; i < cuts - 1; i += kThreads) {
-    const Zone zone = make_zone(s, terms, sorted_cut(s, i), sorted_cut(s, i + 1));
-    put(terms_of(s)[i / 4].zone[i % 4], zone);
+    const Zone zone = make_zone(s, terms, get(lists.sorted_cut[i]), get(lists.sorted_cut[i + 1]));
+    put(lists.zone[i], zone);
   }
   __syncthreads();
   return max(cuts - 1, 0);

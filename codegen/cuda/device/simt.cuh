@@ -205,17 +205,23 @@ __device__ __forceinline__ void load_columns(const float* row, float (&v)[kColum
 /// its key.
 template <bool kGuarded>
 __device__ __forceinline__ void add_values(Shared& s, State& st, int first) {
-#pragma unroll(kGuarded ? 1 : 4)
-  for (int i = 0; i < kStaged; ++i) {
-    float p[kRowsEach], v[kColumnsEach];
-    unpack(&p[0], load_shared<float4>(weight_at(s, first + i, row_group() * 2)));
-    unpack(&p[4], load_shared<float4>(weight_at(s, first + i, row_group() * 2 + 1)));
-    load_columns(&s.stage[i * kColumns], v);
+#pragma unroll 1
+  for (int i = 0; i < kStaged; i += kKeysEach) {
+    // Rows of P change places alike for four keys.
+    const float* const low = weight_at(s, first + i, row_group() * 2);
+    const float* const high = weight_at(s, first + i, row_group() * 2 + 1);
+#pragma unroll(kGuarded ? 1 : kKeysEach)
+    for (int j = 0; j < kKeysEach; ++j) {
+      float p[kRowsEach], v[kColumnsEach];
+      unpack(&p[0], load_shared<float4>(low + j * kRows));
+      unpack(&p[4], load_shared<float4>(high + j * kRows));
+      load_columns(&s.stage[(i + j) * kColumns], v);
 #pragma unroll
-    for (int r = 0; r < kRowsEach; ++r) {
-      const bool kept = !kGuarded || __float_as_uint(p[r]) != 0x80000000u;
+      for (int r = 0; r < kRowsEach; ++r) {
+        const bool kept = !kGuarded || __float_as_uint(p[r]) != 0x80000000u;
 #pragma unroll
-      for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] = __fmaf_rn(p[r], kept ? v[c] : 0, st.o[r][c]);
+        for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] = __fmaf_rn(p[r], kept ? v[c] : 0, st.o[r][c]);
+      }
     }
   }
 }
