@@ -65,6 +65,7 @@ Status CudaExecutor::check_pointers(const ir::Pattern& pattern, const Launch& la
 Status CudaExecutor::run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
   WEFT_TRY(const auto current, cuda::Current::make(*module_->device()));
   WEFT_CHECK(check_pointers(pattern, launch, args));
+  WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables, per_heads(launch.shape.heads));
   WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(launch.shape)));
   const bool wants_scratch = carry > 0 || args.offset.size() > 1;
@@ -100,17 +101,10 @@ Status CudaExecutor::queue(const PerHeads& per_heads, const Launch& launch, cons
     block.offsets = reinterpret_cast<const std::int64_t*>(scratch);
   }
   for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
-    block.phase = static_cast<std::int64_t>(phase);
-    block.tiles_per_head = tiles_per_head(plan_.phases[phase], per_heads.tables.tables.phases[phase], launch.shape);
-    const auto total = launch.shape.batch * launch.shape.heads * block.tiles_per_head;
-    for (std::int64_t begin = 0; begin < total; begin = block.tile_end) {
-      block.tile_begin = begin;
-      block.tile_end = std::min(begin + cuda::kMostBlocks, total);
-      WEFT_CHECK(module_->launch({.blocks = block.tile_end - block.tile_begin,
-                                  .threads = geometry_.threads,
-                                  .shared_bytes = per_heads.shared_bytes},
-                                 &block, stream));
-    }
+    WEFT_CHECK(open_phase(phase, per_heads.tables, launch.shape, block));
+    WEFT_CHECK(module_->launch(
+        {.blocks = block.tile_end, .threads = geometry_.threads, .shared_bytes = per_heads.shared_bytes}, &block,
+        stream));
   }
   return done;
 }

@@ -85,6 +85,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_counted(const ir::Patt
 Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Program& program,
                                                              const ir::Pattern& pattern, const Launch& launch,
                                                              const RunArgs& args) const {
+  WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables,
            known_heads_.get(launch.shape.heads, [&] { return make_head_tables(plan_, launch.shape.heads); }));
   WEFT_TRY(const auto carried, carry_bytes(plan_, sizes_of(launch.shape)));
@@ -103,9 +104,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Prog
   block.offsets = offsets.empty() ? nullptr : offsets.data();
   std::vector<emulate::Report> reports;
   for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
-    block.phase = static_cast<std::int64_t>(phase);
-    block.tiles_per_head = tiles_per_head(plan_.phases[phase], tables->tables.phases[phase], launch.shape);
-    block.tile_end = launch.shape.batch * launch.shape.heads * block.tiles_per_head;
+    WEFT_CHECK(open_phase(phase, *tables, launch.shape, block));
     const auto cores = std::max(1U, std::thread::hardware_concurrency());
     WEFT_TRY(auto report, program.launch({.blocks = block.tile_end,
                                           .threads = geometry_.threads,

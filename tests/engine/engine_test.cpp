@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -257,6 +259,20 @@ TEST_F(EngineTest, EmulatedCudaAgreesWithTheInterpreter) {
   EXPECT_GT(reports->front().flops, 2 * 2 * 3 * 77 * 32);
   EXPECT_GT(reports->front().global().bytes, 4 * 4 * 2 * 77 * 3 * 32);
   EXPECT_FALSE(count_emulated(compile(engine, kLongnet, f32(32)), a.args()).ok());
+}
+
+TEST_F(EngineTest, GpuKernelsRefusePositionsBeyond32Bits) {
+  const Engine engine(options());
+  Problem p(1, 20, 1, 16);
+  const auto kernel = compile(engine, kCausal, f32(16, "emulate:sm_61"));
+  auto args = p.args();
+  const std::int64_t last = std::numeric_limits<std::int32_t>::max() - 20;
+  for (const std::int64_t offset : {std::int64_t{0}, last, last + 1}) {
+    args.offset = {&offset, 1};
+    const auto status = kernel.run(args);
+    EXPECT_EQ(status.ok(), offset <= last) << offset;
+    if (!status.ok()) EXPECT_NE(status.error().message.find("positions"), std::string::npos) << status.error().message;
+  }
 }
 
 TEST_F(EngineTest, TargetsThatMakeNoSense) {
