@@ -271,7 +271,8 @@ TEST_F(EngineTest, GpuKernelsRefusePositionsBeyond32Bits) {
     args.offset = {&offset, 1};
     const auto status = kernel.run(args);
     EXPECT_EQ(status.ok(), offset <= last) << offset;
-    if (!status.ok()) EXPECT_NE(status.error().message.find("positions"), std::string::npos) << status.error().message;
+    if (status.ok()) continue;
+    EXPECT_NE(status.error().message.find("positions"), std::string::npos) << status.error().message;
   }
 }
 

@@ -14,7 +14,8 @@ __device__ __forceinline__ Row row_of_contiguous(const weft_args& a, const Tile&
   const int total = (int)(((unsigned)a.n_q + kRows - 1) / kRows);
   const int number = descending ? total - 1 - tile : tile;
   const unsigned row = (unsigned)number * kRows + threadIdx.x;
-  return {t.offset + (int)row, 0, tile < total && row < (unsigned)a.n_q};
+  const bool valid = tile < total && row < (unsigned)a.n_q;
+  return {valid ? t.offset + (int)row : t.offset, 0, valid};
 }
 
 /// Row j of a class is cell start + lcm * (j / residues) + residue[j % residues].
@@ -42,7 +43,7 @@ __device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, c
   const i64* const residue = of + kClassAt + (j - turn * residues);
   const i64 x = c * cell + word(head + kLcm) * turn + word(residue);
   const bool valid = j < word(of + kClassRows) && x >= t.offset && x < t.offset + a.n_q;
-  return {(int)x, (u64)word(residue + residues), valid};
+  return {clamp_to_int(x), (u64)word(residue + residues), valid};
 }
 
 /// Bits that the class of a row does not tell.
