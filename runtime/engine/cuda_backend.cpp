@@ -4,7 +4,6 @@
 #include "runtime/cuda/examine.h"
 #include "runtime/cuda/module.h"
 #include "runtime/engine/cuda_executor.h"
-#include "runtime/engine/emulate_executor.h"
 #include "runtime/nvrtc/compile.h"
 #include "runtime/nvrtc/search.h"
 
@@ -110,21 +109,6 @@ Result<Built> CudaBackend::build(Planned planned, const Destination& destination
   state->spill_bytes = binary.entry.spill_bytes;
   state->executor = std::move(executor);
   return built(std::move(state), binary, emit_ms);
-}
-
-Result<Built> CudaBackend::emulate(Planned planned) {
-  auto& [front, bind, target, plan] = planned;
-  const Stopwatch emitting;
-  auto source = codegen::cuda::emit(plan, target);
-  const double emit_ms = emitting.ms();
-  auto plan_text = ir::print(plan);
-  const Stopwatch compiling;
-  WEFT_TRY(auto executor, EmulateExecutor::make(std::move(plan), source));
-  const double compile_ms = compiling.ms();
-  auto state =
-      make_state(std::move(front), bind, "emulate:" + target.name, std::move(plan_text), std::move(source.text));
-  state->executor = std::move(executor);
-  return Built{.state = std::move(state), .times = {.emit_ms = emit_ms, .compile_ms = compile_ms}};
 }
 
 }  // namespace weft

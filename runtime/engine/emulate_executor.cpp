@@ -1,5 +1,7 @@
 #include "runtime/engine/emulate_executor.h"
 
+#include "runtime/engine/cuda_backend.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -125,6 +127,21 @@ Result<std::vector<emulate::Report>> count_emulated(const Kernel& kernel, const 
   if (executor == nullptr) return user_error("only emulated kernels are counted");
   WEFT_TRY(const auto launch, check_launch(contract_of(state), args));
   return executor->run_counted(state.pattern, launch, args);
+}
+
+Result<Built> CudaBackend::emulate(Planned planned) {
+  auto& [front, bind, target, plan] = planned;
+  const Stopwatch emitting;
+  auto source = codegen::cuda::emit(plan, target);
+  const double emit_ms = emitting.ms();
+  auto plan_text = ir::print(plan);
+  const Stopwatch compiling;
+  WEFT_TRY(auto executor, EmulateExecutor::make(std::move(plan), source));
+  const double compile_ms = compiling.ms();
+  auto state =
+      make_state(std::move(front), bind, "emulate:" + target.name, std::move(plan_text), std::move(source.text));
+  state->executor = std::move(executor);
+  return Built{.state = std::move(state), .times = {.emit_ms = emit_ms, .compile_ms = compile_ms}};
 }
 
 }  // namespace weft

@@ -78,16 +78,35 @@ class CudaEngine : public WithStandIn {
                              .shared_bytes = launched.shared_bytes,
                              .args = &launched.args,
                              .args_bytes = sizeof launched.args};
-      for (const auto& [address, bytes] : driver().memory) {
-        launch.memory.push_back({.begin = reinterpret_cast<const void*>(address),
-                                 .bytes = static_cast<std::int64_t>(bytes),
-                                 .writable = true,
-                                 .name = "an allocation"});
-      }
+      launch.memory = regions(launched.args);
       const auto report = program->launch(launch);
       ASSERT_TRUE(report.ok()) << report.error().message;
       for (const auto& fault : report->faults) ADD_FAILURE() << fault.text;
     };
+  }
+
+  /// Every allocation: what results and carried state lie in may be written, all else only read.
+  std::vector<emulate::Region> regions(const weft_args& args) {
+    const auto address_of = [](const void* data) { return reinterpret_cast<std::uint64_t>(data); };
+    std::vector<emulate::Region> out;
+    const auto add = [&](std::uint64_t begin, std::uint64_t end, bool writable) {
+      if (begin == end) return;
+      out.push_back({.begin = reinterpret_cast<const void*>(begin),
+                     .bytes = static_cast<std::int64_t>(end - begin),
+                     .writable = writable,
+                     .name = writable ? "results" : "operands"});
+    };
+    for (const auto& [begin, bytes] : driver().memory) {
+      const auto end = begin + bytes;
+      const auto lies_here = [&, from = begin](const void* data) {
+        return address_of(data) >= from && address_of(data) < end;
+      };
+      // A workspace holds offsets, which are read, before the carried state.
+      const auto middle = lies_here(args.carry) ? address_of(args.carry) : end;
+      add(begin, middle, lies_here(args.o.data) || lies_here(args.lse) || lies_here(args.branch_lse));
+      add(middle, end, true);
+    }
+    return out;
   }
 
   void expect_meaning(const std::string& text, Problem& problem, std::span<const std::int64_t> offset = {}) {
