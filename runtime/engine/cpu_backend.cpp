@@ -36,7 +36,10 @@ CpuBackend::CpuBackend(const EngineOptions& options)
     : llvm_(options.llvm), workers_(std::make_shared<Workers>(options.threads)) {}
 
 Result<Built> CpuBackend::build(Planned planned, const Binaries& binaries) const {
-  auto& [front, bind, target, plan] = planned;
+  auto& front = planned.front;
+  auto& plan = planned.plan;
+  const auto& bind = planned.bind;
+  const auto& target = planned.target;
   if (std::string why; !host_can_execute(target, &why)) {
     return environment_error(fmt::format("this machine cannot execute {}: {}", target.name, why));
   }

@@ -74,7 +74,10 @@ Result<cache::Key> cuda_kernel_key(const codegen::Source& source, const codegen:
 CudaBackend::CudaBackend(const EngineOptions& options) : options_(options) {}
 
 Result<Built> CudaBackend::build(Planned planned, const Destination& destination, const Binaries& binaries) const {
-  auto& [front, bind, target, plan] = planned;
+  auto& front = planned.front;
+  auto& plan = planned.plan;
+  const auto& bind = planned.bind;
+  const auto& target = planned.target;
   const Stopwatch emitting;
   auto source = codegen::cuda::emit(plan, target);
   const double emit_ms = emitting.ms();

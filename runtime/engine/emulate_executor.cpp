@@ -130,7 +130,10 @@ Result<std::vector<emulate::Report>> count_emulated(const Kernel& kernel, const 
 }
 
 Result<Built> CudaBackend::emulate(Planned planned) {
-  auto& [front, bind, target, plan] = planned;
+  auto& front = planned.front;
+  auto& plan = planned.plan;
+  const auto& bind = planned.bind;
+  const auto& target = planned.target;
   const Stopwatch emitting;
   auto source = codegen::cuda::emit(plan, target);
   const double emit_ms = emitting.ms();
