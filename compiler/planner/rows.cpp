@@ -137,7 +137,7 @@ class RowChooser {
       option.classes.push_back(!group.by.empty());
       option.groups.push_back(std::move(group.ranges));
     }
-    note(option);
+    if (option.groups.size() > 1) note(option);
     return option;
   }
 
