@@ -20,8 +20,12 @@ class Context {
   /// Stops here, with its state in `from`, and goes on with `to` until somebody switches back.
   static void change(Context& from, Context& to);
 
+  /// The same where nobody will: `from` may only be started afresh.
+  [[noreturn]] static void leave(Context& from, Context& to);
+
  private:
   struct Entry;
+  static void change(Context& from, Context& to, bool for_good);
 
   void* context_ = nullptr;
   void (*main_)(void*) = nullptr;

@@ -141,11 +141,12 @@ void Scheduler::resume(Fiber& fiber) {
 
 void Scheduler::suspend() { Context::change(fibers_[static_cast<std::size_t>(current())].context, host_); }
 
+void Scheduler::end_fiber() { Context::leave(fibers_[static_cast<std::size_t>(current())].context, host_); }
+
 /// Nothing of the fiber is ever run again, not even its destructors: callers hold none.
 void Scheduler::abandon() {
   over_ = true;
-  suspend();
-  __builtin_unreachable();
+  end_fiber();
 }
 
 void Scheduler::run_fiber(void* data) {
@@ -156,7 +157,7 @@ void Scheduler::run_fiber(void* data) {
   self.warps_[thread / 32].ready &= ~(1U << (thread % 32));
   self.warps_[thread / 32].exited |= 1U << (thread % 32);
   ++self.exited_;
-  self.suspend();
+  self.end_fiber();
 }
 
 // ---------------------------------------------------------------- memory

@@ -70,6 +70,7 @@ class Scheduler {
   void shuffle_warps();
   void resume(Fiber& fiber);
   void suspend();
+  [[noreturn]] void end_fiber();
   [[noreturn]] void abandon();
   static void run_fiber(void* self);
 
