@@ -1,6 +1,5 @@
 #include "tests/golden/case.h"
 
-#include "compiler/ir/lower.h"
 #include "dsl/parse.h"
 #include "tools/npy.h"
 
@@ -39,12 +38,10 @@ ir::ParamValue param_of(const json& value) {
   return value.get<std::vector<std::int64_t>>();
 }
 
-Result<ir::Pattern> pattern_of(const fs::path& folder, const json& facts) {
-  const Source source{folder / "pattern.weft", text_of(folder / "pattern.weft")};
-  WEFT_TRY(const dsl::File file, dsl::parse(source));
+ir::Params params_of(const json& values) {
   ir::Params params;
-  for (const auto& [name, value] : facts.at("params").items()) params[name] = param_of(value);
-  return ir::lower(file, facts.at("pattern").get<std::string>(), params);
+  for (const auto& [name, value] : values.items()) params[name] = param_of(value);
+  return params;
 }
 
 ir::Shape shape_of(const json& shape) {
@@ -97,6 +94,11 @@ std::string difference(const char* what, const ir::Tensor& expected, const ir::T
 
 }  // namespace
 
+Result<ir::Pattern> pattern_of(const fs::path& path, const std::string& name, const ir::Params& params) {
+  WEFT_TRY(const dsl::File file, dsl::parse({path.string(), text_of(path)}));
+  return ir::lower(file, name, params);
+}
+
 std::vector<std::string> case_names() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(kFolder)) {
@@ -112,7 +114,8 @@ Result<GoldenCase> load(const std::string& name) {
   const json facts = json::parse(text_of(folder / "case.json"));
   GoldenCase golden;
   golden.name = name;
-  WEFT_TRY(golden.pattern, pattern_of(folder, facts));
+  WEFT_TRY(golden.pattern,
+           pattern_of(folder / "pattern.weft", facts.at("pattern").get<std::string>(), params_of(facts.at("params"))));
   golden.shape = shape_of(facts.at("shape"));
   for (const ir::DType dtype : {ir::DType::f32, ir::DType::f16, ir::DType::bf16}) {
     if (facts.at("dtype") == ir::to_string(dtype)) golden.dtype = dtype;

@@ -1,10 +1,12 @@
 #pragma once
 
 #include "compiler/base/result.h"
+#include "compiler/ir/lower.h"
 #include "compiler/ir/pattern.h"
 #include "compiler/ir/pattern_interpreter.h"
 #include "compiler/ir/tensor.h"
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +29,9 @@ struct GoldenCase {
 /// Names of all cases of kind `run`.
 std::vector<std::string> case_names();
 Result<GoldenCase> load(const std::string& name);
+
+/// Pattern `name` of a file, with its parameters bound.
+Result<ir::Pattern> pattern_of(const std::filesystem::path& file, const std::string& name, const ir::Params& params);
 
 /// What is wrong with a result, or empty.
 std::string difference(const GoldenCase& golden, const ir::Outcome& found);

@@ -1,0 +1,46 @@
+#include "tests/golden/ways.h"
+
+#include "compiler/ir/plan_interpreter.h"
+#include "compiler/planner/planner.h"
+#include "tests/codegen/any_kernel.h"
+
+namespace weft::golden {
+namespace {
+
+Result<ir::Outcome> interpret(const GoldenCase& g) {
+  return ir::interpret(g.pattern, g.shape, g.q, g.k, g.v, g.inputs);
+}
+
+std::string skip_nothing(const GoldenCase&) { return {}; }
+
+ir::Bind bind_of(const GoldenCase& g) { return {.d = g.shape.d, .d_v = g.shape.d_v, .dtype = g.dtype}; }
+
+Result<ir::Outcome> walk_plan(const GoldenCase& g) {
+  WEFT_TRY(const ir::Plan plan, planner::plan(g.pattern, bind_of(g), host_target()));
+  return ir::interpret_plan(plan, g.shape, g.q, g.k, g.v, g.inputs);
+}
+
+Result<ir::Outcome> run_on(const GoldenCase& g, const Target& target) {
+  WEFT_TRY(const auto kernel, testing::AnyKernel::make(g.pattern, bind_of(g), target));
+  return kernel.run(g.shape, g.q, g.k, g.v, g.inputs);
+}
+
+Result<ir::Outcome> run_on_cpu(const GoldenCase& g) { return run_on(g, host_target()); }
+Result<ir::Outcome> emulate_sm_61(const GoldenCase& g) { return run_on(g, find_target("sm_61").value()); }
+
+}  // namespace
+
+std::string refused(const GoldenCase& g) {
+  const auto plan = planner::plan(g.pattern, bind_of(g), host_target());
+  if (plan.ok() || plan.error().diagnostics.empty()) return {};
+  return plan.error().diagnostics.front().message;
+}
+
+const Way kWays[4] = {
+    {"interpreter", interpret, skip_nothing},
+    {"plan", walk_plan, refused},
+    {"cpu", run_on_cpu, refused},
+    {"sm_61", emulate_sm_61, refused},
+};
+
+}  // namespace weft::golden
