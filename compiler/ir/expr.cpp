@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -143,6 +144,23 @@ ExprPtr fold_logical(Op op, const Args& args, SourceRange range) {
   return nullptr;
 }
 
+/// Shared nodes are rebuilt once.
+ExprPtr replace_in(const ExprPtr& e, Variable v, const ExprPtr& by, std::map<const Expr*, ExprPtr>& done) {
+  if (e->op == Op::variable) return e->variable == v ? by : e;
+  if (e->args.empty()) return e;
+  ExprPtr& made = done[e.get()];
+  if (made) return made;
+  Args args;
+  bool changed = false;
+  for (const auto& arg : e->args) {
+    args.push_back(replace_in(arg, v, by, done));
+    changed = changed || args.back() != arg;
+  }
+  if (!changed) return made = e;
+  return made = e->op == Op::input ? input_at(e->input, e->type, std::move(args), e->range)
+                                   : apply(e->op, std::move(args), e->range);
+}
+
 ExprPtr fold(Op op, const Args& args, SourceRange range) {
   if (op == Op::to_real && args[0]->type == Type::real) return args[0];
   if (op == Op::negate && args[0]->op == Op::negate) return args[0]->args[0];
@@ -196,6 +214,11 @@ bool same(const Expr& a, const Expr& b) {
 bool reads(const Expr& e, Variable v) {
   if (e.op == Op::variable) return e.variable == v;
   return std::any_of(e.args.begin(), e.args.end(), [v](const ExprPtr& arg) { return reads(*arg, v); });
+}
+
+ExprPtr replace(const ExprPtr& e, Variable v, const ExprPtr& by) {
+  std::map<const Expr*, ExprPtr> done;
+  return replace_in(e, v, by, done);
 }
 
 std::int64_t evaluate_head(const Expr& e, std::int64_t h, std::int64_t heads) {

@@ -53,6 +53,9 @@ bool same(const Expr& a, const Expr& b);
 /// Is `v` read anywhere in the expression?
 bool reads(const Expr& e, Variable v);
 
+/// The expression with `by` in the place of variable `v`.
+ExprPtr replace(const ExprPtr& e, Variable v, const ExprPtr& by);
+
 /// The language's word or sign for an operation; empty for leaves and `to_real`.
 const char* to_string(Op op);
 const char* to_string(Variable v);

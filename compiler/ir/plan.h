@@ -26,9 +26,10 @@ inline constexpr int kPlanAbi = 1;
 
 /// One closed form over the tile's rows. `value(x) = base + add` with base by kind:
 ///   constant 0 · row x · segment floor(x / a) * a · input t[b] of input number a ·
-///   part floor(b * n / a): border number b of n tokens cut into a pieces (ring ownership)
+///   part floor(b * n / a): border number b of n tokens cut into a pieces (ring ownership) ·
+///   form number a of Plan::forms, which between rows may fall by b at most
 struct Bound {
-  enum class Kind { constant, row, segment, input, part } kind = Kind::constant;
+  enum class Kind { constant, row, segment, input, part, form } kind = Kind::constant;
   std::int64_t a = 0;
   std::int64_t b = 0;
   std::int64_t add = 0;
@@ -53,6 +54,22 @@ struct RowCondition {
   bool operator==(const RowCondition&) const = default;
 };
 
+/// A condition on a pair that no bound or congruence says. Either `holds`, a boolean, or `lo <= key < hi` where `key`
+/// reads no row and the others no key; `modulus` is set where that means key % modulus == lo.
+struct Predicate {
+  ExprPtr holds;
+  ExprPtr key, lo, hi;
+  std::int64_t modulus = 0;
+};
+bool operator==(const Predicate& a, const Predicate& b);
+
+/// Number of one of the plan's predicates, or of its opposite.
+struct PredicateUse {
+  int number = 0;
+  bool negated = false;
+  bool operator==(const PredicateUse&) const = default;
+};
+
 /// One conjunction of a branch; a branch is the union of its ranges.
 struct KeyRange {
   int branch = 0;
@@ -62,6 +79,7 @@ struct KeyRange {
   std::vector<Bound> lo, hi;        ///< y >= every lo, y < every hi
   std::vector<RowCondition> rows;
   std::vector<Congruence> row_congruences;
+  std::vector<PredicateUse> predicates;
 };
 
 /// What a pass does with a pair that several of its branches keep.
@@ -84,10 +102,15 @@ struct Pass {
 ///   member has one residue; the rows that meet the same members form a class, and a tile holds rows
 ///   of one class (small classes share tiles). Which members concern a head depends on the number of
 ///   heads, so cells and classes are computed with it: see tables.h.
+///   patches: rows whose x % modulus lie in one patch of the modulus form a class: of `patch` neighbours, or
+///   on lines of `line` tokens of `patch_lines` by `patch`. One residue a class suits lags, squares suit grids.
 struct RowMap {
   bool classes = false;
   int tile = 64;
   std::vector<Congruence> by;
+  std::int64_t modulus = 0;  ///< 0: no patches
+  std::int64_t line = 0;     ///< 0: the modulus is one line
+  std::int64_t patch = 1, patch_lines = 1;
   bool longest_first = true;  ///< later rows have more keys: walk tiles from the last to the first
 };
 
@@ -142,6 +165,10 @@ struct Plan {
   int branches = 1;
   std::vector<Input> inputs;
   std::optional<double> scale;  ///< empty: 1 / sqrt(d)
+  ExprPtr score;                ///< real, over s, the scaled product; null: s itself
+  double dropout = 0;           ///< share of weights that are dropped
+  std::vector<Predicate> predicates;
+  std::vector<ExprPtr> forms;  ///< integers over the row that never fall as it grows (but see Bound)
   std::optional<Ring> ring;
   Choices choices;
   std::vector<Phase> phases;
@@ -163,10 +190,13 @@ Result<Plan> parse_plan(std::string_view text);
 ///  2. At least one phase; the last one does not carry out, the first one does not carry in, and
 ///     phases that carry have exactly one pass.
 ///  3. Every range belongs to a branch of its pass; rates >= 1, segments >= 0, parts within pieces.
-///  4. Row conditions use constants, inputs and parts only; inputs exist and are i32[batch].
-///  5. A class map has 1 to 64 members in `by`, each with rate > 1 and not negated; others have none.
+///  4. Row conditions use constants, inputs and parts only; inputs of bounds exist and are i32[batch].
+///  5. A class map has 1 to 64 members in `by`, each with rate > 1 and not negated; others have none. Patches divide
+///     their lines, lines the modulus; rows go by members or by patches.
 ///  6. Phases over h and H only.
 ///  7. LSE slots are -1 or below the number of branches, each written by one pass of a phase.
+///  8. Predicates, forms and the score have their types, read no s but in the score, and index inputs with one integer
+///     an axis.
 std::vector<std::string> verify(const Plan& plan);
 
 }  // namespace weft::ir

@@ -1,5 +1,6 @@
 #include "compiler/ir/plan_interpreter.h"
 
+#include "compiler/ir/philox.h"
 #include "compiler/ir/schedule.h"
 
 #include <cmath>
@@ -9,24 +10,6 @@ namespace weft::ir {
 namespace {
 
 constexpr double kNone = -std::numeric_limits<double>::infinity();
-
-/// Branches among the hitting terms that keep y for this row; each counts once.
-int weight_of(const PassTable& pass, const Hit& hit, bool full, std::int64_t x, std::uint64_t bits,
-              const Extent& extent) {
-  int weight = 0;
-  int counted = -1;
-  for (int t : *hit.terms) {
-    const Term& term = pass.terms[static_cast<std::size_t>(t)];
-    if (term.branch == counted) continue;
-    if (!full) {
-      const RowInterval kept = interval_of_row(term, x, bits, extent);
-      if (hit.y < kept.lo || hit.y >= kept.hi) continue;
-    }
-    counted = term.branch;
-    ++weight;
-  }
-  return weight;
-}
 
 using TileVisitor = std::function<void(int pass, std::int64_t x, std::int64_t y, int weight)>;
 
@@ -38,9 +21,9 @@ void visit_tile(const HeadTable& head, const TileRows& rows, const Extent& exten
     for (bool full : {true, false}) {
       for (const auto& zone : zones) {
         if (zone.full != full) continue;
-        for_each_hit(pass, zone, [&](const Hit& hit) {
+        for_each_hit(pass, zone, rows, extent, [&](const Hit& hit) {
           for (std::size_t r = 0; r < rows.x.size(); ++r) {
-            visit(static_cast<int>(p), rows.x[r], hit.y, weight_of(pass, hit, full, rows.x[r], rows.bits[r], extent));
+            visit(static_cast<int>(p), rows.x[r], hit.y, weight_of(pass, hit, full, rows, r, extent));
           }
         });
       }
@@ -53,7 +36,8 @@ struct State {
   double m = kNone;
   double l = 0;
   std::vector<double> acc;
-  void add(double s, int weight, const double* v, std::int64_t d_v) {
+  /// `kept`: what dropout leaves of the weight, for the output alone.
+  void add(double s, int weight, double kept, const double* v, std::int64_t d_v) {
     if (acc.empty()) acc.assign(static_cast<std::size_t>(d_v), 0);
     if (s > m) {
       const double shrink = m == kNone ? 0 : std::exp(m - s);
@@ -63,15 +47,23 @@ struct State {
     }
     const double w = m == kNone ? 0 : weight * std::exp(s - m);
     l += w;
-    for (std::size_t c = 0; c < acc.size(); ++c) acc[c] += w * v[c];
+    for (std::size_t c = 0; kept > 0 && c < acc.size(); ++c) acc[c] += w * kept * v[c];
   }
   double lse() const { return l > 0 ? m + std::log(l) : kNone; }
 };
 
 class Runner {
  public:
-  Runner(const Plan& plan, const Shape& shape, const Tensor& q, const Tensor& k, const Tensor& v, Outcome& out)
-      : plan_(plan), shape_(shape), q_(q), k_(k), v_(v), out_(out) {
+  Runner(const Plan& plan, const Shape& shape, const Tensor& q, const Tensor& k, const Tensor& v,
+         const InputValues& inputs, Outcome& out)
+      : plan_(plan),
+        shape_(shape),
+        q_(q),
+        k_(k),
+        v_(v),
+        out_(out),
+        pairs_(plan, shape, inputs),
+        threshold_(dropout_threshold(plan.dropout)) {
     scale_ = plan.scale ? *plan.scale : 1 / std::sqrt(static_cast<double>(plan.bind.d));
   }
 
@@ -81,7 +73,9 @@ class Runner {
     for (std::size_t p = 0; p < plan_.phases.size(); ++p) {
       const Phase& phase = plan_.phases[p];
       const HeadTable& head = tables.phases[p].of(h);
-      const Extent extent = extent_of(shape_, b, phase.stationary, &inputs);
+      Extent extent = extent_of(shape_, b, phase.stationary, &inputs);
+      extent.h = h;
+      extent.pairs = &pairs_;
       const bool last = phase.carry == Carry::none || phase.carry == Carry::in;
       const std::int64_t tiles = tile_count(phase, head, extent);
       for (std::int64_t tile = 0; tile < tiles; ++tile) {
@@ -103,8 +97,8 @@ class Runner {
     visit_tile(head, rows, extent, [&](int pass, std::int64_t x, std::int64_t y, int weight) {
       finish(pass);
       if (weight > 0)
-        states_[static_cast<std::size_t>(x - extent.x_begin)].add(score(b, h, x - extent.x_begin, y), weight,
-                                                                  &v_.data[index(v_, b, y, h)], shape_.d_v);
+        states_[static_cast<std::size_t>(x - extent.x_begin)].add(
+            score(b, h, x, x - extent.x_begin, y), weight, left(b, h, x, y), &v_.data[index(v_, b, y, h)], shape_.d_v);
     });
     finish(static_cast<int>(phase.passes.size()));
   }
@@ -114,12 +108,18 @@ class Runner {
     return static_cast<std::size_t>(((b * t.shape[1] + y) * t.shape[2] + hk) * t.shape[3]);
   }
 
-  double score(std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t y) {
-    const double* key = &k_.data[index(k_, b, y, h)];
+  double left(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const {
+    if (plan_.dropout == 0) return 1;
+    return dropped(shape_.dropout_seed, threshold_, b, h, q, k) ? 0 : 1 / (1 - plan_.dropout);
+  }
+
+  double score(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t row, std::int64_t k) {
+    const double* key = &k_.data[index(k_, b, k, h)];
     double dot = 0;
     for (std::int64_t c = 0; c < shape_.d; ++c) dot += q_.at(b, row, h, c) * key[c];
-    out_.max_abs_score = std::max(out_.max_abs_score, std::abs(dot * scale_));
-    return dot * scale_;
+    const double s = pairs_.score(dot * scale_, b, h, q, k);
+    if (std::isfinite(s)) out_.max_abs_score = std::max(out_.max_abs_score, std::abs(s));
+    return s;
   }
 
   void close(const Phase& phase, const Pass& pass, const TileRows& rows, const Extent& extent, std::int64_t b,
@@ -147,6 +147,8 @@ class Runner {
   const Shape& shape_;
   const Tensor &q_, &k_, &v_;
   Outcome& out_;
+  PairValues pairs_;
+  std::uint64_t threshold_;
   double scale_ = 1;
   std::vector<State> states_;
 };
@@ -155,14 +157,17 @@ class Runner {
 
 void visit_pairs(const Plan& plan, const Tables& tables, const Shape& shape, const std::vector<Tensor>& inputs,
                  const std::function<void(const Visit&)>& visit) {
+  const PairValues pairs(plan, shape, inputs);
   TileRows rows;
   Visit at;
   for (at.phase = 0; at.phase < static_cast<int>(plan.phases.size()); ++at.phase) {
     const Phase& phase = plan.phases[static_cast<std::size_t>(at.phase)];
     const PhaseTable& table = tables.phases[static_cast<std::size_t>(at.phase)];
     for (at.b = 0; at.b < shape.batch; ++at.b) {
-      const Extent extent = extent_of(shape, at.b, phase.stationary, &inputs);
+      Extent extent = extent_of(shape, at.b, phase.stationary, &inputs);
+      extent.pairs = &pairs;
       for (at.h = 0; at.h < shape.heads; ++at.h) {
+        extent.h = at.h;
         const HeadTable& head = table.of(at.h);
         const std::int64_t tiles = tile_count(phase, head, extent);
         for (std::int64_t tile = 0; tile < tiles; ++tile) {
@@ -190,7 +195,7 @@ Result<Outcome> interpret_plan(const Plan& plan, const Shape& shape, const Tenso
   if (!separate) out.lse = Tensor({shape.batch, shape.heads, shape.n_q}, kNone);
   if (separate || plan.bind.branch_lse)
     out.branch_lse = Tensor({plan.branches, shape.batch, shape.heads, shape.n_q}, kNone);
-  Runner runner(plan, shape, q, k, v, out);
+  Runner runner(plan, shape, q, k, v, inputs, out);
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     for (std::int64_t h = 0; h < shape.heads; ++h) runner.run_head(tables, b, h, inputs);
   }

@@ -1,3 +1,4 @@
+#include "compiler/ir/expr_text.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/plan_words.h"
 
@@ -10,7 +11,6 @@ namespace weft::ir {
 namespace {
 
 constexpr std::size_t kLongestText = std::size_t{1} << 20;
-constexpr int kDeepest = 64;
 
 /// Reads one line's words. The first trouble is kept; later reads give zeros, so callers check once.
 class LineReader {
@@ -73,28 +73,10 @@ class LineReader {
     return words[0].value;
   }
 
-  ExprPtr expression(int depth = 0) {
-    skip_blanks();
-    if (depth > kDeepest || rest_.empty()) return fail(), constant(0);
-    if (rest_.front() != '(') {
-      const std::size_t end = std::min(rest_.find_first_of(" )"), rest_.size());
-      const std::string_view atom = rest_.substr(0, end);
-      rest_.remove_prefix(end);
-      if (atom == "h") return variable(Variable::h);
-      if (atom == "H") return variable(Variable::heads);
-      return constant(number<std::int64_t>(atom));
-    }
-    rest_.remove_prefix(1);
-    const Op op = one_of(kOps);
-    std::vector<ExprPtr> args;
-    while (ok_) {
-      skip_blanks();
-      if (!rest_.empty() && rest_.front() == ')') break;
-      args.push_back(expression(depth + 1));
-    }
-    if (rest_.empty() || !arity_fits(op, args.size())) return fail(), constant(0);
-    rest_.remove_prefix(1);
-    return apply(op, std::move(args));
+  ExprPtr expression() {
+    ExprPtr e = read_prefix(rest_);
+    if (!e) fail();
+    return e ? e : constant(0);
   }
 
   Bound bound() {
@@ -123,6 +105,13 @@ class LineReader {
       const std::size_t comma = std::min(both.find(','), both.size());
       b.b = number<std::int64_t>(both.substr(0, comma));
       b.a = number<std::int64_t>(both.substr(std::min(comma + 1, both.size())));
+      after(argument_end + 1);
+    } else if (text.starts_with("form(") && argument_end != std::string_view::npos) {
+      b.kind = Bound::Kind::form;
+      const std::string_view both = inside(5);
+      const std::size_t comma = std::min(both.find(','), both.size());
+      b.a = number<std::int64_t>(both.substr(0, comma));
+      b.b = number<std::int64_t>(both.substr(std::min(comma + 1, both.size())));
       after(argument_end + 1);
     } else {
       b.add = number<std::int64_t>(text);
@@ -163,10 +152,6 @@ class LineReader {
   }
 
  private:
-  static bool arity_fits(Op op, std::size_t count) {
-    if (op == Op::negate || op == Op::absolute || op == Op::logical_not) return count == 1;
-    return count == (op == Op::select ? 3U : 2U);
-  }
   void skip_blanks() {
     while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
   }
@@ -189,6 +174,16 @@ class PlanReader {
       plan.combine = line.one_of(kCombines), plan.branches = line.small("branches");
     else if (head == "scale")
       plan.scale = line.number<double>();
+    else if (head == "score")
+      plan.score = line.expression();
+    else if (head == "dropout")
+      plan.dropout = line.number<double>();
+    else if (head == "condition")
+      plan.predicates.push_back({.holds = line.expression(), .key = nullptr, .lo = nullptr, .hi = nullptr});
+    else if (head == "between")
+      between(line);
+    else if (head == "form")
+      plan.forms.push_back(line.expression());
     else if (head == "ring")
       ring(line);
     else if (head == "input")
@@ -203,6 +198,8 @@ class PlanReader {
       return false;
     else if (head == "tiles")
       tiles(line);
+    else if (head == "patches")
+      patches(line);
     else if (head == "by")
       plan.phases.back().rows.by.push_back(line.congruence());
     else if (head == "pass")
@@ -248,6 +245,21 @@ class PlanReader {
       in.axes.push_back(made);
     }
     plan.inputs.push_back(std::move(in));
+  }
+  void between(LineReader& line) {
+    Predicate p;
+    p.lo = line.expression();
+    p.key = line.expression();
+    p.hi = line.expression();
+    p.modulus = line.named("modulus");
+    plan.predicates.push_back(std::move(p));
+  }
+  void patches(LineReader& line) {
+    RowMap& rows = plan.phases.back().rows;
+    rows.modulus = line.named("modulus");
+    rows.line = line.named("line");
+    rows.patch_lines = line.named("of");
+    rows.patch = line.named("by");
   }
   void choices(LineReader& line) {
     Choices& c = plan.choices;
@@ -324,7 +336,11 @@ class PlanReader {
       r.hi.push_back(line.bound());
     else if (head == "rows")
       r.row_congruences.push_back(line.congruence());
-    else if (head == "row") {
+    else if (head == "if") {
+      const std::string_view first = line.next();
+      const bool negated = first == "not";
+      r.predicates.push_back({line.narrow(line.number<std::int64_t>(negated ? line.next() : first)), negated});
+    } else if (head == "row") {
       const std::string_view side = line.next();
       if (side != "below" && side != "from") return false;
       r.rows.push_back({line.bound(), side == "below"});

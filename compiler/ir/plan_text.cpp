@@ -1,4 +1,5 @@
 #include "compiler/base/text_writer.h"
+#include "compiler/ir/expr_text.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/plan_words.h"
 
@@ -7,44 +8,7 @@
 namespace weft::ir {
 namespace {
 
-std::string text(const ExprPtr& e) {
-  if (!e) return "0";
-  switch (e->op) {
-    case Op::constant:
-      return std::to_string(e->integer);
-    case Op::variable:
-      return e->variable == Variable::h ? "h" : "H";
-    case Op::input:
-    case Op::add:
-    case Op::subtract:
-    case Op::multiply:
-    case Op::divide:
-    case Op::modulo:
-    case Op::negate:
-    case Op::minimum:
-    case Op::maximum:
-    case Op::absolute:
-    case Op::exp:
-    case Op::log:
-    case Op::sqrt:
-    case Op::tanh:
-    case Op::sigmoid:
-    case Op::select:
-    case Op::less:
-    case Op::less_equal:
-    case Op::equal:
-    case Op::not_equal:
-    case Op::logical_and:
-    case Op::logical_or:
-    case Op::logical_not:
-    case Op::to_real:
-    case Op::alibi:
-      break;
-  }
-  std::string out = fmt::format("({}", word(kOps, e->op));
-  for (const auto& arg : e->args) out += " " + text(arg);
-  return out + ")";
-}
+std::string text(const ExprPtr& e) { return e ? prefix_text(*e) : "0"; }
 
 std::string text(const Bound& b) {
   std::string base;
@@ -62,6 +26,9 @@ std::string text(const Bound& b) {
       break;
     case Bound::Kind::part:
       base = fmt::format("part({},{})", b.b, b.a);
+      break;
+    case Bound::Kind::form:
+      base = fmt::format("form({},{})", b.a, b.b);
       break;
   }
   return b.add == 0 ? base : fmt::format("{}{:+}", base, b.add);
@@ -89,6 +56,14 @@ std::string text(const Axis& axis) {
   return axis.kind == Axis::Kind::extent ? std::to_string(axis.extent) : std::string(word(kAxes, axis.kind));
 }
 
+void print(TextWriter& w, const Predicate& p) {
+  if (p.holds) {
+    w.line("condition {}", prefix_text(*p.holds));
+  } else {
+    w.line("between {} {} {} modulus {}", prefix_text(*p.lo), prefix_text(*p.key), prefix_text(*p.hi), p.modulus);
+  }
+}
+
 void print(TextWriter& w, const KeyRange& r) {
   w.line("range branch {} heads {}", r.branch, text(r.heads));
   w.indent();
@@ -98,6 +73,7 @@ void print(TextWriter& w, const KeyRange& r) {
   for (const auto& b : r.hi) w.line("below {}", text(b));
   for (const auto& c : r.rows) w.line("row {} {}", c.below ? "below" : "from", text(c.bound));
   for (const auto& c : r.row_congruences) w.line("rows {}", text(c));
+  for (const auto& p : r.predicates) w.line("if {}{}", p.negated ? "not " : "", p.number);
   w.dedent();
 }
 
@@ -118,6 +94,9 @@ void print(TextWriter& w, const Phase& p) {
   w.line("tiles {} of {} {}", p.rows.classes ? "classes" : "contiguous", p.rows.tile,
          p.rows.longest_first ? "descending" : "ascending");
   for (const auto& c : p.rows.by) w.line("by {}", text(c));
+  if (p.rows.modulus > 0) {
+    w.line("patches modulus {} line {} of {} by {}", p.rows.modulus, p.rows.line, p.rows.patch_lines, p.rows.patch);
+  }
   for (const auto& pass : p.passes) print(w, pass);
   w.dedent();
 }
@@ -134,6 +113,8 @@ std::string print(const Plan& plan) {
          b.packed_heads, b.align, b.branch_lse ? 1 : 0);
   w.line("combine {} branches {}", word(kCombines, plan.combine), plan.branches);
   if (plan.scale) w.line("scale {}", *plan.scale);
+  if (plan.score) w.line("score {}", prefix_text(*plan.score));
+  if (plan.dropout != 0) w.line("dropout {}", plan.dropout);
   if (plan.ring) {
     w.line("ring {} {}", plan.ring->ranks ? std::to_string(*plan.ring->ranks) : "any", to_string(plan.ring->layout));
   }
@@ -142,6 +123,8 @@ std::string print(const Plan& plan) {
     for (const auto& axis : input.axes) axes += " " + text(axis);
     w.line("input {} {} block {} axes{}", input.name, to_string(input.type), input.block, axes);
   }
+  for (const auto& p : plan.predicates) print(w, p);
+  for (const auto& f : plan.forms) w.line("form {}", prefix_text(*f));
   const Choices& c = plan.choices;
   w.line("choices {} tile_q {} tile_k {} sub_q {} sub_k {} micro_k {} micro_q {}{}", word(kClasses, c.kernel_class),
          c.tile_q, c.tile_k, c.sub_q, c.sub_k, c.micro_k, c.micro_q,

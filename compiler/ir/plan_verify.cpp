@@ -12,12 +12,13 @@ namespace {
 constexpr std::int64_t kFarthest = std::int64_t{1} << 61;
 constexpr std::int64_t kMostParts = 1 << 20;
 
-bool over_heads_only(const ExprPtr& e) {
-  if (!e) return true;
-  for (auto v : {Variable::b, Variable::q, Variable::k, Variable::n_q, Variable::n_k, Variable::s}) {
-    if (reads(*e, v)) return false;
-  }
-  return true;
+constexpr std::size_t kMostPredicates = 256;
+
+/// What a head's tables can be made from: integers and truths over h and H.
+bool over_heads_only(const Expr& e) {
+  if (e.type == Type::real || e.op == Op::input) return false;
+  if (e.op == Op::variable) return e.variable == Variable::h || e.variable == Variable::heads;
+  return std::all_of(e.args.begin(), e.args.end(), [](const ExprPtr& arg) { return over_heads_only(*arg); });
 }
 
 class Verifier {
@@ -26,6 +27,7 @@ class Verifier {
 
   std::vector<std::string> run() {
     sizes();
+    expressions();
     if (plan_.phases.empty()) say("it has no phase");
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) phase(plan_.phases[i], i);
     return std::move(wrong_);
@@ -70,6 +72,57 @@ class Verifier {
     if (plan_.branches > 255) say("{} branches are more than the 255 that a weight counts", plan_.branches);
   }
 
+  void expressions() {
+    expression(plan_.score, Type::real, "the score", true);
+    if (!(plan_.dropout >= 0 && plan_.dropout <= 1)) say("dropout is {}", plan_.dropout);
+    if (plan_.predicates.size() > kMostPredicates || plan_.forms.size() > kMostPredicates)
+      say("more than {} conditions on pairs", kMostPredicates);
+    for (const auto& f : plan_.forms) {
+      if (!f) say("a form is missing");
+      expression(f, Type::integer, "a form", false);
+    }
+    for (const auto& p : plan_.predicates) {
+      const bool interval = p.key && p.lo && p.hi;
+      if ((p.holds != nullptr) == interval || (!interval && (p.key || p.lo || p.hi)))
+        say("a condition on pairs is neither a truth nor an interval");
+      expression(p.holds, Type::boolean, "a condition", false);
+      for (const auto& e : {p.key, p.lo, p.hi}) expression(e, Type::integer, "a condition's side", false);
+      if (p.modulus < 0 || (p.modulus > 0 && !interval)) say("a condition has modulus {}", p.modulus);
+      const bool both = interval && p.key && (reads(*p.key, Variable::q) && reads(*p.key, Variable::k));
+      if (both) say("the key of an interval reads both sides");
+    }
+  }
+
+  void expression(const ExprPtr& e, Type type, const char* what, bool with_score) {
+    if (!e) return;
+    if (e->type != type) say("{} has the wrong type", what);
+    if (!with_score && reads(*e, Variable::s)) say("{} reads the score", what);
+    inputs_of(*e);
+  }
+
+  void inputs_of(const Expr& e) {
+    if (e.op == Op::input) {
+      const bool known = e.input >= 0 && e.input < static_cast<int>(plan_.inputs.size());
+      if (!known) {
+        say("input {} of {}", e.input, plan_.inputs.size());
+      } else if (const Input& in = plan_.inputs[static_cast<std::size_t>(e.input)];
+                 in.axes.size() != e.args.size() || (in.type == InputType::f32) != (e.type == Type::real)) {
+        say("input '{}' is read in another form than it has", in.name);
+      }
+    }
+    for (const auto& arg : e.args) inputs_of(*arg);
+  }
+
+  void patches(const RowMap& rows) {
+    const std::int64_t line = rows.line > 0 ? rows.line : rows.modulus;
+    if (rows.modulus < 0 || rows.line < 0 || rows.patch < 1 || rows.patch_lines < 1 || rows.modulus > kFarthest)
+      return say("patches of {} by {} in {}", rows.patch_lines, rows.patch, rows.modulus);
+    if (rows.modulus == 0) return;
+    if (!rows.by.empty() || rows.modulus % line != 0) say("patches of lines of {} in {}", line, rows.modulus);
+    if (rows.patch > rows.tile || rows.patch_lines > rows.tile || rows.tile % (rows.patch * rows.patch_lines) != 0)
+      say("patches of {} by {} do not fill tiles of {}", rows.patch_lines, rows.patch, rows.tile);
+  }
+
   void phase(const Phase& p, std::size_t number) {
     const bool first = number == 0;
     const bool last = number + 1 == plan_.phases.size();
@@ -82,7 +135,9 @@ class Verifier {
       say("phase {} carries state over {} passes", number, p.passes.size());
     if (p.rows.tile != plan_.choices.tile_q)
       say("phase {} has tiles of {} rows, the choices say {}", number, p.rows.tile, plan_.choices.tile_q);
-    if (p.rows.classes == p.rows.by.empty()) say("phase {}: classes need members, other rows have none", number);
+    patches(p.rows);
+    if (p.rows.classes != (!p.rows.by.empty() || p.rows.modulus > 0))
+      say("phase {}: classes need members, other rows have none", number);
     if (p.rows.by.size() > 64) say("phase {} groups rows by {} members; at most 64", number, p.rows.by.size());
     for (const auto& c : p.rows.by) {
       congruence(c);
@@ -109,9 +164,14 @@ class Verifier {
       for (const auto& c : r.row_congruences) congruence(c);
       for (const auto& b : r.lo) bound(b);
       for (const auto& b : r.hi) bound(b);
+      for (const auto& use : r.predicates) {
+        if (use.number < 0 || use.number >= static_cast<int>(plan_.predicates.size()))
+          say("condition {} of {}", use.number, plan_.predicates.size());
+      }
       for (const auto& c : r.rows) {
         bound(c.bound);
-        if (c.bound.kind == Bound::Kind::row || c.bound.kind == Bound::Kind::segment)
+        if (c.bound.kind == Bound::Kind::row || c.bound.kind == Bound::Kind::form ||
+            c.bound.kind == Bound::Kind::segment)
           say("a row condition compares the row with itself");
       }
       if (r.heads.kind != HeadSet::Kind::all &&
@@ -124,12 +184,18 @@ class Verifier {
   void congruence(const Congruence& c) {
     if (c.rate > kFarthest || c.segment > kFarthest) say("a congruence is out of range");
     if (c.rate < 1 || c.segment < 0) say("a congruence has rate {} and segment {}", c.rate, c.segment);
-    if (!over_heads_only(c.phase)) say("a phase reads more than h and H");
+    if (c.phase && (c.phase->type != Type::integer || !over_heads_only(*c.phase)))
+      say("a phase is no integer over h and H");
   }
 
   void bound(const Bound& b) {
     if (b.add > kFarthest || b.add < -kFarthest || b.a > kFarthest) say("a bound is out of range");
     if (b.kind == Bound::Kind::part && b.a > kMostParts) say("{} parts", b.a);
+    if (b.kind == Bound::Kind::form) {
+      if (b.a < 0 || b.a >= static_cast<std::int64_t>(plan_.forms.size()))
+        say("form {} of {}", b.a, plan_.forms.size());
+      if (b.b < 0 || b.b > kFarthest) say("a form falls by {}", b.b);
+    }
     if (b.kind == Bound::Kind::segment && b.a < 1) say("a segment of {} tokens", b.a);
     if (b.kind == Bound::Kind::part && (b.a < 1 || b.b < 0 || b.b > b.a)) say("part {} of {}", b.b, b.a);
     if (b.kind == Bound::Kind::input) {

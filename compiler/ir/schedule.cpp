@@ -26,6 +26,12 @@ Truth rows_meet(const Term& term, const TileRows& rows, std::uint64_t every, std
     if (meet == 0) return Truth::no;
     if (meet < count) truth = Truth::maybe;
   }
+  for (const auto& use : term.predicates) {
+    const TilePredicate& p = rows.predicates[static_cast<std::size_t>(use.number)];
+    if (p.on_row_only && !(use.negated ? p.some_fail : p.some_meet)) return Truth::no;
+    // Rows that disagree leave each pair to the mask.
+    if (p.on_row_only ? p.some_meet && p.some_fail : p.runs.size() != 1) truth = Truth::maybe;
+  }
   return truth;
 }
 
@@ -33,13 +39,14 @@ Span span_of(const Term& term, const TileRows& rows, Truth met, const Extent& ex
   Span s{extent.y_begin, extent.y_end, extent.y_begin, extent.y_end};
   const std::int64_t first = rows.x.front();
   const std::int64_t last = rows.x.back();
+  const auto slack = [](const Bound& b) { return b.kind == Bound::Kind::form ? b.b : 0; };
   for (const auto& bound : term.lo) {
-    s.may_lo = std::max(s.may_lo, value_of(bound, first, extent));
-    s.must_lo = std::max(s.must_lo, value_of(bound, last, extent));
+    s.may_lo = std::max(s.may_lo, value_of(bound, first, extent) - slack(bound));
+    s.must_lo = std::max(s.must_lo, value_of(bound, last, extent) + slack(bound));
   }
   for (const auto& bound : term.hi) {
-    s.may_hi = std::min(s.may_hi, value_of(bound, last, extent));
-    s.must_hi = std::min(s.must_hi, value_of(bound, first, extent));
+    s.may_hi = std::min(s.may_hi, value_of(bound, last, extent) + slack(bound));
+    s.must_hi = std::min(s.must_hi, value_of(bound, first, extent) - slack(bound));
   }
   if (met != Truth::yes || s.must_lo >= s.must_hi) s.must_lo = s.must_hi = s.may_hi;
   return s;
@@ -64,13 +71,73 @@ void advance(const ResolvedCongruence& c, Stream& s) {
   if (s.at >= s.segment_end) s = {s.segment_end + c.phase, s.segment_end + c.segment};
 }
 
-bool whole(const Term& term) { return term.stream.rate == 1 && term.filters.empty(); }
+bool on_keys(const PredicateUse& use, const TileRows& rows) {
+  return !rows.predicates[static_cast<std::size_t>(use.number)].on_row_only;
+}
+
+bool whole(const Term& term, const TileRows& rows) {
+  return term.stream.rate == 1 && term.filters.empty() &&
+         std::none_of(term.predicates.begin(), term.predicates.end(), [&](const auto& u) { return on_keys(u, rows); });
+}
+
+const Predicate& predicate_of(const PredicateUse& use, const Extent& extent) {
+  return extent.pairs->plan().predicates[static_cast<std::size_t>(use.number)];
+}
+
+/// Positions of a pair in the terms of expressions.
+struct QueryKey {
+  std::int64_t q, k;
+};
+QueryKey positions(const Extent& extent, std::int64_t x, std::int64_t y) {
+  return extent.stationary == Stationary::query ? QueryKey{x, y} : QueryKey{y, x};
+}
+
+bool holds(const PredicateUse& use, const Extent& extent, std::int64_t x, std::int64_t y) {
+  const QueryKey at = positions(extent, x, y);
+  return extent.pairs->holds(predicate_of(use, extent), extent.b, extent.h, at.q, at.k) != use.negated;
+}
+
+std::int64_t of_row(const Expr& e, const Extent& extent, std::int64_t x) {
+  const QueryKey at = positions(extent, x, 0);
+  return extent.pairs->integer(e, extent.b, extent.h, at.q, at.k);
+}
+
+/// What the tile's rows say to a condition.
+TilePredicate describe(const Predicate& p, const TileRows& rows, const Extent& extent) {
+  TilePredicate out;
+  out.on_row_only = reads_row(p, extent.stationary) && !reads_key(p, extent.stationary);
+  if (out.on_row_only) {
+    for (auto x : rows.x) {
+      const QueryKey at = positions(extent, x, 0);
+      (extent.pairs->holds(p, extent.b, extent.h, at.q, at.k) ? out.some_meet : out.some_fail) = true;
+    }
+    return out;
+  }
+  const auto parts = row_parts(p, extent.stationary);
+  std::vector<double> before, now;
+  for (auto x : rows.x) {
+    const QueryKey at = positions(extent, x, 0);
+    now.clear();
+    for (const auto& part : parts) now.push_back(extent.pairs->number(*part, extent.b, extent.h, at.q, at.k));
+    if ((out.runs.empty() || now != before) && out.runs.size() <= kMostRuns) out.runs.push_back(x);
+    before = now;
+  }
+  if (out.runs.size() > kMostRuns) out.runs.clear();
+  if (!p.key) return out;
+  out.lo = std::numeric_limits<std::int64_t>::max();
+  out.hi = std::numeric_limits<std::int64_t>::min();
+  for (auto x : rows.x) {
+    out.lo = std::min(out.lo, of_row(*p.lo, extent, x));
+    out.hi = std::max(out.hi, of_row(*p.hi, extent, x));
+  }
+  return out;
+}
 
 /// A branch of which some term keeps all of the zone for every row needs none of its other terms.
-void drop_covered(const PassTable& pass, const std::vector<Span>& spans, Zone& zone) {
+void drop_covered(const PassTable& pass, const std::vector<Span>& spans, const TileRows& rows, Zone& zone) {
   const auto covers = [&](int t) {
     const auto i = static_cast<std::size_t>(t);
-    return whole(pass.terms[i]) && zone.lo >= spans[i].must_lo && zone.hi <= spans[i].must_hi;
+    return whole(pass.terms[i], rows) && zone.lo >= spans[i].must_lo && zone.hi <= spans[i].must_hi;
   };
   std::vector<int> kept;
   for (std::size_t i = 0; i < zone.terms.size();) {
@@ -101,7 +168,10 @@ Extent extent_of(const Shape& shape, std::int64_t b, Stationary stationary, cons
            .y_end = shape.n_k,
            .tokens = shape.n_k,
            .b = b,
-           .inputs = inputs};
+           .inputs = inputs,
+           .h = 0,
+           .stationary = stationary,
+           .pairs = nullptr};
   if (stationary == Stationary::key) {
     std::swap(e.x_begin, e.y_begin);
     std::swap(e.x_end, e.y_end);
@@ -121,6 +191,8 @@ std::int64_t value_of(const Bound& bound, std::int64_t x, const Extent& extent) 
       return static_cast<std::int64_t>(
                  (*extent.inputs)[static_cast<std::size_t>(bound.a)].data[static_cast<std::size_t>(extent.b)]) +
              bound.add;
+    case Bound::Kind::form:
+      return of_row(*extent.pairs->plan().forms[static_cast<std::size_t>(bound.a)], extent, x) + bound.add;
     case Bound::Kind::part:
       return static_cast<std::int64_t>(static_cast<__int128>(bound.b) * extent.tokens / bound.a) + bound.add;
   }
@@ -139,6 +211,7 @@ void rows_of_tile(const Phase& phase, const PhaseTable& table, const HeadTable& 
                   std::int64_t tile, TileRows& out) {
   out.x.clear();
   out.bits.clear();
+  out.predicates.clear();
   const RowMap& map = phase.rows;
   const std::int64_t total = tile_count(phase, head, extent);
   if (head.cell == 0) {
@@ -174,6 +247,8 @@ void rows_of_tile(const Phase& phase, const PhaseTable& table, const HeadTable& 
       if (head.row_bits[i].holds(out.x[r])) out.bits[r] |= std::uint64_t{1} << i;
     }
   }
+  if (extent.pairs == nullptr || out.x.empty()) return;
+  for (const auto& p : extent.pairs->plan().predicates) out.predicates.push_back(describe(p, out, extent));
 }
 
 void zones_of_tile(const PassTable& pass, const TileRows& rows, const Extent& extent, std::vector<Zone>& out) {
@@ -203,7 +278,7 @@ void zones_of_tile(const PassTable& pass, const TileRows& rows, const Extent& ex
       if (zone.lo >= spans[i].may_lo && zone.hi <= spans[i].may_hi) zone.terms.push_back(static_cast<int>(i));
     }
     if (zone.terms.empty()) continue;
-    drop_covered(pass, spans, zone);
+    drop_covered(pass, spans, rows, zone);
     for (int t : zone.terms) {
       const auto& s = spans[static_cast<std::size_t>(t)];
       zone.full = zone.full && zone.lo >= s.must_lo && zone.hi <= s.must_hi;
@@ -214,6 +289,41 @@ void zones_of_tile(const PassTable& pass, const TileRows& rows, const Extent& ex
       out.push_back(std::move(zone));
     }
   }
+}
+
+bool passes_filters(const Term& term, const TileRows& rows, const Extent& extent, std::int64_t y) {
+  for (const auto& filter : term.filters) {
+    if (!filter.holds(y)) return false;
+  }
+  for (const auto& use : term.predicates) {
+    const TilePredicate& p = rows.predicates[static_cast<std::size_t>(use.number)];
+    if (p.on_row_only) continue;
+    const auto keeps = [&](std::int64_t x) { return holds(use, extent, x, y); };
+    if (!p.runs.empty() && std::none_of(p.runs.begin(), p.runs.end(), keeps)) return false;
+    const Predicate& condition = predicate_of(use, extent);
+    if (!p.runs.empty() || !condition.key || use.negated) continue;
+    const QueryKey at = positions(extent, rows.x.front(), y);
+    const std::int64_t key = extent.pairs->integer(*condition.key, extent.b, extent.h, at.q, at.k);
+    if (key < p.lo || key >= p.hi) return false;
+  }
+  return true;
+}
+
+bool holds_pair(const Term& term, const TileRows& rows, const Extent& extent, std::int64_t x, std::int64_t y) {
+  return std::all_of(term.predicates.begin(), term.predicates.end(), [&](const PredicateUse& use) {
+    const TilePredicate& p = rows.predicates[static_cast<std::size_t>(use.number)];
+    return (!p.on_row_only && p.runs.size() == 1) || holds(use, extent, x, y);
+  });
+}
+
+ResolvedCongruence stream_of(const Term& term, const TileRows& rows, const Extent& extent) {
+  if (term.stream.rate != 1) return term.stream;
+  for (const auto& use : term.predicates) {
+    const TilePredicate& p = rows.predicates[static_cast<std::size_t>(use.number)];
+    const std::int64_t modulus = predicate_of(use, extent).modulus;
+    if (modulus > 1 && !use.negated && p.runs.size() == 1) return {.segment = 0, .rate = modulus, .phase = p.lo};
+  }
+  return term.stream;
 }
 
 RowInterval interval_of_row(const Term& term, std::int64_t x, std::uint64_t bits, const Extent& extent) {
@@ -227,25 +337,50 @@ RowInterval interval_of_row(const Term& term, std::int64_t x, std::uint64_t bits
   return r;
 }
 
-void for_each_hit(const PassTable& pass, const Zone& zone, const std::function<void(const Hit&)>& visit) {
-  std::vector<Stream> streams;
-  for (int t : zone.terms) streams.push_back(start(pass.terms[static_cast<std::size_t>(t)].stream, zone.lo));
+void for_each_hit(const PassTable& pass, const Zone& zone, const TileRows& rows, const Extent& extent,
+                  const std::function<void(const Hit&)>& visit) {
+  struct Walk {
+    const Term* term;
+    ResolvedCongruence congruence;
+    Stream stream;
+  };
+  std::vector<Walk> walks;
+  for (int t : zone.terms) {
+    const Term& term = pass.terms[static_cast<std::size_t>(t)];
+    const ResolvedCongruence c = stream_of(term, rows, extent);
+    walks.push_back({&term, c, start(c, zone.lo)});
+  }
   std::vector<int> hit;
   while (true) {
     std::int64_t y = std::numeric_limits<std::int64_t>::max();
-    for (const auto& s : streams) y = std::min(y, s.at);
+    for (const auto& w : walks) y = std::min(y, w.stream.at);
     if (y >= zone.hi) return;
     hit.clear();
-    for (std::size_t i = 0; i < streams.size(); ++i) {
-      const Term& term = pass.terms[static_cast<std::size_t>(zone.terms[i])];
-      if (streams[i].at != y) continue;
-      advance(term.stream, streams[i]);
-      bool passes = true;
-      for (const auto& filter : term.filters) passes = passes && filter.holds(y);
-      if (passes) hit.push_back(zone.terms[i]);
+    for (std::size_t i = 0; i < walks.size(); ++i) {
+      if (walks[i].stream.at != y) continue;
+      advance(walks[i].congruence, walks[i].stream);
+      if (passes_filters(*walks[i].term, rows, extent, y)) hit.push_back(zone.terms[i]);
     }
     if (!hit.empty()) visit({y, &hit});
   }
+}
+
+int weight_of(const PassTable& pass, const Hit& hit, bool full, const TileRows& rows, std::size_t r,
+              const Extent& extent) {
+  int weight = 0;
+  int counted = -1;
+  for (int t : *hit.terms) {
+    const Term& term = pass.terms[static_cast<std::size_t>(t)];
+    if (term.branch == counted) continue;
+    if (!full) {
+      const RowInterval kept = interval_of_row(term, rows.x[r], rows.bits[r], extent);
+      if (hit.y < kept.lo || hit.y >= kept.hi) continue;
+      if (!holds_pair(term, rows, extent, rows.x[r], hit.y)) continue;
+    }
+    counted = term.branch;
+    ++weight;
+  }
+  return weight;
 }
 
 }  // namespace weft::ir

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/ir/predicates.h"
 #include "compiler/ir/tables.h"
 #include "compiler/ir/tensor.h"
 
@@ -19,6 +20,9 @@ struct Extent {
   std::int64_t tokens = 0;              ///< n of ring ownership
   std::int64_t b = 0;
   const std::vector<Tensor>* inputs = nullptr;
+  std::int64_t h = 0;                         ///< read by conditions on pairs
+  Stationary stationary = Stationary::query;  ///< which of q and k is x
+  const PairValues* pairs = nullptr;          ///< of plans with conditions on pairs or forms
 };
 
 /// x = query for `query`, key for `key`.
@@ -27,10 +31,25 @@ Extent extent_of(const Shape& shape, std::int64_t b, Stationary stationary, cons
 /// Tiles of one head: numbers 0 .. tile_count - 1; some hold no row.
 std::int64_t tile_count(const Phase& phase, const HeadTable& head, const Extent& extent);
 
+/// Rows further apart in what they say to a condition than this are not told apart: its keys are then masked, not
+/// filtered.
+inline constexpr std::size_t kMostRuns = 8;
+
+/// What the rows of a tile say to one of the plan's conditions on pairs.
+struct TilePredicate {
+  /// A condition on the row alone: does any row of the tile meet it, and does any not?
+  bool on_row_only = false, some_meet = false, some_fail = false;
+  /// One row of each run of neighbouring rows that agree on the condition's row parts; empty if there are more than
+  /// kMostRuns. One run: the condition filters keys, and masks nothing.
+  std::vector<std::int64_t> runs;
+  std::int64_t lo = 0, hi = 0;  ///< of an interval: the least and the largest over the rows
+};
+
 /// Rows of one tile, ascending.
 struct TileRows {
   std::vector<std::int64_t> x;
   std::vector<std::uint64_t> bits;
+  std::vector<TilePredicate> predicates;  ///< by number
 };
 void rows_of_tile(const Phase& phase, const PhaseTable& table, const HeadTable& head, const Extent& extent,
                   std::int64_t tile, TileRows& out);
@@ -45,6 +64,15 @@ struct Zone {
 /// Zones of one pass in ascending order, disjoint; what is between them is kept by no row.
 void zones_of_tile(const PassTable& pass, const TileRows& rows, const Extent& extent, std::vector<Zone>& out);
 
+/// Does the term hit y in this tile? What is left to do for each pair is the rows' intervals and `holds_pair`.
+bool passes_filters(const Term& term, const TileRows& rows, const Extent& extent, std::int64_t y);
+
+/// The term's conditions on pairs that the tile could not turn into filters.
+bool holds_pair(const Term& term, const TileRows& rows, const Extent& extent, std::int64_t x, std::int64_t y);
+
+/// The congruence that the term's keys are walked with: its own, or that of a lag on which all rows agree.
+ResolvedCongruence stream_of(const Term& term, const TileRows& rows, const Extent& extent);
+
 /// Per row: the interval of a term, empty (lo >= hi) when the row fails the term's conditions.
 struct RowInterval {
   std::int64_t lo, hi;
@@ -57,7 +85,12 @@ struct Hit {
   const std::vector<int>* terms;  ///< indices into the pass's terms, ascending
 };
 /// Every y of the zone that at least one of its terms hits, ascending.
-void for_each_hit(const PassTable& pass, const Zone& zone, const std::function<void(const Hit&)>& visit);
+void for_each_hit(const PassTable& pass, const Zone& zone, const TileRows& rows, const Extent& extent,
+                  const std::function<void(const Hit&)>& visit);
+
+/// Branches among the hitting terms that keep y for row number r of the tile; each counts once.
+int weight_of(const PassTable& pass, const Hit& hit, bool full, const TileRows& rows, std::size_t r,
+              const Extent& extent);
 
 std::int64_t value_of(const Bound& bound, std::int64_t x, const Extent& extent);
 

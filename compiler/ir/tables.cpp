@@ -32,7 +32,11 @@ class HeadBuilder {
     for (const auto& by : phase_.rows.by) {
       if (by.rate > 1 && used(by)) bit_of(resolve(by, h_, heads_));
     }
-    if (phase_.rows.classes) choose_cells();
+    if (phase_.rows.modulus > 0) {
+      choose_patches();
+    } else if (phase_.rows.classes) {
+      choose_cells();
+    }
     for (const auto& pass : phase_.passes) table_.passes.push_back(build(pass));
     return std::move(table_);
   }
@@ -77,6 +81,15 @@ class HeadBuilder {
     table_.period = period;
   }
 
+  /// Cells as long as fill a tile with one patch's rows.
+  void choose_patches() {
+    const RowMap& rows = phase_.rows;
+    const std::int64_t patch = rows.patch * rows.patch_lines;
+    if (rows.modulus > kMostResidues) return;
+    table_.lcm = rows.modulus;
+    table_.cell = rows.modulus * std::max<std::int64_t>(1, rows.tile / patch);
+  }
+
   /// Bit number, or -1 when all 64 are taken (then the condition cannot be kept: see build).
   int bit_of(ResolvedCongruence c) {
     c.negated = false;
@@ -97,7 +110,8 @@ class HeadBuilder {
                 .filters = {},
                 .lo = range.lo,
                 .hi = range.hi,
-                .rows = range.rows};
+                .rows = range.rows,
+                .predicates = range.predicates};
       if (add(range, term)) out.terms.push_back(std::move(term));
     }
     std::stable_sort(out.terms.begin(), out.terms.end(),
@@ -211,6 +225,27 @@ void share_tiles(std::vector<std::vector<Row>>& classes, const HeadTable& head, 
   classes = std::move(out);
 }
 
+/// Patches of the modulus, in order; at its far sides they may be smaller.
+CellTable make_patches(const HeadTable& head, const RowMap& rows) {
+  const std::int64_t line = rows.line > 0 ? rows.line : rows.modulus;
+  const std::int64_t lines = rows.modulus / line;
+  CellTable out;
+  for (std::int64_t top = 0; top < lines; top += rows.patch_lines) {
+    for (std::int64_t left = 0; left < line; left += rows.patch) {
+      CellTable::Class made;
+      for (std::int64_t y = top; y < std::min(top + rows.patch_lines, lines); ++y) {
+        for (std::int64_t x = left; x < std::min(left + rows.patch, line); ++x) made.residues.push_back(y * line + x);
+      }
+      made.bits.assign(made.residues.size(), 0);
+      made.rows = head.cell / head.lcm * static_cast<std::int64_t>(made.residues.size());
+      made.tiles = (made.rows + rows.tile - 1) / rows.tile;
+      out.tiles += made.tiles;
+      out.classes.push_back(std::move(made));
+    }
+  }
+  return out;
+}
+
 CellTable make_cell(const HeadTable& head, int tile, std::int64_t cell) {
   std::map<std::uint64_t, std::vector<Row>> by_bits;
   const std::int64_t start = cell * head.cell;
@@ -288,6 +323,7 @@ std::string head_key(const HeadTable& head) {
       for (const auto& b : term.lo) key += "l" + text_of(b);
       for (const auto& b : term.hi) key += "h" + text_of(b);
       for (const auto& r : term.rows) key += (r.below ? "<" : ">") + text_of(r.bound);
+      for (const auto& p : term.predicates) key += (p.negated ? "p!" : "p") + std::to_string(p.number) + " ";
       key += std::to_string(term.row_need) + "-" + std::to_string(term.row_miss);
     }
   }
@@ -322,7 +358,8 @@ Result<Tables> make_tables(const Plan& plan, std::int64_t heads) {
           const std::string key = cell_key(head, cell);
           const auto [place, fresh] = cell_numbers.try_emplace(key, static_cast<int>(table.cell_tables.size()));
           if (fresh) {
-            table.cell_tables.push_back(make_cell(head, phase.rows.tile, cell));
+            table.cell_tables.push_back(phase.rows.modulus > 0 ? make_patches(head, phase.rows)
+                                                               : make_cell(head, phase.rows.tile, cell));
             const auto& made = table.cell_tables.back();
             for (const auto& c : made.classes) words += 2 * c.residues.size() + 4;
           }

@@ -28,6 +28,7 @@ struct Term {
   std::vector<RowCondition> rows;
   std::uint64_t row_need = 0;  ///< bits of HeadTable::row_bits that a row must meet
   std::uint64_t row_miss = 0;  ///< … must not meet
+  std::vector<PredicateUse> predicates;
 };
 
 struct PassTable {

@@ -1,5 +1,7 @@
 #include "compiler/planner/analysis.h"
 
+#include "compiler/planner/conditional_work.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -30,7 +32,8 @@ std::int64_t count_stream(const ir::ResolvedCongruence& c, std::int64_t lo, std:
 }
 
 /// y of a zone's stretch that some term hits: closed forms where streams nest, else a walk.
-std::int64_t count_hits(const PassTable& pass, const Zone& zone, std::int64_t lo, std::int64_t hi) {
+std::int64_t count_hits(const PassTable& pass, const Zone& zone, const Extent& extent, std::int64_t lo,
+                        std::int64_t hi) {
   if (lo >= hi) return 0;
   const Term* finest = nullptr;
   for (int t : zone.terms) {
@@ -60,7 +63,7 @@ std::int64_t count_hits(const PassTable& pass, const Zone& zone, std::int64_t lo
   part.lo = lo;
   part.hi = hi;
   std::int64_t count = 0;
-  ir::for_each_hit(pass, part, [&](const ir::Hit&) { ++count; });
+  ir::for_each_hit(pass, part, {}, extent, [&](const ir::Hit&) { ++count; });
   return count;
 }
 
@@ -96,7 +99,7 @@ class TileCounter {
     double full = 0;
     double masked = 0;
     for (const auto& zone : zones_) {
-      (zone.full ? full : masked) += static_cast<double>(count_hits(pass, zone, zone.lo, zone.hi));
+      (zone.full ? full : masked) += static_cast<double>(count_hits(pass, zone, extent_, zone.lo, zone.hi));
     }
     const auto blocks = [&](double keys) {
       return static_cast<double>((static_cast<std::int64_t>(keys) + c.tile_k - 1) / c.tile_k);
@@ -132,8 +135,8 @@ class TileCounter {
           }
         }
         if (lo < hi) {
-          const std::int64_t from = before + count_hits(pass, zone, zone.lo, lo);
-          const std::int64_t keys = count_hits(pass, zone, lo, hi);
+          const std::int64_t from = before + count_hits(pass, zone, extent_, zone.lo, lo);
+          const std::int64_t keys = count_hits(pass, zone, extent_, lo, hi);
           if (keys > 0) {
             const std::int64_t first_group = std::max(done + 1, from / c.sub_k);
             const std::int64_t last_group = (from + keys - 1) / c.sub_k;
@@ -141,7 +144,7 @@ class TileCounter {
             done = std::max(done, last_group);
           }
         }
-        before += count_hits(pass, zone, zone.lo, zone.hi);
+        before += count_hits(pass, zone, extent_, zone.lo, zone.hi);
       }
       pairs += static_cast<double>(groups) * c.sub_k * c.sub_q;
     }
@@ -191,7 +194,7 @@ class TileCounter {
         if (zone.lo >= k.lo && zone.hi <= k.hi) zone.terms.push_back(static_cast<int>(i));
       }
       if (!zone.terms.empty() && zone.lo < zone.hi)
-        pairs += static_cast<double>(count_hits(pass, zone, zone.lo, zone.hi));
+        pairs += static_cast<double>(count_hits(pass, zone, extent_, zone.lo, zone.hi));
     }
     return pairs;
   }
@@ -253,6 +256,7 @@ Work count_head(const ir::Plan& plan, const ir::Phase& phase, const ir::PhaseTab
   const std::int64_t base = head.cell > 0 ? ir::floor_div(extent.x_begin, head.cell) * head.cell : extent.x_begin;
   const std::int64_t groups = tiles / group;
   std::map<std::int64_t, Work> known;
+  if (!plan.predicates.empty()) return count_conditional(plan, phase, table, head, extent);
   for (std::int64_t g = 0; g < groups; ++g) {
     const std::int64_t number = phase.rows.longest_first ? groups - 1 - g : g;
     const std::int64_t start = base + number * length;
@@ -297,6 +301,7 @@ Work Work::scaled(double times) const {
 Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape& shape,
                 const std::vector<ir::Tensor>& inputs) {
   Work total;
+  const ir::PairValues pairs(plan, shape, inputs);
   bool per_batch = shape.offset.size() > 1;
   for (const auto& phase : plan.phases) {
     for (const auto& pass : phase.passes) {
@@ -312,10 +317,14 @@ Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape&
   for (std::int64_t b = 0; b < counted; ++b) {
     for (std::size_t p = 0; p < plan.phases.size(); ++p) {
       const ir::Phase& phase = plan.phases[p];
-      const Extent extent = ir::extent_of(shape, b, phase.stationary, &inputs);
+      Extent extent = ir::extent_of(shape, b, phase.stationary, &inputs);
+      extent.pairs = &pairs;
       std::vector<double> heads(tables.phases[p].head.size(), 0);
       for (int h : tables.phases[p].head_of) heads[static_cast<std::size_t>(h)] += 1;
       for (std::size_t h = 0; h < heads.size(); ++h) {
+        // Conditions that read h are counted for the first head of each table.
+        const auto& numbers = tables.phases[p].head_of;
+        extent.h = std::find(numbers.begin(), numbers.end(), static_cast<int>(h)) - numbers.begin();
         total += count_head(plan, phase, tables.phases[p], tables.phases[p].head[h], extent).scaled(heads[h]);
       }
     }
@@ -328,6 +337,7 @@ Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape&
 }
 
 bool keeps_nothing(const ir::Plan& plan, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs) {
+  if (!plan.predicates.empty() || !plan.forms.empty()) return false;  // nothing short of a run would tell
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     for (const auto& phase : plan.phases) {
       const Extent extent = ir::extent_of(shape, b, phase.stationary, &inputs);

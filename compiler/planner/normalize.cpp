@@ -105,7 +105,8 @@ void make_ranges(Draft& draft) {
                          .lo = c.lo,
                          .hi = c.hi,
                          .rows = c.rows,
-                         .row_congruences = c.x};
+                         .row_congruences = c.x,
+                         .predicates = {}};
       // The largest stride leaves the fewest keys to look at.
       auto best = range.filters.end();
       for (auto at = range.filters.begin(); at != range.filters.end(); ++at) {

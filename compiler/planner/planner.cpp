@@ -24,7 +24,21 @@ constexpr PassEntry kPasses[] = {
     {"order_tiles", order_tiles},
 };
 
-double scale_of(const ir::Expr& e) { return e.type == ir::Type::integer ? static_cast<double>(e.integer) : e.real; }
+/// The scale where it is a number; where it differs from pair to pair it goes into the score.
+void set_score(const ir::Pattern& pattern, ir::Plan& plan) {
+  const ir::ExprPtr s = ir::variable(ir::Variable::s);
+  const bool is_plain = !pattern.score || ir::same(*pattern.score, *s);
+  if (!is_plain) plan.score = pattern.score;
+  if (!pattern.scale) return;
+  if (pattern.scale->op == ir::Op::constant) {
+    plan.scale =
+        pattern.scale->type == ir::Type::integer ? static_cast<double>(pattern.scale->integer) : pattern.scale->real;
+    return;
+  }
+  plan.scale = 1;
+  plan.score =
+      ir::replace(is_plain ? s : pattern.score, ir::Variable::s, ir::apply(ir::Op::multiply, {s, pattern.scale}));
+}
 
 }  // namespace
 
@@ -44,7 +58,8 @@ Result<ir::Plan> plan(const ir::Pattern& pattern, const ir::Bind& bind, const Ta
   p.branches = static_cast<int>(pattern.branches.size());
   p.inputs = pattern.inputs;
   p.ring = pattern.ring;
-  if (pattern.scale) p.scale = scale_of(*pattern.scale);
+  p.dropout = pattern.dropout;
+  set_score(pattern, p);
   for (const auto& pass : kPasses) {
     pass.run(draft);
     if (!draft.diagnostics.empty()) return user_error(std::move(draft.diagnostics));

@@ -10,6 +10,14 @@ namespace {
 
 using ir::SetKind;
 
+/// What the kernels of one kind of target know beyond sets. Plans know it all.
+struct Ability {
+  bool scores = false;
+  bool dropout = false;
+};
+constexpr Ability kCpuKernels = {};
+constexpr Ability kCudaKernels = {};
+
 bool can_bound(SetKind kind) {
   const bool is_operator = kind == SetKind::all || kind == SetKind::intersection || kind == SetKind::unite ||
                            kind == SetKind::difference || kind == SetKind::complement;
@@ -57,15 +65,16 @@ void refuse_unsupported(Draft& draft) {
   if (!draft.options.for_kernels) return;
   check_dim(draft, "head dim", draft.plan.bind.d);
   check_dim(draft, "value dim", draft.plan.bind.d_v);
+  const Ability& know = draft.target.kind == TargetKind::cuda ? kCudaKernels : kCpuKernels;
   const bool plain = !p.score || (p.score->op == ir::Op::variable && p.score->variable == ir::Variable::s);
-  if (!plain) {
+  if (!plain && !know.scores) {
     say(draft, "E0402", p.score->range, "score expressions are not available in kernels of this version", "this score");
   }
-  if (p.scale && p.scale->op != ir::Op::constant) {
+  if (p.scale && p.scale->op != ir::Op::constant && !know.scores) {
     say(draft, "E0402", p.scale->range,
         "a scale that differs from pair to pair is not available in kernels of this version", "write a constant");
   }
-  if (p.dropout > 0) {
+  if (p.dropout > 0 && !know.dropout) {
     say(draft, "E0403", p.name_range, "dropout is not available in kernels of this version",
         "this pattern drops weights");
   }

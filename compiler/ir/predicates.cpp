@@ -1,0 +1,105 @@
+#include "compiler/ir/predicates.h"
+
+#include "compiler/ir/pattern_interpreter_problem.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace weft::ir {
+namespace {
+
+bool any_reads(const Predicate& p, Variable v) {
+  for (const auto& e : {p.holds, p.key, p.lo, p.hi}) {
+    if (e && reads(*e, v)) return true;
+  }
+  return false;
+}
+
+void collect(const ExprPtr& e, Variable row, Variable key, std::vector<ExprPtr>& out) {
+  if (!reads(*e, row)) return;
+  if (!reads(*e, key)) {
+    const bool known = std::any_of(out.begin(), out.end(), [&](const ExprPtr& o) { return same(*o, *e); });
+    if (!known) out.push_back(e);
+    return;
+  }
+  for (const auto& arg : e->args) collect(arg, row, key, out);
+}
+
+/// gcd of the divisors through which alone the key enters; 0 where it does not.
+std::int64_t unit_of(const Expr& e, Variable key) {
+  if (e.op == Op::variable) return e.variable == key ? 1 : 0;
+  const bool divides = e.op == Op::divide && e.type == Type::integer && e.args[0]->op == Op::variable &&
+                       e.args[0]->variable == key && e.args[1]->op == Op::constant && e.args[1]->integer > 0;
+  if (divides) return e.args[1]->integer;
+  std::int64_t unit = 0;
+  for (const auto& arg : e.args) unit = std::gcd(unit, unit_of(*arg, key));
+  return unit;
+}
+
+}  // namespace
+
+bool operator==(const Predicate& a, const Predicate& b) {
+  const auto equal = [](const ExprPtr& x, const ExprPtr& y) { return x && y ? same(*x, *y) : !x && !y; };
+  return equal(a.holds, b.holds) && equal(a.key, b.key) && equal(a.lo, b.lo) && equal(a.hi, b.hi) &&
+         a.modulus == b.modulus;
+}
+
+bool reads_row(const Predicate& p, Stationary s) { return any_reads(p, row_variable(s)); }
+bool reads_key(const Predicate& p, Stationary s) { return any_reads(p, key_variable(s)); }
+
+std::vector<ExprPtr> row_parts(const Predicate& p, Stationary s) {
+  std::vector<ExprPtr> out;
+  for (const auto& e : {p.holds, p.lo, p.hi}) {
+    if (e) collect(e, row_variable(s), key_variable(s), out);
+  }
+  return out;
+}
+
+std::int64_t key_unit(const Predicate& p, Stationary s) {
+  std::int64_t unit = 0;
+  for (const auto& e : {p.holds, p.key}) {
+    if (e) unit = std::gcd(unit, unit_of(*e, key_variable(s)));
+  }
+  return std::max<std::int64_t>(unit, 1);
+}
+
+struct PairValues::State {
+  State(const Plan& p, const Shape& shape, const InputValues& inputs)
+      : plan(p), problem{{}, shape, inputs}, scope{problem, shape.n_q, shape.n_k} {
+    problem.pattern.inputs = p.inputs;
+  }
+  const Plan& plan;
+  Problem problem;
+  Scope scope;  ///< refers to `problem`: a State never moves
+};
+
+PairValues::PairValues(const Plan& plan, const Shape& shape, const InputValues& inputs)
+    : state_(std::make_unique<State>(plan, shape, inputs)) {}
+
+PairValues::~PairValues() = default;
+
+const Plan& PairValues::plan() const { return state_->plan; }
+
+bool PairValues::holds(const Predicate& p, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const {
+  const Pair pair{b, h, q, k};
+  if (p.holds) return evaluate_boolean(*p.holds, state_->scope, pair);
+  const std::int64_t key = evaluate_integer(*p.key, state_->scope, pair);
+  return evaluate_integer(*p.lo, state_->scope, pair) <= key && key < evaluate_integer(*p.hi, state_->scope, pair);
+}
+
+std::int64_t PairValues::integer(const Expr& e, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const {
+  return evaluate_integer(e, state_->scope, {b, h, q, k});
+}
+
+double PairValues::number(const Expr& e, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const {
+  const Pair pair{b, h, q, k};
+  if (e.type == Type::boolean) return evaluate_boolean(e, state_->scope, pair) ? 1 : 0;
+  if (e.type == Type::real) return evaluate_real(e, state_->scope, pair);
+  return static_cast<double>(evaluate_integer(e, state_->scope, pair));
+}
+
+double PairValues::score(double s, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const {
+  return state_->plan.score ? evaluate_real(*state_->plan.score, state_->scope, {b, h, q, k}, s) : s;
+}
+
+}  // namespace weft::ir

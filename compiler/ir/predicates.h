@@ -1,0 +1,48 @@
+#pragma once
+
+#include "compiler/ir/pattern_interpreter.h"
+#include "compiler/ir/plan.h"
+#include "compiler/ir/tensor.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+/// What a plan's conditions on pairs depend on, and their values. A tile looks at the parts of a condition that read
+/// its row alone: where all rows agree on them, the condition is one on keys.
+namespace weft::ir {
+
+/// The variable of the stationary side, and of the streamed one.
+inline Variable row_variable(Stationary s) { return s == Stationary::query ? Variable::q : Variable::k; }
+inline Variable key_variable(Stationary s) { return s == Stationary::query ? Variable::k : Variable::q; }
+
+bool reads_row(const Predicate& p, Stationary s);
+bool reads_key(const Predicate& p, Stationary s);
+
+/// The largest parts of the condition that read the row and not the key, each once. `lo` and `hi` of an interval.
+std::vector<ExprPtr> row_parts(const Predicate& p, Stationary s);
+
+/// Keys come in runs of so many, from multiples of it, that the condition cannot tell apart; at least 1.
+std::int64_t key_unit(const Predicate& p, Stationary s);
+
+/// Values at one size. Keeps references to all it is given.
+class PairValues {
+ public:
+  PairValues(const Plan& plan, const Shape& shape, const InputValues& inputs);
+  ~PairValues();
+  PairValues(const PairValues&) = delete;
+  PairValues& operator=(const PairValues&) = delete;
+
+  const Plan& plan() const;
+  bool holds(const Predicate& p, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
+  std::int64_t integer(const Expr& e, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
+  /// Of a part of any type; reals and booleans as numbers.
+  double number(const Expr& e, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
+  double score(double s, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace weft::ir

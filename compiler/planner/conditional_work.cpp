@@ -1,0 +1,114 @@
+#include "compiler/planner/conditional_work.h"
+
+#include "compiler/ir/schedule.h"
+
+#include <algorithm>
+
+namespace weft::planner {
+namespace {
+
+using ir::Extent;
+using ir::PassTable;
+using ir::TileRows;
+using ir::Zone;
+
+constexpr std::int64_t kSampledTiles = 96;
+constexpr std::int64_t kSampledKeys = 4096;  ///< of one zone
+constexpr std::int64_t kPieces = 16;         ///< that they are taken from
+
+/// Calls `visit` for stretches of a zone; returns how many keys one of those looked at stands for.
+template <typename Visit>
+double sample(const Zone& zone, const Visit& visit) {
+  const std::int64_t length = zone.hi - zone.lo;
+  if (length <= kSampledKeys) {
+    visit(zone);
+    return 1;
+  }
+  const std::int64_t each = kSampledKeys / kPieces;
+  Zone part = zone;
+  for (std::int64_t i = 0; i < kPieces; ++i) {
+    part.lo = zone.lo + (length - each) * i / (kPieces - 1);
+    part.hi = part.lo + each;
+    visit(part);
+  }
+  return static_cast<double>(length) / static_cast<double>(kSampledKeys);
+}
+
+double up(double keys, int step) {
+  return static_cast<double>((static_cast<std::int64_t>(keys) + step - 1) / step * step);
+}
+
+class Counter {
+ public:
+  Counter(const ir::Plan& plan, const Extent& extent) : choices_(plan.choices), extent_(extent) {}
+
+  Work count(const ir::Phase& phase, const ir::HeadTable& head, const TileRows& rows) {
+    Work work;
+    if (rows.x.empty()) return work;
+    work.row_tiles = 1;
+    for (std::size_t p = 0; p < head.passes.size(); ++p) pass(phase.passes[p], head.passes[p], rows, work);
+    return work;
+  }
+
+ private:
+  void pass(const ir::Pass& plan, const PassTable& table, const TileRows& rows, Work& work) {
+    ir::zones_of_tile(table, rows, extent_, zones_);
+    double full = 0, masked = 0;
+    for (const Zone& zone : zones_) {
+      Walked walked;
+      const double factor = sample(zone, [&](const Zone& part) { walk(table, rows, part, walked); });
+      (zone.full ? full : masked) += static_cast<double>(walked.hits) * factor;
+      if (plan.out) work.pairs += static_cast<double>(walked.kept) * factor;
+      if (!zone.full) work.executed += static_cast<double>(walked.groups) * choices_.sub_k * choices_.sub_q * factor;
+    }
+    const auto blocks = [&](double keys) { return up(keys, choices_.tile_k) / choices_.tile_k; };
+    work.full_tiles += blocks(full);
+    work.partial_tiles += blocks(masked);
+    work.executed += up(full, choices_.micro_k) * choices_.tile_q;
+  }
+
+  /// Keys hit, pairs kept, and sub-tiles that hold a kept pair.
+  struct Walked {
+    std::int64_t hits = 0, kept = 0, groups = 0;
+  };
+
+  void walk(const PassTable& table, const TileRows& rows, const Zone& part, Walked& out) const {
+    const auto sub_q = static_cast<std::size_t>(choices_.sub_q);
+    std::vector<std::int64_t> last((rows.x.size() + sub_q - 1) / sub_q, -1);  // group counted, per sub-tile of rows
+    ir::for_each_hit(table, part, rows, extent_, [&](const ir::Hit& hit) {
+      const std::int64_t group = out.hits / choices_.sub_k;
+      ++out.hits;
+      for (std::size_t r = 0; r < rows.x.size(); ++r) {
+        const int weight = ir::weight_of(table, hit, part.full, rows, r, extent_);
+        out.kept += weight;
+        if (weight == 0 || last[r / sub_q] == group) continue;
+        last[r / sub_q] = group;
+        ++out.groups;
+      }
+    });
+  }
+
+  const ir::Choices& choices_;
+  const Extent& extent_;
+  std::vector<Zone> zones_;
+};
+
+}  // namespace
+
+Work count_conditional(const ir::Plan& plan, const ir::Phase& phase, const ir::PhaseTable& table,
+                       const ir::HeadTable& head, const Extent& extent) {
+  Work total;
+  TileRows rows;
+  Counter counter(plan, extent);
+  const std::int64_t tiles = ir::tile_count(phase, head, extent);
+  // An odd step meets every place of a cell.
+  const std::int64_t step = tiles > kSampledTiles ? (tiles / kSampledTiles) | 1 : 1;
+  std::int64_t sampled = 0;
+  for (std::int64_t tile = 0; tile < tiles; tile += step, ++sampled) {
+    ir::rows_of_tile(phase, table, head, extent, tile, rows);
+    total += counter.count(phase, head, rows);
+  }
+  return sampled > 0 ? total.scaled(static_cast<double>(tiles) / static_cast<double>(sampled)) : total;
+}
+
+}  // namespace weft::planner

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "compiler/planner/analysis.h"
+
+namespace weft::planner {
+
+/// The work of one head of one phase of a plan with conditions on pairs, which have no closed form: exact for short
+/// sequences, taken from a sample of tiles and keys for long ones.
+Work count_conditional(const ir::Plan& plan, const ir::Phase& phase, const ir::PhaseTable& table,
+                       const ir::HeadTable& head, const ir::Extent& extent);
+
+}  // namespace weft::planner
