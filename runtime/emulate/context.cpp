@@ -10,11 +10,16 @@
 #endif
 #if defined(__SANITIZE_ADDRESS__) || WEFT_HAS_FEATURE(address_sanitizer)
 #define WEFT_ASAN 1
+#define WEFT_ON_THE_REAL_STACK __attribute__((no_sanitize_address))
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #elif defined(__SANITIZE_THREAD__) || WEFT_HAS_FEATURE(thread_sanitizer)
 #define WEFT_TSAN 1
 #include <sanitizer/tsan_interface.h>
+#endif
+
+#ifndef WEFT_ON_THE_REAL_STACK
+#define WEFT_ON_THE_REAL_STACK
 #endif
 
 namespace weft::emulate {
@@ -64,7 +69,8 @@ void Context::leave(Context& from, Context& to) {
   __builtin_unreachable();
 }
 
-void Context::change(Context& from, Context& to, [[maybe_unused]] bool for_good) {
+/// What it passes on must outlive the fake stack that it may give up.
+WEFT_ON_THE_REAL_STACK void Context::change(Context& from, Context& to, [[maybe_unused]] bool for_good) {
 #if defined(WEFT_ASAN)
   // Whoever never comes back must say so: else its fake stack is kept, which over a thousand launches is gigabytes.
   __sanitizer_start_switch_fiber(for_good ? nullptr : &from.fake_stack_, to.bottom_, to.size_);
