@@ -105,7 +105,7 @@ std::int64_t of_row(const Expr& e, const Extent& extent, std::int64_t x) {
 /// What the tile's rows say to a condition.
 TilePredicate describe(const Predicate& p, const TileRows& rows, const Extent& extent) {
   TilePredicate out;
-  out.on_row_only = reads_row(p, extent.stationary) && !reads_key(p, extent.stationary);
+  out.on_row_only = !reads_key(p, extent.stationary);
   if (out.on_row_only) {
     for (auto x : rows.x) {
       const QueryKey at = positions(extent, x, 0);

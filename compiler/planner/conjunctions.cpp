@@ -62,14 +62,23 @@ bool includes(const std::vector<T>& all, const std::vector<T>& some) {
 /// Every literal of `a` is in `b`, so `b` keeps nothing that `a` does not.
 bool absorbs(const Conjunction& a, const Conjunction& b) {
   return includes(b.lo, a.lo) && includes(b.hi, a.hi) && includes(b.rows, a.rows) && includes(b.x, a.x) &&
-         includes(b.y, a.y);
+         includes(b.y, a.y) && includes(b.pairs, a.pairs);
 }
 
 }  // namespace
 
-Conjunction at_least(Bound e) { return {.lo = {e}, .hi = {}, .rows = {}, .x = {}, .y = {}}; }
-Conjunction below(Bound e) { return {.lo = {}, .hi = {e}, .rows = {}, .x = {}, .y = {}}; }
-Conjunction row_is(Bound e, bool is_below) { return {.lo = {}, .hi = {}, .rows = {{e, is_below}}, .x = {}, .y = {}}; }
+Conjunction at_least(Bound e) { return {.lo = {e}, .hi = {}, .rows = {}, .x = {}, .y = {}, .pairs = {}}; }
+Conjunction below(Bound e) { return {.lo = {}, .hi = {e}, .rows = {}, .x = {}, .y = {}, .pairs = {}}; }
+Conjunction row_is(Bound e, bool is_below) {
+  return {.lo = {}, .hi = {}, .rows = {{e, is_below}}, .x = {}, .y = {}, .pairs = {}};
+}
+
+Conjunction congruent(ir::Congruence c, bool on_x) {
+  Conjunction out;
+  (on_x ? out.x : out.y).push_back(std::move(c));
+  return out;
+}
+Conjunction pair_is(ir::PredicateUse use) { return {.lo = {}, .hi = {}, .rows = {}, .x = {}, .y = {}, .pairs = {use}}; }
 
 Bound row(std::int64_t add) { return {.kind = Bound::Kind::row, .a = 0, .b = 0, .add = add}; }
 Bound number(std::int64_t value) { return {.kind = Bound::Kind::constant, .a = 0, .b = 0, .add = value}; }
@@ -100,6 +109,15 @@ bool meet(const Conjunction& a, const Conjunction& b, Conjunction& out) {
   }
   for (const auto& c : b.y) {
     if (!join(out.y, c)) return false;
+  }
+  for (const auto& use : b.pairs) {
+    const auto at =
+        std::find_if(out.pairs.begin(), out.pairs.end(), [&](const auto& o) { return o.number == use.number; });
+    if (at == out.pairs.end()) {
+      out.pairs.push_back(use);
+    } else if (at->negated != use.negated) {
+      return false;
+    }
   }
   drop_implied(out);
   return true;

@@ -5,7 +5,8 @@
 #include <initializer_list>
 #include <vector>
 
-/// The algebra that sets are lowered to: unions of conjunctions of half-lines, congruences and row conditions.
+/// The algebra that sets are lowered to: unions of conjunctions of half-lines, congruences, row conditions and
+/// conditions on pairs.
 namespace weft::planner {
 
 /// A union of conjunctions; empty: keeps nothing.
@@ -15,6 +16,8 @@ using Dnf = std::vector<Conjunction>;
 Conjunction at_least(ir::Bound e);
 Conjunction below(ir::Bound e);
 Conjunction row_is(ir::Bound e, bool is_below);
+Conjunction congruent(ir::Congruence c, bool on_x);
+Conjunction pair_is(ir::PredicateUse use);
 
 // Bounds.
 ir::Bound row(std::int64_t add);

@@ -1,8 +1,11 @@
 #include "compiler/planner/conjunctions.h"
 #include "compiler/planner/passes.h"
 #include "compiler/planner/primitives.h"
+#include "compiler/planner/where.h"
 
 #include <fmt/format.h>
+
+#include <utility>
 
 namespace weft::planner {
 namespace {
@@ -13,7 +16,7 @@ constexpr std::size_t kMostConjunctions = 256;
 
 class Normalizer {
  public:
-  explicit Normalizer(Draft& draft) : draft_(draft), side_(draft.options.stationary) {}
+  explicit Normalizer(Draft& draft) : draft_(draft), context_(draft) {}
 
   Dnf of(const ir::Set& set, bool negated) {
     if (set.kind == SetKind::all) return negated ? Dnf{} : Dnf{Conjunction{}};
@@ -24,9 +27,16 @@ class Normalizer {
       return negated ? unite(of(*set.children[0], true), of(*set.children[1], false))
                      : intersect(of(*set.children[0], false), of(*set.children[1], true), set);
     }
+    if (set.kind == SetKind::blocks) {
+      const Context outside = std::exchange(context_, context_.inside(set.args[0]));
+      Dnf out = of(*set.children[0], negated);
+      context_ = outside;
+      return out;
+    }
+    if (set.kind == SetKind::where) return where(set, negated);
     const Primitive primitive = find_primitive(set.kind);
     if (primitive == nullptr) return {};  // refused before
-    const Dnf pieces = primitive(set, side_);
+    const Dnf pieces = primitive(set, context_);
     return negated ? negate(pieces, set) : pieces;
   }
 
@@ -63,6 +73,13 @@ class Normalizer {
     return {};
   }
 
+  /// A condition that falls into many pieces is cheaper asked than walked.
+  Dnf where(const ir::Set& set, bool negated) {
+    const ir::ExprPtr condition = context_.positions(negated ? ir::apply(ir::Op::logical_not, {set.expr}) : set.expr);
+    if (auto pieces = pieces_of(condition, context_)) return *pieces;
+    return {context_.pair({.holds = condition, .key = nullptr, .lo = nullptr, .hi = nullptr})};
+  }
+
   /// De Morgan over a primitive's conjunctions: each literal flipped, joined by union; then intersected.
   Dnf negate(const Dnf& primitives, const ir::Set& set) {
     Dnf out{Conjunction{}};
@@ -73,19 +90,20 @@ class Normalizer {
       for (const auto& r : c.rows) flipped.push_back(row_is(r.bound, !r.below));
       for (auto g : c.x) {
         g.negated = !g.negated;
-        if (g.rate > 1 || !g.negated) flipped.push_back({.lo = {}, .hi = {}, .rows = {}, .x = {g}, .y = {}});
+        if (g.rate > 1 || !g.negated) flipped.push_back(congruent(g, true));
       }
       for (auto g : c.y) {
         g.negated = !g.negated;
-        if (g.rate > 1 || !g.negated) flipped.push_back({.lo = {}, .hi = {}, .rows = {}, .x = {}, .y = {g}});
+        if (g.rate > 1 || !g.negated) flipped.push_back(congruent(g, false));
       }
+      for (const auto& use : c.pairs) flipped.push_back(pair_is({use.number, !use.negated}));
       out = intersect(out, flipped, set);
     }
     return out;
   }
 
   Draft& draft_;
-  Side side_;
+  Context context_;
 };
 
 }  // namespace
@@ -106,7 +124,7 @@ void make_ranges(Draft& draft) {
                          .hi = c.hi,
                          .rows = c.rows,
                          .row_congruences = c.x,
-                         .predicates = {}};
+                         .predicates = c.pairs};
       // The largest stride leaves the fewest keys to look at.
       auto best = range.filters.end();
       for (auto at = range.filters.begin(); at != range.filters.end(); ++at) {

@@ -8,11 +8,12 @@
 /// function from draft to draft.
 namespace weft::planner {
 
-/// One conjunction of a branch's set: an interval of y per x, congruences, conditions on x.
+/// One conjunction of a branch's set: an interval of y per x, congruences, conditions on x, conditions on pairs.
 struct Conjunction {
   std::vector<ir::Bound> lo, hi;
   std::vector<ir::RowCondition> rows;
   std::vector<ir::Congruence> x, y;
+  std::vector<ir::PredicateUse> pairs;  ///< by number in the draft's plan
   bool operator==(const Conjunction&) const = default;
 };
 
@@ -31,8 +32,11 @@ struct Draft {
 /// the kinds that `normalize` knows, inputs are i32[batch], dims fit.
 void refuse_unsupported(Draft& draft);
 
-/// Sets to disjunctive normal form over monotone half-lines `y < E(x)` and congruences, for the wanted
-/// orientation. Guarantees: `branches`, at most 256 conjunctions each, none of them plainly empty.
+/// The same for what is known only after `normalize`: conditions on pairs that the target's kernels cannot ask.
+void refuse_conditions(Draft& draft);
+
+/// Sets to disjunctive normal form over monotone half-lines `y < E(x)`, congruences and conditions on pairs, for the
+/// wanted orientation. Guarantees: `branches`, at most 256 conjunctions each, none of them plainly empty.
 void normalize(Draft& draft);
 
 /// Conjunctions to key ranges: one congruence becomes the stride that the keys are walked with, the

@@ -6,7 +6,6 @@ namespace weft::planner {
 namespace {
 
 using ir::Bound;
-using ir::Congruence;
 using ir::Set;
 using ir::SetKind;
 
@@ -15,49 +14,74 @@ constexpr std::int64_t kFar = std::int64_t{1} << 60;
 
 std::int64_t arg(const Set& set, std::size_t i) { return std::clamp(set.args[i], -kFar, kFar); }
 
-Conjunction same_segment(std::int64_t w) { return all_of({at_least(segment(w, 0)), below(segment(w, w))}); }
+Dnf causal(const Set&, const Context& at) { return {at.key_at_most(0)}; }
 
-Dnf causal(const Set&, const Side& side) { return {side.key_at_most(0)}; }
-
-Dnf window(const Set& set, const Side& side) {
+Dnf window(const Set& set, const Context& at) {
   const std::int64_t a = arg(set, 0), c = arg(set, 1);
   if (a + c < 0) return {};
-  return {all_of({side.key_within(a), side.key_at_most(c)})};
+  return {all_of({at.key_within(a), at.key_at_most(c)})};
 }
 
-Dnf segments(const Set& set, const Side&) { return {same_segment(arg(set, 0))}; }
+Dnf segments(const Set& set, const Context& at) { return {at.same_segment(arg(set, 0))}; }
 
-Dnf dilated(const Set& set, const Side& side) {
-  const Congruence c{.segment = arg(set, 0), .rate = arg(set, 1), .phase = set.expr, .negated = false};
-  const Conjunction keys = all_of({same_segment(c.segment), side.key_is(c)});
-  return {set.all_queries ? keys : all_of({keys, side.query_is(c)})};
+/// (position % w) % r == phase
+ir::ExprPtr residue(const ir::ExprPtr& position, std::int64_t w, std::int64_t r) {
+  return modulo(w > 0 ? modulo(position, w) : position, r);
 }
 
-Dnf strided(const Set& set, const Side& side) {
-  return {side.key_is({.segment = 0, .rate = arg(set, 0), .phase = ir::constant(arg(set, 1)), .negated = false})};
+Conjunction keys_of_rate(const Context& at, std::int64_t w, std::int64_t r, const ir::ExprPtr& phase) {
+  if (at.unit() == 1) return at.key_is({.segment = w, .rate = r, .phase = phase, .negated = false});
+  return at.condition(ir::apply(ir::Op::equal, {residue(at.key(), w, r), modulo(phase, r)}));
 }
 
-Dnf first_keys(const Set& set, const Side& side) { return {side.key_below(number(arg(set, 0)))}; }
-
-Dnf global(const Set& set, const Side& side) {
-  return {side.key_below(number(arg(set, 0))), side.query_below(number(arg(set, 0)))};
+Conjunction queries_of_rate(const Context& at, std::int64_t w, std::int64_t r, const ir::ExprPtr& phase) {
+  if (at.unit() == 1) return at.query_is({.segment = w, .rate = r, .phase = phase, .negated = false});
+  return at.condition(ir::apply(ir::Op::equal, {residue(at.query(), w, r), modulo(phase, r)}));
 }
 
-Dnf lengths(const Set& set, const Side& side) {
-  const Bound t{.kind = Bound::Kind::input, .a = set.input, .b = 0, .add = 0};
-  return {all_of({side.key_below(t), side.query_below(t)})};
+Dnf dilated(const Set& set, const Context& at) {
+  const std::int64_t w = arg(set, 0), r = arg(set, 1);
+  const Conjunction keys = all_of({at.same_segment(w), keys_of_rate(at, w, r, set.expr)});
+  return {set.all_queries ? keys : all_of({keys, queries_of_rate(at, w, r, set.expr)})};
+}
+
+Dnf strided(const Set& set, const Context& at) { return {keys_of_rate(at, 0, arg(set, 0), ir::constant(arg(set, 1)))}; }
+
+Dnf lag(const Set& set, const Context& at) { return {at.key_modulo(arg(set, 0), modulo(at.query(), arg(set, 0)))}; }
+
+Dnf first_keys(const Set& set, const Context& at) { return {at.key_below(arg(set, 0))}; }
+
+Dnf global(const Set& set, const Context& at) { return {at.key_below(arg(set, 0)), at.query_below(arg(set, 0))}; }
+
+Dnf lengths(const Set& set, const Context& at) {
+  if (at.unit() == 1) {
+    const Bound t{.kind = Bound::Kind::input, .a = set.input, .b = 0, .add = 0};
+    return {all_of({at.key_below(t), at.query_below(t)})};
+  }
+  const auto below = [&](const ir::ExprPtr& position) {
+    return at.condition(ir::apply(ir::Op::less, {position, at.element(set.input, {})}));
+  };
+  return {all_of({below(at.key()), below(at.query())})};
+}
+
+Dnf document(const Set& set, const Context& at) {
+  return {at.equal(at.element(set.input, {at.query()}), at.element(set.input, {at.key()}))};
+}
+
+Dnf table(const Set& set, const Context& at) {
+  const ir::ExprPtr entry = at.element(set.input, {at.query(), at.key()});
+  return {at.condition(ir::apply(ir::Op::not_equal, {entry, ir::constant(0)}))};
 }
 
 /// Semantics section 9: which tokens a rank owns.
-Dnf owned(const Set& set, const Side& side) {
+Dnf owned(const Set& set, const Context& at) {
   const std::int64_t ranks = set.args[0];
   const std::int64_t rank = set.args[1];
   const bool key = set.kind == SetKind::own_key;
   const auto piece = [&](std::int64_t pieces, std::int64_t index) {
     const Bound from = part(pieces, index);
     const Bound to = part(pieces, index + 1);
-    return key ? all_of({side.key_from(from), side.key_below(to)})
-               : all_of({side.query_from(from), side.query_below(to)});
+    return key ? all_of({at.key_from(from), at.key_below(to)}) : all_of({at.query_from(from), at.query_below(to)});
   };
   switch (set.layout) {
     case ir::RingLayout::contiguous:
@@ -67,8 +91,8 @@ Dnf owned(const Set& set, const Side& side) {
     case ir::RingLayout::striped:
       break;
   }
-  const Congruence c{.segment = 0, .rate = ranks, .phase = ir::constant(rank), .negated = false};
-  return {key ? side.key_is(c) : side.query_is(c)};
+  const ir::Congruence c{.segment = 0, .rate = ranks, .phase = ir::constant(rank), .negated = false};
+  return {key ? at.key_is(c) : at.query_is(c)};
 }
 
 struct Row {
@@ -77,10 +101,14 @@ struct Row {
 };
 
 constexpr Row kPrimitives[] = {
-    {SetKind::causal, causal},   {SetKind::window, window},     {SetKind::segment, segments},
-    {SetKind::dilated, dilated}, {SetKind::strided, strided},   {SetKind::sink, first_keys},
-    {SetKind::global, global},   {SetKind::prefix, first_keys}, {SetKind::lengths, lengths},
-    {SetKind::own_query, owned}, {SetKind::own_key, owned},
+    {SetKind::causal, causal},     {SetKind::window, window},
+    {SetKind::segment, segments},  {SetKind::dilated, dilated},
+    {SetKind::strided, strided},   {SetKind::lag, lag},
+    {SetKind::sink, first_keys},   {SetKind::global, global},
+    {SetKind::prefix, first_keys}, {SetKind::neighborhood, neighborhood},
+    {SetKind::axial, axial},       {SetKind::document, document},
+    {SetKind::lengths, lengths},   {SetKind::table, table},
+    {SetKind::own_query, owned},   {SetKind::own_key, owned},
 };
 
 }  // namespace

@@ -12,8 +12,21 @@ constexpr std::int64_t kSampledHeads = 2;
 /// A masked block against a full one: mask, one vector of queries a register tile. Measured 1.3 to 1.5.
 constexpr double kPartialCost = 1.4;
 
+/// Share of a sample of y that some term hits.
+double sampled_share(const ir::PassTable& pass, const ir::Zone& zone, const ir::TileRows& rows,
+                     const ir::Extent& extent) {
+  constexpr std::int64_t kMostKeys = 512;
+  ir::Zone part = zone;
+  part.hi = std::min(zone.hi, zone.lo + kMostKeys);
+  std::int64_t hits = 0;
+  ir::for_each_hit(pass, part, rows, extent, [&](const ir::Hit&) { ++hits; });
+  return static_cast<double>(hits) / static_cast<double>(part.hi - part.lo);
+}
+
 /// Share of y in the zone that some stream hits, taking streams as independent.
-double hit_share(const ir::PassTable& pass, const ir::Zone& zone) {
+double hit_share(const ir::PassTable& pass, const ir::Zone& zone, const ir::TileRows& rows, const ir::Extent& extent) {
+  const auto conditional = [&](int t) { return !pass.terms[static_cast<std::size_t>(t)].predicates.empty(); };
+  if (std::any_of(zone.terms.begin(), zone.terms.end(), conditional)) return sampled_share(pass, zone, rows, extent);
   double missed = 1;
   for (int t : zone.terms) missed *= 1 - 1.0 / static_cast<double>(pass.terms[static_cast<std::size_t>(t)].stream.rate);
   return 1 - missed;
@@ -27,9 +40,17 @@ double simulate(const ir::Plan& plan, const ir::Phase& phase, std::int64_t heads
   const auto tables = ir::make_tables(alone, heads);
   if (!tables.ok()) return INFINITY;
   const ir::PhaseTable& table = tables->phases[0];
-  const std::vector<ir::Tensor> inputs(plan.inputs.size(), ir::Tensor({1}, static_cast<double>(tokens)));
-  const ir::Extent extent{
-      .x_begin = 0, .x_end = tokens, .y_begin = 0, .y_end = tokens, .tokens = tokens, .b = 0, .inputs = &inputs};
+  // Inputs of one element, which every index meets: full lengths, one document, nothing masked.
+  std::vector<ir::Tensor> inputs;
+  for (const auto& input : plan.inputs) {
+    inputs.emplace_back(std::vector<std::int64_t>(input.axes.size(), 1), static_cast<double>(tokens));
+  }
+  ir::Shape shape;
+  shape.n_q = shape.n_k = tokens;
+  shape.heads = heads;
+  const ir::PairValues pairs(plan, shape, inputs);
+  ir::Extent extent = ir::extent_of(shape, 0, phase.stationary, &inputs);
+  extent.pairs = &pairs;
   double cost = 0;
   ir::TileRows rows;
   std::vector<ir::Zone> zones;
@@ -37,6 +58,7 @@ double simulate(const ir::Plan& plan, const ir::Phase& phase, std::int64_t heads
   std::int64_t sampled_heads = 0;
   for (std::int64_t h = 0; h < heads; h += head_step, ++sampled_heads) {
     const ir::HeadTable& head = table.of(h);
+    extent.h = h;
     const std::int64_t total = ir::tile_count(phase, head, extent);
     // An odd stride meets every place of a cell, also when cells hold a power of two of tiles.
     const std::int64_t step = std::max<std::int64_t>(1, total / kSampledTiles) | 1;
@@ -47,7 +69,8 @@ double simulate(const ir::Plan& plan, const ir::Phase& phase, std::int64_t heads
       for (const auto& pass : head.passes) {
         ir::zones_of_tile(pass, rows, extent, zones);
         for (const auto& zone : zones) {
-          of_head += static_cast<double>(zone.hi - zone.lo) * hit_share(pass, zone) * (zone.full ? 1 : kPartialCost);
+          of_head += static_cast<double>(zone.hi - zone.lo) * hit_share(pass, zone, rows, extent) *
+                     (zone.full ? 1 : kPartialCost);
         }
       }
     }

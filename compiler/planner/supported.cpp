@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <set>
+#include <algorithm>
 
 namespace weft::planner {
 namespace {
@@ -14,13 +14,15 @@ using ir::SetKind;
 struct Ability {
   bool scores = false;
   bool dropout = false;
+  bool conditions = false;  ///< on pairs, and bounds that a row gives
 };
 constexpr Ability kCpuKernels = {};
 constexpr Ability kCudaKernels = {};
 
 bool can_bound(SetKind kind) {
   const bool is_operator = kind == SetKind::all || kind == SetKind::intersection || kind == SetKind::unite ||
-                           kind == SetKind::difference || kind == SetKind::complement;
+                           kind == SetKind::difference || kind == SetKind::complement || kind == SetKind::blocks ||
+                           kind == SetKind::where;
   return is_operator || find_primitive(kind) != nullptr;
 }
 
@@ -57,7 +59,33 @@ void check_dim(Draft& draft, const char* name, std::int64_t d) {
       fmt::format("the {} is {}, but kernels of this version want a multiple of 8 from 8 to 256", name, d), "");
 }
 
+const Ability& ability(const Draft& draft) {
+  return draft.target.kind == TargetKind::cuda ? kCudaKernels : kCpuKernels;
+}
+
+/// A set that is planned by conditions on pairs; null if there is none.
+const ir::Set* conditional(const ir::Set& set) {
+  constexpr SetKind kKinds[] = {SetKind::lag,   SetKind::neighborhood, SetKind::axial, SetKind::document,
+                                SetKind::table, SetKind::where,        SetKind::blocks};
+  if (std::find(std::begin(kKinds), std::end(kKinds), set.kind) != std::end(kKinds)) return &set;
+  for (const auto& child : set.children) {
+    if (const ir::Set* found = conditional(*child)) return found;
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+void refuse_conditions(Draft& draft) {
+  const bool none = draft.plan.predicates.empty() && draft.plan.forms.empty();
+  if (none || !draft.options.for_kernels || ability(draft).conditions) return;
+  for (const auto& branch : draft.pattern.branches) {
+    const ir::Set* set = conditional(*branch.set);
+    if (set == nullptr) continue;
+    say(draft, "E0401", set->range,
+        fmt::format("this '{}' is not available in kernels of this version", ir::to_string(set->kind)), "this set");
+  }
+}
 
 void refuse_unsupported(Draft& draft) {
   const ir::Pattern& p = draft.pattern;
@@ -65,7 +93,7 @@ void refuse_unsupported(Draft& draft) {
   if (!draft.options.for_kernels) return;
   check_dim(draft, "head dim", draft.plan.bind.d);
   check_dim(draft, "value dim", draft.plan.bind.d_v);
-  const Ability& know = draft.target.kind == TargetKind::cuda ? kCudaKernels : kCpuKernels;
+  const Ability& know = ability(draft);
   const bool plain = !p.score || (p.score->op == ir::Op::variable && p.score->variable == ir::Variable::s);
   if (!plain && !know.scores) {
     say(draft, "E0402", p.score->range, "score expressions are not available in kernels of this version", "this score");

@@ -118,13 +118,13 @@ TEST(Work, PlanSizeFollowsTheText) {
 }
 
 TEST(Work, RefusalsNameTheConstruct) {
-  ir::Pattern p = one(std::make_shared<ir::Set>(ir::Set{.kind = SetKind::axial, .range = {7, 12}}));
+  ir::Pattern p = one(ir::make_set(SetKind::random, {3, 7}, {7, 12}));
   const auto made = plan(p, {.d = 64, .d_v = 64}, find_target("cpu:x86-64-v4").value());
   ASSERT_FALSE(made.ok());
   ASSERT_EQ(made.error().diagnostics.size(), 1U);
   EXPECT_EQ(made.error().diagnostics[0].code, "E0401");
   EXPECT_EQ(made.error().diagnostics[0].range, (SourceRange{7, 12}));
-  EXPECT_NE(made.error().diagnostics[0].message.find("axial"), std::string::npos);
+  EXPECT_NE(made.error().diagnostics[0].message.find("random"), std::string::npos);
 
   const auto odd = plan(one(make_set(SetKind::all)), {.d = 12, .d_v = 64}, find_target("cpu:x86-64-v4").value());
   ASSERT_FALSE(odd.ok());

@@ -1,0 +1,273 @@
+#include "compiler/planner/where.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace weft::planner {
+namespace {
+
+using ir::ExprPtr;
+using ir::Op;
+using ir::Variable;
+
+constexpr std::size_t kMostPieces = 64;
+constexpr std::int64_t kLargest = std::int64_t{1} << 40;
+constexpr std::int64_t kFar = std::int64_t{1} << 60;
+
+/// q * query + k * key + c, in positions of `unit` tokens; unit 0: no position occurs.
+struct Linear {
+  std::int64_t q = 0, k = 0, c = 0, unit = 0;
+};
+
+bool is_position(const ExprPtr& e) {
+  return e->op == Op::variable && (e->variable == Variable::q || e->variable == Variable::k);
+}
+
+std::optional<Linear> sum(const Linear& a, const Linear& b, std::int64_t sign) {
+  if (a.unit != 0 && b.unit != 0 && a.unit != b.unit) return std::nullopt;
+  const Linear out{a.q + sign * b.q, a.k + sign * b.k, a.c + sign * b.c, std::max(a.unit, b.unit)};
+  const bool fits = std::abs(out.q) <= kLargest && std::abs(out.k) <= kLargest && std::abs(out.c) <= kLargest;
+  return fits ? std::optional(out) : std::nullopt;
+}
+
+std::optional<Linear> linear(const ExprPtr& e) {
+  if (e->type != ir::Type::integer) return std::nullopt;
+  if (e->op == Op::constant) {
+    return std::abs(e->integer) <= kLargest ? std::optional(Linear{.q = 0, .k = 0, .c = e->integer, .unit = 0})
+                                            : std::nullopt;
+  }
+  if (is_position(e)) return Linear{e->variable == Variable::q, e->variable == Variable::k, 0, 1};
+  if (e->op == Op::divide && e->args[1]->op == Op::constant && e->args[1]->integer > 0) {
+    const auto inner = linear(e->args[0]);
+    const bool plain = inner && inner->c == 0 && inner->q + inner->k == 1 && inner->q * inner->k == 0;
+    if (!plain || e->args[1]->integer > kLargest / inner->unit) return std::nullopt;
+    return Linear{inner->q, inner->k, 0, inner->unit * e->args[1]->integer};
+  }
+  if (e->op == Op::negate) {
+    const auto a = linear(e->args[0]);
+    return a ? sum({}, *a, -1) : a;
+  }
+  if (e->op == Op::add || e->op == Op::subtract) {
+    const auto a = linear(e->args[0]), b = linear(e->args[1]);
+    return a && b ? sum(*a, *b, e->op == Op::add ? 1 : -1) : std::nullopt;
+  }
+  if (e->op == Op::multiply) {
+    for (int i : {0, 1}) {
+      const ExprPtr& factor = e->args[static_cast<std::size_t>(i)];
+      if (factor->op != Op::constant || std::abs(factor->integer) > (1 << 20)) continue;
+      const auto a = linear(e->args[static_cast<std::size_t>(1 - i)]);
+      if (!a || std::abs(a->c) > (1 << 20) || std::abs(a->q) + std::abs(a->k) > (1 << 20)) return std::nullopt;
+      return Linear{a->q * factor->integer, a->k * factor->integer, a->c * factor->integer, a->unit};
+    }
+  }
+  return std::nullopt;
+}
+
+ExprPtr opposite(const ExprPtr& e) {
+  const auto swapped = [&](Op op) { return ir::apply(op, {e->args[1], e->args[0]}, e->range); };
+  const auto flipped = [&](Op op) { return ir::apply(op, e->args, e->range); };
+  // A comparison of reals and its opposite both fail for NaN.
+  const bool of_reals = !e->args.empty() && e->args[0]->type == ir::Type::real;
+  if (e->op == Op::less && !of_reals) return swapped(Op::less_equal);
+  if (e->op == Op::less_equal && !of_reals) return swapped(Op::less);
+  if (e->op == Op::equal) return flipped(Op::not_equal);
+  if (e->op == Op::not_equal) return flipped(Op::equal);
+  return nullptr;
+}
+
+class Splitter {
+ public:
+  explicit Splitter(const Context& at) : at_(at), tokens_(at.with_unit(1)) {}
+
+  bool overflow() const { return overflow_; }
+
+  Dnf of(const ExprPtr& e, bool negated) {
+    if (overflow_) return {};
+    if (e->op == Op::constant) return e->boolean != negated ? Dnf{Conjunction{}} : Dnf{};
+    if (e->op == Op::logical_not) return of(e->args[0], !negated);
+    if (e->op == Op::logical_and || e->op == Op::logical_or) {
+      const Dnf a = of(e->args[0], negated), b = of(e->args[1], negated);
+      return (e->op == Op::logical_and) != negated ? both(a, b) : either(a, b);
+    }
+    if (e->op == Op::select) {
+      return either(both(of(e->args[0], false), of(e->args[1], negated)),
+                    both(of(e->args[0], true), of(e->args[2], negated)));
+    }
+    if (e->args.size() == 2 && e->args[0]->type == ir::Type::boolean) {
+      const bool differ = (e->op == Op::not_equal) != negated;
+      return either(both(of(e->args[0], false), of(e->args[1], differ)),
+                    both(of(e->args[0], true), of(e->args[1], !differ)));
+    }
+    if (!negated) return comparison(e);
+    const ExprPtr other = opposite(e);
+    return other ? of(other, false) : asked(ir::apply(Op::logical_not, {e}));
+  }
+
+ private:
+  Dnf both(const Dnf& a, const Dnf& b) {
+    Dnf out;
+    Conjunction met;
+    for (const auto& x : a) {
+      for (const auto& y : b) {
+        if (meet(x, y, met)) out = unite(std::move(out), {met});
+        if (out.size() > kMostPieces) return overflow_ = true, Dnf{};
+      }
+    }
+    return out;
+  }
+
+  Dnf either(Dnf a, const Dnf& b) {
+    Dnf out = unite(std::move(a), b);
+    if (out.size() > kMostPieces) overflow_ = true;
+    return out;
+  }
+
+  Dnf asked(const ExprPtr& e) {
+    if (e->op == Op::constant) return of(e, false);
+    return {at_.condition(e)};
+  }
+
+  Dnf comparison(const ExprPtr& e) {
+    if (e->args.size() != 2 || e->args[0]->type != ir::Type::integer) return asked(e);
+    const ExprPtr &a = e->args[0], &b = e->args[1];
+    if (auto pieces = magnitude(e->op, a, b)) return *pieces;
+    if (const auto difference = linear(ir::apply(Op::subtract, {a, b}))) {
+      if (auto pieces = half_lines(e->op, *difference)) return *pieces;
+    }
+    if (e->op == Op::equal || e->op == Op::not_equal) {
+      if (auto pieces = agreement(e->op, a, b)) return *pieces;
+      if (auto pieces = agreement(e->op, b, a)) return *pieces;
+    } else if (auto pieces = one_sided(e->op, a, b)) {
+      return *pieces;
+    }
+    return asked(e);
+  }
+
+  ExprPtr compare(Op op, const ExprPtr& a, const ExprPtr& b) { return ir::apply(op, {a, b}); }
+
+  /// |x| against y, in cases.
+  std::optional<Dnf> magnitude(Op op, const ExprPtr& a, const ExprPtr& b) {
+    const auto cases = [&](Op with, const ExprPtr& x, const ExprPtr& y, bool left, bool join) {
+      const ExprPtr minus_x = ir::apply(Op::negate, {x});
+      const auto one = [&](const ExprPtr& v) { return of(left ? compare(with, v, y) : compare(with, y, v), false); };
+      return join ? either(one(x), one(minus_x)) : both(one(x), one(minus_x));
+    };
+    const bool ordered = op == Op::less || op == Op::less_equal;
+    if (ordered && a->op == Op::absolute) return cases(op, a->args[0], b, true, false);
+    if (ordered && b->op == Op::absolute) return cases(op, b->args[0], a, false, true);
+    const bool left = a->op == Op::absolute && b->op == Op::constant;
+    const bool right = b->op == Op::absolute && a->op == Op::constant;
+    if (ordered || (!left && !right)) return std::nullopt;
+    const ExprPtr &x = left ? a->args[0] : b->args[0], &y = left ? b : a;
+    if (y->integer < 0) return op == Op::equal ? Dnf{} : Dnf{Conjunction{}};
+    return cases(op, x, y, true, op == Op::equal);
+  }
+
+  /// `d op 0`, where it bounds one side by the other or by a number.
+  std::optional<Dnf> half_lines(Op op, const Linear& d) {
+    if (op == Op::equal) return joined(half_line(d, 0), half_line(negative(d), 0), false);
+    if (op == Op::not_equal) return joined(half_line(d, 1), half_line(negative(d), 1), true);
+    return half_line(d, op == Op::less ? 1 : 0);
+  }
+
+  static Linear negative(const Linear& d) { return {-d.q, -d.k, -d.c, d.unit}; }
+
+  std::optional<Dnf> joined(const std::optional<Dnf>& a, const std::optional<Dnf>& b, bool join) {
+    if (!a || !b) return std::nullopt;
+    return join ? either(*a, *b) : both(*a, *b);
+  }
+
+  /// d + strict <= 0
+  std::optional<Dnf> half_line(const Linear& d, std::int64_t strict) const {
+    const std::int64_t c = d.c + strict;
+    if (d.q == 0 && d.k == 0) return c <= 0 ? Dnf{Conjunction{}} : Dnf{};
+    const Context at = tokens_.with_unit(d.unit);
+    if (d.k == 1 && d.q == -1) return Dnf{at.key_at_most(-c)};
+    if (d.k == -1 && d.q == 1) return Dnf{at.key_within(-c)};
+    if (d.q == 0 && d.k == 1) return Dnf{at.key_below(1 - c)};
+    if (d.q == 0 && d.k == -1) return Dnf{at.key_from(c)};
+    if (d.k == 0 && d.q == 1) return Dnf{at.query_below(1 - c)};
+    if (d.k == 0 && d.q == -1) return Dnf{at.query_from(c)};
+    return std::nullopt;
+  }
+
+  static Dnf with_sign(Op op, const Conjunction& c) {
+    if (op == Op::equal) return {c};
+    Conjunction out = c;
+    for (auto& use : out.pairs) use.negated = !use.negated;
+    for (auto* list : {&out.x, &out.y}) {
+      for (auto& g : *list) g.negated = !g.negated;
+    }
+    return {out};
+  }
+
+  /// (…) % m == r as a stride; or two values, one of each side.
+  std::optional<Dnf> agreement(Op op, const ExprPtr& a, const ExprPtr& b) {
+    if (auto stride = remainder(a, b)) return with_sign(op, *stride);
+    const bool apart = !ir::reads(*a, Variable::k) && !ir::reads(*b, Variable::q) && ir::reads(*b, Variable::k);
+    if (!apart || !ir::reads(*a, Variable::q)) return std::nullopt;
+    return with_sign(op, at_.equal(a, b));
+  }
+
+  std::optional<Conjunction> remainder(const ExprPtr& a, const ExprPtr& b) const {
+    const bool fits = a->op == Op::modulo && a->args[1]->op == Op::constant && b->op == Op::constant;
+    if (!fits) return std::nullopt;
+    const std::int64_t m = a->args[1]->integer, r = b->integer;
+    const auto d = linear(a->args[0]);
+    if (!d || m < 2 || m > kLargest || r < 0 || r >= m || d->unit == 0) return std::nullopt;
+    const Context at = tokens_.with_unit(d->unit);
+    const auto number = [&](std::int64_t sign) { return ir::constant(ir::floor_mod(sign * (r - d->c), m)); };
+    const bool key = std::abs(d->k) == 1, query = std::abs(d->q) == 1;
+    if (key && d->q == 0 && d->unit == 1) {
+      return at.key_is({.segment = 0, .rate = m, .phase = number(d->k), .negated = false});
+    }
+    if (query && d->k == 0 && d->unit == 1) {
+      return at.query_is({.segment = 0, .rate = m, .phase = number(d->q), .negated = false});
+    }
+    if (!key || !query) return std::nullopt;
+    // k = ±(r - c) ∓ (±q) modulo m
+    const ExprPtr shift = number(d->k);
+    const ExprPtr of_query = d->q == d->k ? minus(shift, at.query()) : plus(at.query(), shift);
+    return at.key_modulo(m, modulo(of_query, m));
+  }
+
+  /// A bound of the key, where the other side reads none: one for all rows, or a form of the row's own.
+  std::optional<Dnf> one_sided(Op op, const ExprPtr& a, const ExprPtr& b) {
+    const auto la = linear(a), lb = linear(b);
+    const auto is_key = [](const std::optional<Linear>& l) { return l && l->k == 1 && l->q == 0; };
+    const std::int64_t open = op == Op::less ? 1 : 0;
+    if (is_key(la) && !ir::reads(*b, Variable::k)) {  // key + c < b: below b - c
+      const ExprPtr end = minus(b, ir::constant(la->c - 1 + open));
+      return from_or_below(la->unit, end, b, false);
+    }
+    if (is_key(lb) && !ir::reads(*a, Variable::k)) {  // a < key + c: from a - c + 1
+      const ExprPtr from = minus(a, ir::constant(lb->c - open));
+      return from_or_below(lb->unit, from, a, true);
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Dnf> from_or_below(std::int64_t unit, const ExprPtr& end, const ExprPtr& read, bool from) {
+    const Context at = tokens_.with_unit(unit);
+    if (!ir::reads(*read, Variable::q) && !at.transposed()) {
+      const ir::Bound bound = at.form(times(end, unit));
+      return Dnf{from ? at.key_from(bound) : at.key_below(bound)};
+    }
+    return Dnf{from ? at.between(at.key(), end, ir::constant(kFar)) : at.between(at.key(), ir::constant(-kFar), end)};
+  }
+
+  const Context& at_;
+  Context tokens_;
+  bool overflow_ = false;
+};
+
+}  // namespace
+
+std::optional<Dnf> pieces_of(const ExprPtr& condition, const Context& at) {
+  Splitter splitter(at);
+  Dnf out = splitter.of(condition, false);
+  if (splitter.overflow()) return std::nullopt;
+  return out;
+}
+
+}  // namespace weft::planner

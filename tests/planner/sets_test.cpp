@@ -1,0 +1,152 @@
+#include "compiler/ir/lower.h"
+#include "dsl/parse.h"
+#include "tests/planner/coverage.h"
+#include "tests/support/random_numbers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+/// Every kind of set that is planned by conditions on pairs or by bounds that a row gives, as a user writes it.
+namespace weft::planner {
+namespace {
+
+struct Case {
+  const char* body;
+  std::int64_t tokens = 0;  ///< 0: several lengths
+};
+
+ir::Pattern pattern_of(const std::string& body) {
+  const Source source{"input.weft", "pattern p { " + body + " }"};
+  const auto file = dsl::parse(source);
+  EXPECT_TRUE(file.ok()) << body;
+  auto pattern = ir::lower(*file, "p", {});
+  EXPECT_TRUE(pattern.ok()) << body << ": " << (pattern.ok() ? "" : pattern.error().diagnostics.front().message);
+  return std::move(*pattern);
+}
+
+std::int64_t extent(const ir::Axis& axis, const ir::Input& input, const ir::Shape& s) {
+  switch (axis.kind) {
+    case ir::Axis::Kind::batch:
+      return s.batch;
+    case ir::Axis::Kind::heads:
+      return s.heads;
+    case ir::Axis::Kind::queries:
+      return s.n_q;
+    case ir::Axis::Kind::keys:
+    case ir::Axis::Kind::tokens:
+      return s.n_k;
+    case ir::Axis::Kind::blocks:
+      return (s.n_k + input.block - 1) / input.block;
+    case ir::Axis::Kind::extent:
+      return axis.extent;
+  }
+  return 1;
+}
+
+/// Documents ascend, lengths lie inside, tables keep a third.
+RandomProblem problem_of(const ir::Pattern& pattern, ir::Shape shape, std::uint64_t seed) {
+  RandomProblem problem{pattern, std::move(shape), {}};
+  test::RandomNumbers random(seed);
+  for (const auto& input : pattern.inputs) {
+    std::vector<std::int64_t> extents;
+    for (const auto& axis : input.axes) extents.push_back(extent(axis, input, problem.shape));
+    ir::Tensor t(extents);
+    double document = 0;
+    for (auto& value : t.data) {
+      document += random.one_in(9) ? 1 : 0;
+      if (input.type == ir::InputType::u8) value = random.one_in(3) ? 1 : 0;
+      if (input.type == ir::InputType::f32) value = random.normal();
+      if (input.type == ir::InputType::i32) {
+        value = input.axes.size() > 1 ? document : static_cast<double>(random.between(0, problem.shape.n_k));
+      }
+    }
+    problem.inputs.push_back(std::move(t));
+  }
+  return problem;
+}
+
+std::string wrong(const Case& c, ir::Stationary stationary) {
+  const ir::Pattern pattern = pattern_of(c.body);
+  if (const auto made = plan(pattern, bind_of(), target(), options(stationary)); !made.ok()) return "it is refused";
+  const bool square = c.tokens > 0 || std::string(c.body).find("neighborhood") != std::string::npos;
+  std::vector<std::int64_t> lengths{1, 7, 63, 65, 130, 200};
+  if (c.tokens > 0) lengths = {c.tokens};
+  for (const std::int64_t n : lengths) {
+    if (square && n < 60) continue;
+    for (const std::int64_t n_q : {n, std::max<std::int64_t>(1, n / 2)}) {
+      if (square && n_q != n) continue;
+      ir::Shape shape{.batch = 2, .n_q = n_q, .n_k = n, .heads = 3, .kv_heads = 1, .d = 8, .d_v = 8};
+      const RandomProblem problem = problem_of(pattern, shape, static_cast<std::uint64_t>(n));
+      if (auto said = check(problem, stationary); !said.empty()) return std::to_string(n) + " tokens: " + said;
+    }
+  }
+  return "";
+}
+
+constexpr Case kCases[] = {
+    {"keep lag(5);"},
+    {"keep lag(64) & causal;"},
+    {"keep !lag(3) & window(9, 9);"},
+    {"branch window(20, 0); branch lag(8); combine union; keep causal;"},
+    {"keep blocks(16, window(1, 1));"},
+    {"keep blocks(16, causal) & window(40, 3);"},
+    {"keep blocks(8, segment(2));"},
+    {"keep blocks(4, dilated(segment: 6, rate: 2, phase: h % 2));"},
+    {"keep blocks(4, strided(3, phase: 1)) & causal;"},
+    {"keep blocks(16, lag(2) | global(1));"},
+    {"keep blocks(8, blocks(2, window(0, 0)) | sink(1));"},
+    {"keep !blocks(8, window(1, 0));"},
+    {"input doc: i32[batch, tokens]; keep causal & document(doc);"},
+    {"input doc: i32[tokens]; keep document(doc) - window(2, 2);"},
+    {"input doc: i32[batch, blocks]; keep blocks(16, document(doc));"},
+    {"input mask: u8[batch, heads, blocks, blocks]; branch blocks(16, table(mask)); keep causal;"},
+    {"input mask: u8[heads, blocks, blocks]; branch blocks(8, !table(mask));"},
+    {"input mask: u8[queries, keys]; keep table(mask);"},
+    {"input t: i32[batch]; keep blocks(4, lengths(t));"},
+    {"branch neighborhood(size: 7);"},
+    {"branch neighborhood(size: 6, dilation: 3);"},
+    {"branch neighborhood(size: 9, dilation: 2, stride: 4);"},
+    {"branch neighborhood(size: 5, dilation: 2, causal: true);"},
+    {"branch neighborhood(size: 12, stride: 5, causal: true) | sink(2);"},
+    {"grid 12, 16; branch neighborhood(size: [5, 7]);", 192},
+    {"grid 12, 16; branch neighborhood(size: [3, 5], dilation: [2, 3], stride: [2, 1], causal: [true, false]);", 192},
+    {"grid 4, 6, 8; branch neighborhood(size: [3, 3, 5], dilation: [1, 2, 1]);", 192},
+    {"grid 12, 16; branch axial;", 192},
+    {"grid 4, 6, 8; branch axial; keep !window(1, 1);", 192},
+    {"keep where(0 <= q - k < 25);"},
+    {"keep where((q - k) % 7 == 0) & causal;"},
+    {"keep where((q + k) % 7 == 3);"},
+    {"keep where((k - q + 2) % 6 != 1);"},
+    {"keep where(k % 4 == 3 and q >= k);"},
+    {"keep where(q % 4 == 1 or k / 8 == q / 8);"},
+    {"keep where(abs(q - k) == 3 or abs(q - k) <= 1 or abs(k - q) > 40);"},
+    {"keep where(any(r in [1, 2, 4]: abs(q - k) == r));"},
+    {"keep where(q * k % 3 == 1);"},
+    {"keep where(2 * q < k + 5 or k < 3 * q - 100);"},
+    {"keep where(not (k < q / 2)) & causal;"},
+    {"keep where(select(h == 1, k < 10, q - k < 4));"},
+    {"keep where((h % 2 == 0) == (q > k));"},
+    {"keep where(k < n_k / 2 and q + h < n_q);"},
+    {"input far: i32[heads]; keep where(q - k <= far[h] % 40 and k <= q);"},
+    {"input w: f32[batch, keys]; keep where(w[b, k] > 0.0);"},
+    {"input w: f32[queries]; keep where(w[q] < 0.5) & causal;"},
+    {"input t: i32[batch, tokens]; keep where(t[b, k] < t[b, q]);"},
+    {"keep blocks(16, where(q == k or abs(q - k) == 1 or abs(q - k) == 4));"},
+    {"branch blocks(8, window(2, 2) | (where(q % 4 == 0) & window(8, 8)) | where(q % 16 == 0));"},
+    {"branch blocks(16, segment(4) | where(k % 4 == 3 and q >= k)); keep causal;"},
+    {"branch blocks(4, where(n_q == n_k and k < n_k / 2));"},
+    {"branch lag(3) on heads 0..2; branch where(k % 5 == q % 5); combine sum;"},
+    {"branch lag(4); branch window(3, 3); branch blocks(8, lag(2)); combine joint;"},
+};
+
+class Sets : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Sets, AreVisitedAsMeant) { EXPECT_EQ(wrong(GetParam(), ir::Stationary::query), "") << GetParam().body; }
+
+TEST_P(Sets, AreVisitedAsMeantByKey) { EXPECT_EQ(wrong(GetParam(), ir::Stationary::key), "") << GetParam().body; }
+
+INSTANTIATE_TEST_SUITE_P(All, Sets, ::testing::ValuesIn(kCases));
+
+}  // namespace
+}  // namespace weft::planner
