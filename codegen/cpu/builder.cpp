@@ -20,6 +20,8 @@ Value Builder::f32(double v) {
   return {"float", fmt::format("0x{:016X}", std::bit_cast<std::uint64_t>(static_cast<double>(static_cast<float>(v))))};
 }
 
+Value Builder::f64(double v) { return {"double", fmt::format("0x{:016X}", std::bit_cast<std::uint64_t>(v))}; }
+
 Value Builder::emit(const std::string& type, std::string text) {
   Value out{type, fmt::format("%v{}", next_value_++)};
   body_ += fmt::format("  {} = {}\n", out.name, text);

@@ -26,6 +26,7 @@ class Builder {
   static Value i32(std::int64_t v) { return {"i32", std::to_string(v)}; }
   static Value i1(bool v) { return {"i1", v ? "true" : "false"}; }
   static Value f32(double v);
+  static Value f64(double v);
   static Value argument(std::string type, std::string name) { return {std::move(type), "%" + std::move(name)}; }
 
   // Instructions. Binary operands have one type.

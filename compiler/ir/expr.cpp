@@ -242,6 +242,9 @@ std::int64_t apply_integer(Op op, std::int64_t a, std::int64_t b) {
   if (op == Op::add) (void)__builtin_add_overflow(a, b, &wrapped);
   if (op == Op::subtract) (void)__builtin_sub_overflow(a, b, &wrapped);
   if (op == Op::multiply) (void)__builtin_mul_overflow(a, b, &wrapped);
+  // The smallest integer is its own negative.
+  const bool negates = op == Op::negate || op == Op::absolute || (op == Op::divide && b == -1);
+  if (negates) (void)__builtin_sub_overflow(std::int64_t{0}, a, &wrapped);
   return wrapped;
 }
 

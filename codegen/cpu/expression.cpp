@@ -1,0 +1,241 @@
+#include "codegen/cpu/expression.h"
+
+#include "codegen/args.h"
+#include "codegen/cpu/elementary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+
+namespace weft::codegen::cpu {
+namespace {
+
+using ir::Op;
+using ir::Type;
+
+const Value kZero = Builder::i64(0);
+
+/// Operations that are one instruction.
+struct Instruction {
+  Op op;
+  const char *of_integers, *of_reals;
+};
+constexpr Instruction kInstructions[] = {
+    {Op::add, "add", "fadd"}, {Op::subtract, "sub", "fsub"}, {Op::multiply, "mul", "fmul"}};
+
+/// Of NaN only `!=` is true.
+struct Comparison {
+  Op op;
+  const char *of_integers, *of_reals;
+};
+constexpr Comparison kComparisons[] = {
+    {Op::less, "slt", "olt"}, {Op::less_equal, "sle", "ole"}, {Op::equal, "eq", "oeq"}, {Op::not_equal, "ne", "une"}};
+
+struct Function {
+  Op op;
+  Value (*spell)(Builder&, const Value&);
+};
+constexpr Function kFunctions[] = {{Op::absolute, absolute}, {Op::exp, cpu::exp},   {Op::log, cpu::log},
+                                   {Op::sqrt, square_root},  {Op::tanh, cpu::tanh}, {Op::sigmoid, sigmoid}};
+
+bool is_comparison(Op op) {
+  return std::any_of(std::begin(kComparisons), std::end(kComparisons), [&](const auto& c) { return c.op == op; });
+}
+
+Value constant(const ir::Expr& e) {
+  if (e.type == Type::integer) return Builder::i64(e.integer);
+  return e.type == Type::real ? Builder::f32(e.real) : Builder::i1(e.boolean);
+}
+
+/// Is 1 / v, and v itself, a normal f32? Then multiplying by it costs half an ulp and not a division.
+bool has_reciprocal(const ir::Expr& e) {
+  const double magnitude = std::abs(e.real);
+  return e.op == Op::constant && magnitude >= 0x1p-126 && magnitude <= 0x1p126;
+}
+
+}  // namespace
+
+Expression::Expression(Builder& f, const std::vector<ir::Input>& inputs, const Target& target, int lanes)
+    : f_(&f), inputs_(&inputs), wide_(target.vector_bits >= 512), lanes_(lanes), offset_(kZero) {}
+
+void Expression::let(ir::Variable v, Value value) { variables_.insert_or_assign(v, std::move(value)); }
+
+bool Expression::is_known(const ir::Expr& e, std::map<const ir::Expr*, bool>& seen) const {
+  if (known_.contains(&e) || e.op == Op::constant) return true;
+  if (e.op == Op::variable) return variables_.contains(e.variable);
+  if (const auto at = seen.find(&e); at != seen.end()) return at->second;
+  const bool known = std::all_of(e.args.begin(), e.args.end(), [&](const auto& a) { return is_known(*a, seen); }) &&
+                     (e.op != Op::alibi || variables_.contains(ir::Variable::heads));
+  return seen[&e] = known;
+}
+
+void Expression::prepare(const ir::Expr& e) {
+  std::map<const ir::Expr*, bool> known;
+  std::map<const ir::Expr*, bool> visited;
+  const auto visit = [&](const auto& self, const ir::Expr& at) -> void {
+    if (visited[&at]) return;
+    visited[&at] = true;
+    if (at.op == Op::input) facts(at.input);
+    if (is_known(at, known)) return void(value(at));
+    for (const auto& arg : at.args) self(self, *arg);
+  };
+  visit(visit, e);
+}
+
+Value Expression::value(const ir::Expr& e) {
+  if (e.op == Op::constant) return constant(e);
+  if (e.op == Op::variable) return variables_.at(e.variable);
+  if (const auto at = known_.find(&e); at != known_.end()) return at->second;
+  return known_[&e] = spell(e);
+}
+
+Value Expression::vector(const ir::Expr& e) { return widen(value(e)); }
+
+Value Expression::widen(const Value& v) {
+  if (lanes_of(v) == lanes_) return v;
+  const auto [at, is_new] = widened_.try_emplace(v.type + v.name);
+  if (is_new) at->second = f_->splat(v, lanes_);
+  return at->second;
+}
+
+void Expression::level(std::vector<Value>& args) {
+  const bool any = std::any_of(args.begin(), args.end(), [](const Value& v) { return lanes_of(v) > 1; });
+  if (!any) return;
+  for (auto& v : args) v = widen(v);
+}
+
+Value Expression::spell(const ir::Expr& e) {
+  std::vector<Value> args;
+  for (const auto& arg : e.args) args.push_back(value(*arg));
+  if (e.op == Op::input) return element(e, args);
+  if (e.op == Op::to_real) return to_real(*f_, args[0], wide_);
+  if (e.op == Op::alibi) return alibi(*f_, args[0], variables_.at(ir::Variable::heads));
+  if (e.op == Op::divide && e.type == Type::integer) return floor_divide(*f_, args[0], args[1]);
+  if (e.op == Op::modulo && e.type == Type::integer) return floor_rest(*f_, args[0], args[1]);
+  if (e.op == Op::divide && has_reciprocal(*e.args[1])) {
+    args[1] = Builder::f32(1 / e.args[1]->real);
+    level(args);
+    return f_->fmul(args[0], args[1]);
+  }
+  level(args);
+  if (e.op == Op::select) return f_->select(args[0], args[1], args[2]);
+  if (is_comparison(e.op)) return compare(e, args);
+  if (e.op == Op::logical_and) return f_->bit_and(args[0], args[1]);
+  if (e.op == Op::logical_or) return f_->bit_or(args[0], args[1]);
+  if (e.op == Op::logical_not)
+    return f_->op("xor", args[0], lanes_of(args[0]) > 1 ? widen(Builder::i1(true)) : Builder::i1(true));
+  return e.type == Type::integer ? integer(e, args) : real(e, args);
+}
+
+Value Expression::compare(const ir::Expr& e, const std::vector<Value>& args) {
+  const bool reals = e.args[0]->type == Type::real;
+  const auto [op, of_integers, of_reals] = *std::find_if(std::begin(kComparisons), std::end(kComparisons),
+                                                         [&](const Comparison& c) { return c.op == e.op; });
+  return reals ? f_->fcmp(of_reals, args[0], args[1]) : f_->icmp(of_integers, args[0], args[1]);
+}
+
+Value Expression::integer(const ir::Expr& e, const std::vector<Value>& args) {
+  const Value& a = args[0];
+  if (e.op == Op::minimum) return f_->min(a, args[1]);
+  if (e.op == Op::maximum) return f_->max(a, args[1]);
+  for (const auto& [op, of_integers, of_reals] : kInstructions) {
+    if (op == e.op) return f_->op(of_integers, a, args[1]);
+  }
+  assert(e.op == Op::negate || e.op == Op::absolute);
+  const Value zero = like(*f_, a, std::int64_t{0});
+  const Value negated = f_->sub(zero, a);
+  return e.op == Op::negate ? negated : f_->select(f_->icmp("slt", a, zero), negated, a);
+}
+
+Value Expression::real(const ir::Expr& e, const std::vector<Value>& args) {
+  const Value& a = args[0];
+  if (e.op == Op::minimum) return smaller(*f_, a, args[1]);
+  if (e.op == Op::maximum) return larger(*f_, a, args[1]);
+  if (e.op == Op::divide) return f_->op("fdiv", a, args[1]);
+  if (e.op == Op::modulo) return f_->fsub(a, f_->fmul(floor(*f_, f_->op("fdiv", a, args[1])), args[1]));
+  if (e.op == Op::negate) return f_->emit(a.type, fmt::format("fneg {} {}", a.type, a.name));
+  for (const auto& [op, of_integers, of_reals] : kInstructions) {
+    if (op == e.op) return f_->op(of_reals, a, args[1]);
+  }
+  const auto* function = std::find_if(std::begin(kFunctions), std::end(kFunctions),
+                                      [&](const Function& known) { return known.op == e.op; });
+  assert(function != std::end(kFunctions));
+  return function->spell(*f_, a);
+}
+
+const Expression::InputFacts& Expression::facts(int input) {
+  const auto [at, is_new] = facts_.try_emplace(input);
+  if (!is_new) return at->second;
+  const auto word = [&](std::size_t member, std::size_t axis, const char* type) {
+    const std::size_t offset = offsetof(weft_args, inputs) + static_cast<std::size_t>(input) * sizeof(weft_input) +
+                               member + axis * sizeof(std::int64_t);
+    const Value a = Builder::argument("ptr", "a");
+    return f_->load(type, f_->at(a, "i8", Builder::i64(static_cast<std::int64_t>(offset))), 8);
+  };
+  Value is_there = Builder::i1(true);
+  for (std::size_t i = 0; i < (*inputs_)[static_cast<std::size_t>(input)].axes.size(); ++i) {
+    const Value extent = word(offsetof(weft_input, extents), i, "i64");
+    is_there = f_->bit_and(is_there, f_->icmp("sgt", extent, kZero));
+    at->second.axes.push_back(
+        {word(offsetof(weft_input, strides), i, "i64"), f_->max(f_->sub(extent, Builder::i64(1)), kZero)});
+  }
+  at->second.is_there = is_there;
+  // Without elements the argument block is read instead, at index 0.
+  at->second.data = f_->select(is_there, word(offsetof(weft_input, data), 0, "ptr"), Builder::argument("ptr", "a"));
+  return at->second;
+}
+
+Value Expression::element(const ir::Expr& e, const std::vector<Value>& indices) {
+  const ir::Input& input = (*inputs_)[static_cast<std::size_t>(e.input)];
+  const InputFacts& of = facts(e.input);
+  Value single = kZero;
+  std::vector<Value> per_lane;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const bool is_position = input.axes[i].kind == ir::Axis::Kind::queries;
+    const bool lanes = lanes_of(indices[i]) > 1;
+    const auto as = [&](const Value& v) { return lanes ? widen(v) : v; };
+    const Value index = is_position ? f_->sub(indices[i], as(offset_)) : indices[i];
+    const Value inside = f_->min(f_->max(index, as(kZero)), as(of.axes[i].last));
+    const Value elements = f_->mul(inside, as(of.axes[i].stride));
+    lanes ? per_lane.push_back(elements) : void(single = f_->add(single, elements));
+  }
+  const char* stored = input.type == ir::InputType::f32 ? "float" : input.type == ir::InputType::u8 ? "i8" : "i32";
+  const Value nothing = input.type == ir::InputType::f32 ? Builder::f32(0) : kZero;
+  const auto read = [&](const Value& v) {
+    return input.type == ir::InputType::f32
+               ? v
+               : f_->cast(input.type == ir::InputType::u8 ? "zext" : "sext", v, with_element(v, "i64"));
+  };
+  const Value offset = f_->select(of.is_there, single, kZero);
+  const Value base = f_->at(of.data, stored, offset);
+  const int bytes = input.type == ir::InputType::u8 ? 1 : 4;
+  if (per_lane.empty()) return f_->select(of.is_there, read(f_->load(stored, base, bytes)), nothing);
+  Value sum = per_lane[0];
+  for (std::size_t i = 1; i < per_lane.size(); ++i) sum = f_->add(sum, per_lane[i]);
+  const Value index = f_->select(of.is_there, sum, widen(kZero));
+  const Value addresses = f_->emit(vector_type(lanes_, "ptr"), fmt::format("getelementptr {}, ptr {}, {} {}", stored,
+                                                                           base.name, index.type, index.name));
+  const Value all = widen(Builder::i1(true));
+  const std::string type = vector_type(lanes_, stored);
+  const std::string suffix = input.type == ir::InputType::f32 ? "f32" : stored;
+  const Value got = f_->call(type, fmt::format("llvm.masked.gather.v{0}{1}.v{0}p0", lanes_, suffix),
+                             {addresses, Builder::i32(bytes), all, {type, "poison"}});
+  return f_->select(of.is_there, read(got), widen(nothing));
+}
+
+std::string expression_functions(const Target&, int lanes) {
+  std::string text = "; Expressions: codegen/cpu/expression.h\n" + elementary_declarations(lanes);
+  for (const char* element : {"i8", "i32", "float"}) {
+    const std::string type = vector_type(lanes, element);
+    text += fmt::format("declare {0} @llvm.masked.gather.v{1}{2}.v{1}p0({3}, i32, {4}, {0})\n", type, lanes,
+                        std::string_view(element) == "float" ? "f32" : element, vector_type(lanes, "ptr"),
+                        vector_type(lanes, "i1"));
+  }
+  return text + "\n" + division_functions(lanes);
+}
+
+}  // namespace weft::codegen::cpu
