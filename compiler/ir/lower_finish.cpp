@@ -51,8 +51,9 @@ class BlockSizes {
  public:
   explicit BlockSizes(Lowering& l) : l_(l) {}
 
-  void visit(const Set& set, std::int64_t block) {
-    if (set.kind == SetKind::blocks) block *= set.args[0];
+  /// `block` is 0 outside of `blocks`: blocks of one token are blocks.
+  void visit(const Set& set, std::int64_t block = 0) {
+    if (set.kind == SetKind::blocks) block = std::max<std::int64_t>(block, 1) * set.args[0];
     const auto use = [&](int input) { note(input, block, set.range); };
     if (set.input >= 0) use(set.input);
     if (set.expr) for_each_input(*set.expr, use);
@@ -70,7 +71,7 @@ class BlockSizes {
  private:
   void note(int number, std::int64_t block, SourceRange range) {
     Input& input = l_.pattern.inputs[static_cast<std::size_t>(number)];
-    if (!has_block_axis(input) || block == 1 || input.block == block) return;
+    if (!has_block_axis(input) || block == 0 || input.block == block) return;
     if (input.block == 0) {
       input.block = block;
       return;
@@ -154,7 +155,7 @@ void finish(Lowering& l) {
     if (has_conjunct(*branch.set, SetKind::causal)) branch.set = causal_tops(l, branch.set);
   }
   BlockSizes sizes(l);
-  for (const auto& branch : l.pattern.branches) sizes.visit(*branch.set, 1);
+  for (const auto& branch : l.pattern.branches) sizes.visit(*branch.set);
   sizes.report_unknown();
   check_empty(l);
   if (!l.failed()) warn_of_empty_rows(l);

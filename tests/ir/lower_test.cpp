@@ -186,6 +186,8 @@ TEST(Lower, InputsTakeTheBlockSizeOfTheirUse) {
   EXPECT_EQ(codes("pattern p { input t: u8[blocks, blocks]; branch blocks(8, table(t)) | blocks(4, table(t)); }"),
             std::vector<std::string>{"E0319"});
   EXPECT_EQ(codes("pattern p { input t: u8[blocks]; }"), std::vector<std::string>{"E0319"});
+  // Blocks of one token are blocks, as a block size from outside may have it.
+  EXPECT_EQ(codes("pattern p { input t: u8[blocks, blocks]; branch blocks(1, table(t)); }"), std::vector<std::string>{});
 }
 
 TEST(Lower, EveryErrorThatValuesReveal) {

@@ -28,15 +28,14 @@ std::string check_ring(const RandomProblem& problem, ir::RingLayout layout, std:
                                                                                                : "";
       if (keeps_nothing(*made, problem.shape, problem.inputs)) {
         Coverage none(problem.pattern, problem.shape);
-        cover(*made, problem, none);
-        if (std::any_of(none.weight.begin(), none.weight.end(), [](int w) { return w != 0; }))
-          return "an empty hop keeps pairs";
+        none.add(*made, problem.inputs);
+        if (!none.empty()) return "an empty hop keeps pairs";
         continue;
       }
-      if (auto wrong = cover(*made, problem, got); !wrong.empty()) return wrong;
+      if (auto wrong = got.add(*made, problem.inputs); !wrong.empty()) return wrong;
     }
   }
-  return compare(problem, got);
+  return got.difference(problem.pattern, problem.inputs);
 }
 
 int count(int usual) {
