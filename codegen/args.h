@@ -14,8 +14,9 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 2;
+inline constexpr std::int64_t kWeftArgsAbi = 3;
 inline constexpr int kWeftMostInputs = 16;
+inline constexpr int kWeftMostLists = 4;
 
 struct weft_view {
   void* data;
@@ -26,6 +27,14 @@ struct weft_input {
   const void* data;
   std::int64_t strides[4];
   std::int64_t extents[4];
+};
+
+/// For each (batch entry, head, block of rows) the numbers of the key blocks that `random` or `top` chose, ascending;
+/// what a row does not use of its `count` places holds the largest number.
+struct weft_list {
+  std::int32_t* data;
+  std::int64_t stride_b, stride_h, stride_row;
+  std::int64_t count;
 };
 
 struct weft_args {
@@ -60,6 +69,7 @@ struct weft_args {
   void* scratch;         ///< CPU: of this call alone, 64-byte aligned; size: codegen/cpu/emit.h
   std::int64_t ring[8];  ///< up to two affine pieces of ownership for q and for k
   weft_input inputs[kWeftMostInputs];
+  weft_list lists[kWeftMostLists];
 };
 
 static_assert(sizeof(weft_args) <= 4096, "kernel arguments are passed by value on GPUs");

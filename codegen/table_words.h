@@ -27,10 +27,13 @@ enum TermWord {
   kFilterCount,
   kFilterAt,
   kWhole,
+  kPairCount,  ///< conditions on pairs …
+  kPairAt,     ///< … words of PairWord each
   kTermWords,
 };
+enum PairWord { kPairNumber, kPairNegated, kPairWords };
 /// In the order of ir::Bound::Kind.
-enum BoundKind { kBoundConstant, kBoundRow, kBoundSegment, kBoundInput, kBoundPart };
+enum BoundKind { kBoundConstant, kBoundRow, kBoundSegment, kBoundInput, kBoundPart, kBoundForm };
 enum BoundWord { kBoundKind, kBoundA, kBoundB, kBoundAdd, kBoundBelow, kBoundWords };  ///< `below`: row conditions
 enum FilterWord { kFilterSegment, kFilterRate, kFilterResidue, kFilterNegated, kFilterWords };
 enum CellWord { kCellTiles, kCellClassesAt };                          ///< then the offset of each class

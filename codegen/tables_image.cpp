@@ -11,6 +11,7 @@ static_assert(kBoundRow == static_cast<int>(ir::Bound::Kind::row));
 static_assert(kBoundSegment == static_cast<int>(ir::Bound::Kind::segment));
 static_assert(kBoundInput == static_cast<int>(ir::Bound::Kind::input));
 static_assert(kBoundPart == static_cast<int>(ir::Bound::Kind::part));
+static_assert(kBoundForm == static_cast<int>(ir::Bound::Kind::form));
 
 class Imager {
  public:
@@ -118,7 +119,13 @@ class Imager {
       put(c.phase);
       put(c.negated ? 1 : 0);
     }
-    set(at + kWhole, t.stream.rate == 1 && t.filters.empty() ? 1 : 0);
+    set(at + kPairCount, static_cast<std::int64_t>(t.predicates.size()));
+    set(at + kPairAt, here());
+    for (const auto& use : t.predicates) {
+      put(use.number);
+      put(use.negated ? 1 : 0);
+    }
+    set(at + kWhole, t.stream.rate == 1 && t.filters.empty() && t.predicates.empty() ? 1 : 0);
   }
 
   void bound(const ir::Bound& b, bool below) {

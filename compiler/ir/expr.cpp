@@ -157,6 +157,7 @@ ExprPtr replace_in(const ExprPtr& e, Variable v, const ExprPtr& by, std::map<con
     changed = changed || args.back() != arg;
   }
   if (!changed) return made = e;
+  if (e->op == Op::listed) return made = listed(e->input, args[0], args[1]);
   return made = e->op == Op::input ? input_at(e->input, e->type, std::move(args), e->range)
                                    : apply(e->op, std::move(args), e->range);
 }
@@ -201,12 +202,16 @@ ExprPtr input_at(int input, Type type, std::vector<ExprPtr> indices, SourceRange
   return finish({.op = Op::input, .type = type, .input = input, .args = std::move(indices), .range = range});
 }
 
+ExprPtr listed(int list, ExprPtr row, ExprPtr key) {
+  return finish({.op = Op::listed, .type = Type::boolean, .input = list, .args = {std::move(row), std::move(key)}});
+}
+
 bool same(const Expr& a, const Expr& b) {
   if (&a == &b) return true;
   if (a.op != b.op || a.type != b.type || a.nodes != b.nodes || a.args.size() != b.args.size()) return false;
   if (a.op == Op::constant) return a.integer == b.integer && a.real == b.real && a.boolean == b.boolean;
   if (a.op == Op::variable) return a.variable == b.variable;
-  if (a.op == Op::input && a.input != b.input) return false;
+  if ((a.op == Op::input || a.op == Op::listed) && a.input != b.input) return false;
   return std::equal(a.args.begin(), a.args.end(), b.args.begin(),
                     [](const ExprPtr& x, const ExprPtr& y) { return same(*x, *y); });
 }

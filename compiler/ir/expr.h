@@ -31,7 +31,7 @@ struct Expr {
   double real = 0;
   bool boolean = false;
   Variable variable = Variable::q;
-  int input = -1;
+  int input = -1;  ///< or number of a list
   std::vector<ExprPtr> args = {};
   SourceRange range = {};  ///< in the user's text, for messages; not part of the meaning
   /// Written out, sharing ignored: what the lowering bounds, so that every walk is short.
@@ -48,6 +48,9 @@ ExprPtr variable(Variable v, SourceRange range = {});
 /// and division by zero are not folded (the lowering reports them first).
 ExprPtr apply(Op op, std::vector<ExprPtr> args, SourceRange range = {});
 ExprPtr input_at(int input, Type type, std::vector<ExprPtr> indices, SourceRange range = {});
+
+/// Did list number `list` choose `key` for `row`? Both count blocks of the list's size.
+ExprPtr listed(int list, ExprPtr row, ExprPtr key);
 
 bool same(const Expr& a, const Expr& b);
 /// Is `v` read anywhere in the expression?

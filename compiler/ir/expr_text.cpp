@@ -28,6 +28,7 @@ void write(const Expr& e, std::string& out) {
   out += '(';
   out += word(kOps, e.op);
   if (e.op == Op::input) out += fmt::format(" {} {}", e.input, e.type == Type::real ? "real" : "integer");
+  if (e.op == Op::listed) out += fmt::format(" {}", e.input);
   for (const auto& arg : e.args) {
     out += ' ';
     write(*arg, out);
@@ -78,6 +79,7 @@ bool fits(Op op, const std::vector<ExprPtr>& args) {
     case Op::constant:
     case Op::variable:
     case Op::input:
+    case Op::listed:
       break;
   }
   return false;
@@ -97,6 +99,7 @@ class Reader {
     const auto at = std::find_if(std::begin(kOps), std::end(kOps), [&](const auto& w) { return w.name == name; });
     if (at == std::end(kOps)) return nullptr;
     if (at->value == Op::input) return input(depth);
+    if (at->value == Op::listed) return member(depth);
     auto args = operands(depth);
     return args && fits(at->value, *args) ? apply(at->value, std::move(*args)) : nullptr;
   }
@@ -121,10 +124,19 @@ class Reader {
     auto args = operands(depth);
     const bool known = type == "real" || type == "integer";
     if (!index || *index < 0 || !known || !args) return nullptr;
-    if (!std::all_of(args->begin(), args->end(), [](const ExprPtr& e) { return e->type == Type::integer; })) {
-      return nullptr;
-    }
+    if (!integers(*args)) return nullptr;
     return input_at(*index, type == "real" ? Type::real : Type::integer, std::move(*args));
+  }
+
+  ExprPtr member(int depth) {
+    const auto index = number<int>(take());
+    auto args = operands(depth);
+    if (!index || *index < 0 || !args || args->size() != 2 || !integers(*args)) return nullptr;
+    return listed(*index, (*args)[0], (*args)[1]);
+  }
+
+  static bool integers(const std::vector<ExprPtr>& args) {
+    return std::all_of(args.begin(), args.end(), [](const ExprPtr& e) { return e->type == Type::integer; });
   }
 
   std::optional<std::vector<ExprPtr>> operands(int depth) {

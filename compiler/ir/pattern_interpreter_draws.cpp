@@ -2,7 +2,6 @@
 #include "compiler/ir/philox.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -28,7 +27,7 @@ std::vector<double> block_mean(const Tensor& tensor, std::int64_t b, std::int64_
 
 std::vector<double> pooled_scores(const Scope& scope, const Pair& pair, std::int64_t count) {
   const Problem& problem = scope.problem;
-  assert(problem.q && problem.k);
+  if (problem.q == nullptr || problem.k == nullptr) return std::vector<double>(static_cast<std::size_t>(count));
   const std::int64_t size = scope.block;
   const auto query =
       block_mean(*problem.q, pair.b, pair.h, problem.shape.offset_of(pair.b), pair.q * size, (pair.q + 1) * size);
@@ -63,9 +62,7 @@ std::vector<std::int64_t> best_blocks(const Set& set, const Scope& scope, const 
   return order;
 }
 
-bool same_row(const Set& set, const Pair& a, const Pair& b) {
-  return a.h == b.h && a.q == b.q && (set.kind == SetKind::random || a.b == b.b);
-}
+constexpr std::size_t kMostRows = 4096;
 
 }  // namespace
 
@@ -74,13 +71,15 @@ const std::vector<std::int64_t>& drawn_keys(const Set& set, const Scope& scope, 
   auto found =
       std::find_if(all.begin(), all.end(), [&](const Drawn& d) { return d.set == &set && d.block == scope.block; });
   if (found == all.end()) found = all.insert(all.end(), Drawn{.set = &set, .block = scope.block});
-  if (found->valid && same_row(set, found->row, pair)) return found->keys;
-  found->keys = set.kind == SetKind::random
-                    ? sample_keys(set.args[0], scope.n_k, static_cast<std::uint64_t>(set.args[1]), pair.h, pair.q)
-                    : best_blocks(set, scope, pair);
-  found->row = pair;
-  found->valid = true;
-  return found->keys;
+  const bool is_random = set.kind == SetKind::random;
+  if (found->rows.size() > kMostRows) found->rows.clear();
+  const auto [at, is_new] = found->rows.try_emplace({is_random ? 0 : pair.b, pair.h, pair.q});
+  if (is_new) {
+    at->second = is_random
+                     ? sample_keys(set.args[0], scope.n_k, static_cast<std::uint64_t>(set.args[1]), pair.h, pair.q)
+                     : best_blocks(set, scope, pair);
+  }
+  return at->second;
 }
 
 }  // namespace weft::ir

@@ -4,7 +4,9 @@
 #include "compiler/ir/pattern_interpreter.h"
 #include "compiler/ir/tensor.h"
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 /// What the parts of the pattern interpreter share: one file evaluates sets, one scores, one the
@@ -16,13 +18,11 @@ struct Pair {
   std::int64_t b = 0, h = 0, q = 0, k = 0;
 };
 
-/// Keys that `random` or `top` chose for one row; the last row is kept, so walk `k` innermost.
+/// Keys that `random` or `top` chose, by batch entry, head and row; as many rows as a tile may hold and more.
 struct Drawn {
   const Set* set = nullptr;
   std::int64_t block = 1;  ///< of the scope: a shared node may stand in several
-  bool valid = false;
-  Pair row = {};
-  std::vector<std::int64_t> keys = {};  ///< ascending
+  std::map<std::array<std::int64_t, 3>, std::vector<std::int64_t>> rows = {};  ///< keys ascend
 };
 
 struct Problem {
@@ -31,6 +31,8 @@ struct Problem {
   const InputValues& inputs;
   const Tensor* q = nullptr;
   const Tensor* k = nullptr;
+  /// Of a plan: the sets that its lists are drawn by, and the blocks they count.
+  std::vector<std::pair<SetPtr, std::int64_t>> lists = {};
   mutable std::vector<Drawn> drawn = {};
 };
 

@@ -49,6 +49,15 @@ double indexed(const Expr& e, const Scope& scope, const Pair& pair, double s) {
   return read(problem.inputs[number], problem.pattern.inputs[number].axes, index, problem.shape.offset_of(pair.b));
 }
 
+bool listed(const Expr& e, const Scope& scope, const Pair& pair, double s) {
+  const auto& [set, block] = scope.problem.lists[static_cast<std::size_t>(e.input)];
+  const std::int64_t count = (scope.problem.shape.n_k + block - 1) / block;
+  const std::int64_t row = evaluate_integer(*e.args[0], scope, pair, s);
+  const std::int64_t key = evaluate_integer(*e.args[1], scope, pair, s);
+  const auto& keys = drawn_keys(*set, {scope.problem, count, count, block}, {pair.b, pair.h, row, key});
+  return std::binary_search(keys.begin(), keys.end(), key);
+}
+
 template <typename T>
 bool ordered(Op op, const T& a, const T& b) {
   if (op == Op::less) return a < b;
@@ -105,6 +114,7 @@ double evaluate_real(const Expr& e, const Scope& scope, const Pair& pair, double
 bool evaluate_boolean(const Expr& e, const Scope& scope, const Pair& pair, double s) {
   const auto boolean = [&](std::size_t i) { return evaluate_boolean(*e.args[i], scope, pair, s); };
   if (e.op == Op::constant) return e.boolean;
+  if (e.op == Op::listed) return listed(e, scope, pair, s);
   if (e.op == Op::logical_and) return boolean(0) && boolean(1);
   if (e.op == Op::logical_or) return boolean(0) || boolean(1);
   if (e.op == Op::logical_not) return !boolean(0);

@@ -63,6 +63,19 @@ struct Predicate {
 };
 bool operator==(const Predicate& a, const Predicate& b);
 
+/// Keys chosen for each row before the attention: for blocks of `block` tokens, `count` of the key blocks.
+///   random: drawn by `seed` (semantics section 7), the same for every batch entry
+///   top: those that score best (section 8), by pooled queries and keys, or by input number `input`
+struct List {
+  enum class Kind { random, top } kind = Kind::random;
+  std::int64_t count = 0;
+  std::int64_t block = 1;
+  std::int64_t seed = 0;
+  int input = -1;
+  bool causal = false;
+  bool operator==(const List&) const = default;
+};
+
 /// Number of one of the plan's predicates, or of its opposite.
 struct PredicateUse {
   int number = 0;
@@ -167,6 +180,7 @@ struct Plan {
   std::optional<double> scale;  ///< empty: 1 / sqrt(d)
   ExprPtr score;                ///< real, over s, the scaled product; null: s itself
   double dropout = 0;           ///< share of weights that are dropped
+  std::vector<List> lists;      ///< read by `listed`
   std::vector<Predicate> predicates;
   std::vector<ExprPtr> forms;  ///< integers over the row that never fall as it grows (but see Bound)
   std::optional<Ring> ring;
@@ -195,7 +209,8 @@ Result<Plan> parse_plan(std::string_view text);
 ///     their lines, lines the modulus; rows go by members or by patches.
 ///  6. Phases over h and H only.
 ///  7. LSE slots are -1 or below the number of branches, each written by one pass of a phase.
-///  8. Predicates, forms and the score have their types, read no s but in the score, and index inputs with one integer
+///  8. Lists have a count and a block of 1 or more, and an f32 input of four axes or none.
+///  9. Predicates, forms and the score have their types, read no s but in the score, and index inputs with one integer
 ///     an axis.
 std::vector<std::string> verify(const Plan& plan);
 

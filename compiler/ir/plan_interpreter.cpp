@@ -62,7 +62,7 @@ class Runner {
         k_(k),
         v_(v),
         out_(out),
-        pairs_(plan, shape, inputs),
+        pairs_(plan, shape, inputs, &q, &k),
         threshold_(dropout_threshold(plan.dropout)) {
     scale_ = plan.scale ? *plan.scale : 1 / std::sqrt(static_cast<double>(plan.bind.d));
   }
@@ -156,8 +156,8 @@ class Runner {
 }  // namespace
 
 void visit_pairs(const Plan& plan, const Tables& tables, const Shape& shape, const std::vector<Tensor>& inputs,
-                 const std::function<void(const Visit&)>& visit) {
-  const PairValues pairs(plan, shape, inputs);
+                 const std::function<void(const Visit&)>& visit, const Tensor* q, const Tensor* k) {
+  const PairValues pairs(plan, shape, inputs, q, k);
   TileRows rows;
   Visit at;
   for (at.phase = 0; at.phase < static_cast<int>(plan.phases.size()); ++at.phase) {

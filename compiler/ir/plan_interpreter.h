@@ -22,9 +22,9 @@ struct Visit {
   int weight = 0;
 };
 
-/// Calls `visit` for every pair of every phase.
+/// Calls `visit` for every pair of every phase. Lists of pooled scores need q and k.
 void visit_pairs(const Plan& plan, const Tables& tables, const Shape& shape, const std::vector<Tensor>& inputs,
-                 const std::function<void(const Visit&)>& visit);
+                 const std::function<void(const Visit&)>& visit, const Tensor* q = nullptr, const Tensor* k = nullptr);
 
 /// O, LSE and per-branch LSE as the plan computes them (branch_lse is empty unless a pass writes it).
 /// Queries must be stationary.

@@ -180,6 +180,8 @@ class PlanReader {
       plan.dropout = line.number<double>();
     else if (head == "condition")
       plan.predicates.push_back({.holds = line.expression(), .key = nullptr, .lo = nullptr, .hi = nullptr});
+    else if (head == "list")
+      list(line);
     else if (head == "between")
       between(line);
     else if (head == "form")
@@ -245,6 +247,16 @@ class PlanReader {
       in.axes.push_back(made);
     }
     plan.inputs.push_back(std::move(in));
+  }
+  void list(LineReader& line) {
+    List l;
+    l.kind = line.one_of(kLists);
+    l.count = line.named("count");
+    l.block = line.named("block");
+    l.seed = line.named("seed");
+    l.input = line.small("input");
+    l.causal = line.small("causal") != 0;
+    plan.lists.push_back(l);
   }
   void between(LineReader& line) {
     Predicate p;

@@ -123,6 +123,10 @@ std::string print(const Plan& plan) {
     for (const auto& axis : input.axes) axes += " " + text(axis);
     w.line("input {} {} block {} axes{}", input.name, to_string(input.type), input.block, axes);
   }
+  for (const auto& l : plan.lists) {
+    w.line("list {} count {} block {} seed {} input {} causal {}", word(kLists, l.kind), l.count, l.block, l.seed,
+           l.input, l.causal ? 1 : 0);
+  }
   for (const auto& p : plan.predicates) print(w, p);
   for (const auto& f : plan.forms) w.line("form {}", prefix_text(*f));
   const Choices& c = plan.choices;

@@ -13,6 +13,7 @@ constexpr std::int64_t kFarthest = std::int64_t{1} << 61;
 constexpr std::int64_t kMostParts = 1 << 20;
 
 constexpr std::size_t kMostPredicates = 256;
+constexpr std::size_t kMostLists = 4;
 
 /// What a head's tables can be made from: integers and truths over h and H.
 bool over_heads_only(const Expr& e) {
@@ -75,6 +76,8 @@ class Verifier {
   void expressions() {
     expression(plan_.score, Type::real, "the score", true);
     if (!(plan_.dropout >= 0 && plan_.dropout <= 1)) say("dropout is {}", plan_.dropout);
+    if (plan_.lists.size() > kMostLists) say("{} lists; at most {}", plan_.lists.size(), kMostLists);
+    for (const auto& l : plan_.lists) list(l);
     if (plan_.predicates.size() > kMostPredicates || plan_.forms.size() > kMostPredicates)
       say("more than {} conditions on pairs", kMostPredicates);
     for (const auto& f : plan_.forms) {
@@ -93,6 +96,15 @@ class Verifier {
     }
   }
 
+  void list(const List& l) {
+    if (l.count < 1 || l.count > kFarthest || l.block < 1 || l.block > kFarthest)
+      say("a list of {} of blocks of {}", l.count, l.block);
+    if (l.input >= static_cast<int>(plan_.inputs.size())) return say("input {} of {}", l.input, plan_.inputs.size());
+    if (l.input < 0) return;
+    const Input& in = plan_.inputs[static_cast<std::size_t>(l.input)];
+    if (in.type != InputType::f32 || l.kind != List::Kind::top) say("a list by input '{}'", in.name);
+  }
+
   void expression(const ExprPtr& e, Type type, const char* what, bool with_score) {
     if (!e) return;
     if (e->type != type) say("{} has the wrong type", what);
@@ -101,6 +113,8 @@ class Verifier {
   }
 
   void inputs_of(const Expr& e) {
+    if (e.op == Op::listed && e.input >= static_cast<int>(plan_.lists.size()))
+      say("list {} of {}", e.input, plan_.lists.size());
     if (e.op == Op::input) {
       const bool known = e.input >= 0 && e.input < static_cast<int>(plan_.inputs.size());
       if (!known) {

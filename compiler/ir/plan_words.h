@@ -20,7 +20,7 @@ inline constexpr Word<Op> kOps[] = {
     {Op::equal, "eq"},        {Op::not_equal, "ne"},  {Op::logical_and, "and"}, {Op::logical_or, "or"},
     {Op::logical_not, "not"}, {Op::input, "input"},   {Op::exp, "exp"},         {Op::log, "log"},
     {Op::sqrt, "sqrt"},       {Op::tanh, "tanh"},     {Op::sigmoid, "sigmoid"}, {Op::to_real, "real"},
-    {Op::alibi, "alibi"},
+    {Op::alibi, "alibi"},     {Op::listed, "listed"},
 };
 inline constexpr Word<Variable> kVariables[] = {{Variable::b, "b"},     {Variable::h, "h"},     {Variable::q, "q"},
                                                 {Variable::k, "k"},     {Variable::n_q, "n_q"}, {Variable::n_k, "n_k"},
@@ -37,6 +37,7 @@ inline constexpr Word<KernelClass> kClasses[] = {{KernelClass::vector, "vector"}
 inline constexpr Word<DType> kDTypes[] = {{DType::f32, "f32"}, {DType::f16, "f16"}, {DType::bf16, "bf16"}};
 inline constexpr Word<InputType> kInputTypes[] = {
     {InputType::i32, "i32"}, {InputType::u8, "u8"}, {InputType::f32, "f32"}};
+inline constexpr Word<List::Kind> kLists[] = {{List::Kind::random, "random"}, {List::Kind::top, "top"}};
 inline constexpr Word<RingLayout> kLayouts[] = {
     {RingLayout::contiguous, "contiguous"}, {RingLayout::zigzag, "zigzag"}, {RingLayout::striped, "striped"}};
 inline constexpr Word<Axis::Kind> kAxes[] = {{Axis::Kind::batch, "batch"},     {Axis::Kind::heads, "heads"},

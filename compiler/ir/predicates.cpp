@@ -64,17 +64,23 @@ std::int64_t key_unit(const Predicate& p, Stationary s) {
 }
 
 struct PairValues::State {
-  State(const Plan& p, const Shape& shape, const InputValues& inputs)
-      : plan(p), problem{{}, shape, inputs}, scope{problem, shape.n_q, shape.n_k} {
+  State(const Plan& p, const Shape& shape, const InputValues& inputs, const Tensor* q, const Tensor* k)
+      : plan(p), problem{{}, shape, inputs, q, k}, scope{problem, shape.n_q, shape.n_k} {
     problem.pattern.inputs = p.inputs;
+    for (const auto& l : p.lists) {
+      const SetPtr set = l.kind == List::Kind::random ? make_set(SetKind::random, {l.count, l.seed})
+                                                      : make_top(l.count, l.input, l.causal);
+      problem.lists.emplace_back(set, l.block);
+    }
   }
   const Plan& plan;
   Problem problem;
   Scope scope;  ///< refers to `problem`: a State never moves
 };
 
-PairValues::PairValues(const Plan& plan, const Shape& shape, const InputValues& inputs)
-    : state_(std::make_unique<State>(plan, shape, inputs)) {}
+PairValues::PairValues(const Plan& plan, const Shape& shape, const InputValues& inputs, const Tensor* q,
+                       const Tensor* k)
+    : state_(std::make_unique<State>(plan, shape, inputs, q, k)) {}
 
 PairValues::~PairValues() = default;
 

@@ -28,7 +28,9 @@ std::int64_t key_unit(const Predicate& p, Stationary s);
 /// Values at one size. Keeps references to all it is given.
 class PairValues {
  public:
-  PairValues(const Plan& plan, const Shape& shape, const InputValues& inputs);
+  /// `q` and `k` are read by lists of pooled scores only.
+  PairValues(const Plan& plan, const Shape& shape, const InputValues& inputs, const Tensor* q = nullptr,
+             const Tensor* k = nullptr);
   ~PairValues();
   PairValues(const PairValues&) = delete;
   PairValues& operator=(const PairValues&) = delete;

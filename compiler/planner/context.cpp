@@ -64,7 +64,8 @@ Conjunction Context::query_is(ir::Congruence c) const { return congruent(std::mo
 
 Conjunction Context::key_modulo(std::int64_t modulus, ExprPtr of_query) const {
   if (modulus == 1) return {};
-  ir::Predicate p{.holds = nullptr, .key = modulo(key(), modulus), .lo = of_query, .hi = plus(of_query, ir::constant(1))};
+  ir::Predicate p{
+      .holds = nullptr, .key = modulo(key(), modulus), .lo = of_query, .hi = plus(of_query, ir::constant(1))};
   if (unit_ == 1 && !transposed_) p.modulus = modulus;
   if (transposed_) return equal(std::move(of_query), modulo(key(), modulus));
   return pair(std::move(p));
@@ -91,6 +92,14 @@ Conjunction Context::pair(ir::Predicate p) const {
   auto at = std::find(all.begin(), all.end(), p);
   if (at == all.end()) at = all.insert(all.end(), std::move(p));
   return pair_is({static_cast<int>(at - all.begin()), false});
+}
+
+Conjunction Context::listed(ir::List list) const {
+  list.block = unit_;
+  auto& all = draft_->plan.lists;
+  auto at = std::find(all.begin(), all.end(), list);
+  if (at == all.end()) at = all.insert(all.end(), list);
+  return condition(ir::listed(static_cast<int>(at - all.begin()), query(), key()));
 }
 
 ir::Bound Context::form(ExprPtr tokens, std::int64_t slack) const {

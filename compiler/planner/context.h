@@ -46,6 +46,8 @@ class Context {
   Conjunction between(ir::ExprPtr of_key, ir::ExprPtr lo, ir::ExprPtr hi) const;
   Conjunction pair(ir::Predicate p) const;
   Conjunction condition(ir::ExprPtr holds) const;
+  /// Is the key among those that the list chose for the query?
+  Conjunction listed(ir::List list) const;
   /// A bound in tokens that the row gives; between rows it falls by `slack` at most.
   ir::Bound form(ir::ExprPtr tokens, std::int64_t slack = 0) const;
 

@@ -73,6 +73,14 @@ Dnf table(const Set& set, const Context& at) {
   return {at.condition(ir::apply(ir::Op::not_equal, {entry, ir::constant(0)}))};
 }
 
+Dnf random(const Set& set, const Context& at) {
+  return {at.listed({.kind = ir::List::Kind::random, .count = arg(set, 0), .seed = set.args[1]})};
+}
+
+Dnf top(const Set& set, const Context& at) {
+  return {at.listed({.kind = ir::List::Kind::top, .count = arg(set, 0), .input = set.input, .causal = set.causal_top})};
+}
+
 /// Semantics section 9: which tokens a rank owns.
 Dnf owned(const Set& set, const Context& at) {
   const std::int64_t ranks = set.args[0];
@@ -108,6 +116,7 @@ constexpr Row kPrimitives[] = {
     {SetKind::prefix, first_keys}, {SetKind::neighborhood, neighborhood},
     {SetKind::axial, axial},       {SetKind::document, document},
     {SetKind::lengths, lengths},   {SetKind::table, table},
+    {SetKind::random, random},     {SetKind::top, top},
     {SetKind::own_query, owned},   {SetKind::own_key, owned},
 };
 

@@ -65,8 +65,9 @@ const Ability& ability(const Draft& draft) {
 
 /// A set that is planned by conditions on pairs; null if there is none.
 const ir::Set* conditional(const ir::Set& set) {
-  constexpr SetKind kKinds[] = {SetKind::lag,   SetKind::neighborhood, SetKind::axial, SetKind::document,
-                                SetKind::table, SetKind::where,        SetKind::blocks};
+  constexpr SetKind kKinds[] = {SetKind::lag,      SetKind::neighborhood, SetKind::axial,
+                                SetKind::document, SetKind::table,        SetKind::where,
+                                SetKind::blocks,   SetKind::random,       SetKind::top};
   if (std::find(std::begin(kKinds), std::end(kKinds), set.kind) != std::end(kKinds)) return &set;
   for (const auto& child : set.children) {
     if (const ir::Set* found = conditional(*child)) return found;

@@ -136,6 +136,11 @@ constexpr Case kCases[] = {
     {"branch blocks(8, window(2, 2) | (where(q % 4 == 0) & window(8, 8)) | where(q % 16 == 0));"},
     {"branch blocks(16, segment(4) | where(k % 4 == 3 and q >= k)); keep causal;"},
     {"branch blocks(4, where(n_q == n_k and k < n_k / 2));"},
+    {"keep random(5, seed: 3) & causal;"},
+    {"keep blocks(16, random(3, seed: 7) | window(1, 1));"},
+    {"keep blocks(8, global(1) | random(2, seed: 9)) - window(3, 3);"},
+    {"input scores: f32[batch, heads, blocks, blocks]; branch blocks(16, top(2, by: input(scores))); keep causal;"},
+    {"input scores: f32[batch, heads, blocks, blocks]; branch blocks(8, top(3, by: input(scores), causal: false));"},
     {"branch lag(3) on heads 0..2; branch where(k % 5 == q % 5); combine sum;"},
     {"branch lag(4); branch window(3, 3); branch blocks(8, lag(2)); combine joint;"},
 };
