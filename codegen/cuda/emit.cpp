@@ -15,19 +15,38 @@ constexpr int kAlignment = 16;  // of struct Shared
 constexpr int kBlocks = 2;
 constexpr int kTermBytes = 144;  // of struct Term and its share of struct Lists
 
-bool has_parts(const ir::Plan& plan) {
-  const auto is_part = [](const ir::Bound& b) { return b.kind == ir::Bound::Kind::part; };
+/// What some range of the plan needs code for; the rest of it falls away when the text is compiled.
+struct Uses {
+  bool classes = false, row_bits = false, row_conditions = false;
+  bool streams = false, filters = false;
+  bool segments = false, parts = false;
+};
+
+void note(Uses& uses, const ir::Bound& bound) {
+  uses.segments |= bound.kind == ir::Bound::Kind::segment;
+  uses.parts |= bound.kind == ir::Bound::Kind::part;
+}
+
+void note(Uses& uses, const ir::KeyRange& range) {
+  for (const auto& bound : range.lo) note(uses, bound);
+  for (const auto& bound : range.hi) note(uses, bound);
+  for (const auto& row : range.rows) note(uses, row.bound);
+  uses.row_bits |= !range.row_congruences.empty();
+  uses.row_conditions |= !range.rows.empty();
+  uses.streams |= range.stream.rate > 1;
+  uses.filters |= !range.filters.empty();
+}
+
+Uses uses_of(const ir::Plan& plan) {
+  Uses uses;
   for (const auto& phase : plan.phases) {
     for (const auto& pass : phase.passes) {
-      for (const auto& r : pass.ranges) {
-        const bool in_rows =
-            std::any_of(r.rows.begin(), r.rows.end(), [&](const ir::RowCondition& c) { return is_part(c.bound); });
-        if (in_rows || std::any_of(r.lo.begin(), r.lo.end(), is_part) || std::any_of(r.hi.begin(), r.hi.end(), is_part))
-          return true;
-      }
+      for (const auto& range : pass.ranges) note(uses, range);
     }
+    uses.classes |= phase.rows.classes;
   }
-  return false;
+  uses.classes &= uses.row_bits;
+  return uses;
 }
 
 std::size_t most_passes(const ir::Plan& plan) {
@@ -80,8 +99,18 @@ void constants(TextWriter& w, const ir::Plan& plan) {
     constant("kPhases", static_cast<std::int64_t>(plan.phases.size()), "launches, with f32 state carried between them");
   constant("kSharedFixed", shared_struct_bytes(plan), "bytes of shared memory …");
   constant("kSharedPerTerm", kTermBytes, "… and for each key range of a head");
-  w.line("constexpr bool kParts = {};{:{}}// bounds that are a share of the sequence", has_parts(plan), "",
-         has_parts(plan) ? 8 : 7);
+  const Uses uses = uses_of(plan);
+  const auto flag = [&](const char* name, bool value, const char* what) {
+    w.line("constexpr bool {} = {};{:{}}// {}", name, value, "",
+           std::max<int>(1, 37 - static_cast<int>(fmt::formatted_size("constexpr bool {} = {};", name, value))), what);
+  };
+  flag("kHasClasses", uses.classes, "tiles of rows that meet the same conditions");
+  flag("kHasRowBits", uses.row_bits, "congruences that rows must meet or miss");
+  flag("kHasRowConditions", uses.row_conditions, "ranges of rows only");
+  flag("kHasStreams", uses.streams, "keys in steps");
+  flag("kHasFilters", uses.filters, "further congruences of keys");
+  flag("kHasSegments", uses.segments, "bounds where a segment begins or ends");
+  flag("kHasParts", uses.parts, "bounds that are a share of the sequence");
 }
 
 void header(TextWriter& w, const Header& h) {

@@ -16,7 +16,7 @@
 namespace weft::codegen::cuda {
 
 /// Never fails on a plan for a CUDA target that verifies. The text depends on the plan's binding,
-/// choices and shape of its passes, not on the numbers in its ranges: those are tables.
+/// choices, shape of its passes and the kinds of conditions in them, not on their numbers: those are tables.
 Source emit(const ir::Plan& plan, const Target& target);
 
 /// For people: the same text behind comments that quote the pattern and the plan it came from. What is compiled, and

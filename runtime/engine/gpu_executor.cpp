@@ -15,7 +15,7 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 Status GpuExecutor::check_positions(const ir::Shape& shape) const {
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     const auto first = shape.offset_of(b);
-    if (first >= -kMost && first <= kMost - shape.n_q) continue;
+    if (first > -kMost && first <= kMost - shape.n_q) continue;
     return user_error(fmt::format("rows at positions {} to {}: GPU kernels count positions up to {}", first,
                                   first + shape.n_q - 1, kMost));
   }

@@ -26,8 +26,8 @@ struct Planted {
 constexpr Planted kPlanted[] = {
     {"nothing", "", "", ""},
     // Barriers
-    {"barrier_before_scores", "stage_columns(k, kKeyStride, k_row, column, w.k_aligned);\n    __syncthreads();",
-     "stage_columns(k, kKeyStride, k_row, column, w.k_aligned);", "race"},
+    {"barrier_before_scores", "stage_each_column(q, q_row, k, k_row, column);\n    }\n    __syncthreads();",
+     "stage_each_column(q, q_row, k, k_row, column);\n    }", "race"},
     {"barrier_before_staging", "column += kDepth) {\n    __syncthreads();", "column += kDepth) {", "race"},
     {"barrier_before_values", "first += kStaged) {\n    __syncthreads();", "first += kStaged) {", "race"},
     {"barrier_after_keys", "put(s.key_weight[at], (float)weight);\n  }\n  __syncthreads();",
@@ -43,13 +43,13 @@ constexpr Planted kPlanted[] = {
     {"no_rescale_of_the_sum", "st.l[r] *= scale[r];", "", "wrong"},
     {"row_sum_of_half_the_lanes",
      "for (int apart = 1; apart < 16; apart *= 2) x += ", "for (int apart = 1; apart < 8; apart *= 2) x += ", "wrong"},
-    {"multiplicity_ignored", "key < count ? get(s.key_weight[from + key]) : 0", "key < count ? 1 : 0", "wrong"},
+    {"multiplicity_ignored", "key < count ? get(s.key_weight[from + key]) : -0.0f", "key < count ? 1 : -0.0f", "wrong"},
     // Indices
     {"key_beyond_the_last", "times(get(s.key[from + min(mine, count - 1)]), w.k_step)",
      "times(get(s.key[from + min(mine, count - 1)]) + 1, w.k_step)", "out of bounds"},
     {"row_of_another_tile", "times(get(s.x[mine]) - t.offset, w.q_step)",
      "times(get(s.x[mine]) - t.offset + 64, w.q_step)", "out of bounds"},
-    {"column_twice", "row + (column + c) * kBytes<kStored>", "row + c * kBytes<kStored>", "wrong"},
+    {"column_twice", "load4<kStored>(row + (column + c)", "load4<kStored>(row + (c)", "wrong"},
     {"swizzle_forgotten", "&s.weights[key * kRows + ((four_rows ^ (key / kKeysEach % 16)) * 4)]",
      "&s.weights[key * kRows + ((four_rows + key / kKeysEach % 16) * 4)]", "race"},
     {"misaligned", "&s.weights[key * kRows + ((four_rows", "&s.weights[1 + key * kRows + ((four_rows", "misaligned"},

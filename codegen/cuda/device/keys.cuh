@@ -6,11 +6,12 @@
 
 /// Does key y meet the congruences of a term, its stream's and its filters'?
 __device__ __forceinline__ bool hits(const weft_args& a, const Term& term, int y) {
+  if (!kHasStreams && !kHasFilters) return true;
   int segment = get(term.segment), rate = get(term.rate), residue = get(term.residue);
   bool wanted = true;
   const i64* filter = a.tables + get(term.filter_at);
 #pragma unroll 1
-  for (int left = get(term.filters);; --left, filter += kFilterWords) {
+  for (int left = kHasFilters ? get(term.filters) : 0;; --left, filter += kFilterWords) {
     const int in_segment = segment > 0 ? y % segment : y;
     if ((in_segment % rate == residue) != wanted) return false;
     if (left == 0) return true;

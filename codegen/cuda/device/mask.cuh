@@ -35,16 +35,17 @@ __device__ __forceinline__ unsigned kept_by_term(Shared& s, int from) {
   return kept;
 }
 
-/// Sets or raises the thread's own weights, by 1 where `kept` says so. Nobody else touches them before a barrier.
+/// Sets or raises the thread's own weights, by 1 where `kept` says so; a weight that is never raised is -0. Nobody else
+/// touches them before a barrier.
 __device__ __forceinline__ void add_kept(Shared& s, unsigned kept, bool anew) {
 #pragma unroll 1
   for (int four = 0; four < 2 * kKeysEach; ++four) {
     float* const at = weight_at(s, lane_of_row() * kKeysEach + four / 2, row_group() * 2 + four % 2);
-    float4 w = anew ? make_float4(0, 0, 0, 0) : load_shared<float4>(at);
-    w.x += (float)(kept & 1);
-    w.y += (float)(kept >> 1 & 1);
-    w.z += (float)(kept >> 2 & 1);
-    w.w += (float)(kept >> 3 & 1);
+    float4 w = anew ? make_float4(-0.0f, -0.0f, -0.0f, -0.0f) : load_shared<float4>(at);
+    w.x += kept & 1 ? 1 : -0.0f;
+    w.y += kept & 2 ? 1 : -0.0f;
+    w.z += kept & 4 ? 1 : -0.0f;
+    w.w += kept & 8 ? 1 : -0.0f;
     store_shared(at, w);
     kept >>= 4;
   }
@@ -55,10 +56,10 @@ __device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const i
                                           int count) {
   if (threadIdx.x < kRows) {
     const int x = get(s.x[threadIdx.x]);
-    const u64 bits = get(s.bits[threadIdx.x]);
     const Reach keys = reach_of(a, s, words, x);
-    const u64 need = (u64)word(words + kNeed), miss = (u64)word(words + kMiss);
-    const bool met = (need & ~bits) == 0 && (miss & bits) == 0 && keys.fails == 0;
+    const Bits bits = bits_of(words);
+    const u64 met_bits = get(s.bits[threadIdx.x]);
+    const bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
     put(s.row_lo[threadIdx.x], keys.lo);
     put(s.row_hi[threadIdx.x], met ? keys.hi : keys.lo);
   } else {

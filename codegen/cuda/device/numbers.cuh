@@ -18,18 +18,18 @@ __device__ __forceinline__ i64 times(int index, i64 step) {
   return (i64)(low + ((u64)((unsigned)index * (unsigned)(step >> 32)) << 32));
 }
 
-/// Divisors from tables may exceed every position.
+/// Divisors from tables may exceed every position; positions lie between -kLargest and kLargest.
 __device__ __forceinline__ int floor_div(int x, i64 divisor) {
-  if (divisor > kLargest) return x < 0 ? -1 : 0;
-  const int w = (int)divisor;
+  const int w = (int)min(divisor, (i64)kLargest);
   const int quotient = x / w;
-  return quotient - (x - quotient * w < 0 ? 1 : 0);
+  return quotient - (quotient * w > x ? 1 : 0);
 }
 
 /// The largest multiple of `divisor` that is not above x.
 __device__ __forceinline__ i64 floor_to(int x, i64 divisor) {
-  const int quotient = floor_div(x, divisor);
-  return divisor > kLargest ? (quotient < 0 ? -divisor : 0) : (i64)quotient * (int)divisor;
+  const int w = (int)min(divisor, (i64)kLargest);
+  const int towards_zero = x / w * w;
+  return towards_zero - (towards_zero > x ? divisor : 0);
 }
 
 __device__ __forceinline__ i64 floor_mod(int x, i64 divisor) { return x - floor_to(x, divisor); }
@@ -56,23 +56,32 @@ __device__ __forceinline__ unsigned to_bits(float x) {
   return E == Element::f16 ? to_half(x) : to_bfloat(x);
 }
 
-/// Four elements. `aligned`: one load; else four, for views that start or step anywhere.
 template <Element E>
-__device__ __forceinline__ float4 load4(const unsigned char* from, bool aligned) {
+__device__ __forceinline__ float load1(const unsigned char* from) {
   if constexpr (E == Element::f32) {
-    if (aligned) return load_global<float4>(from);
-    return make_float4(load_global<float>(from), load_global<float>(from + 4), load_global<float>(from + 8),
-                       load_global<float>(from + 12));
+    return load_global<float>(from);
   } else {
-    if (aligned) {
-      const uint2 two = load_global<uint2>(from);
-      return make_float4(from_bits<E>((unsigned short)two.x), from_bits<E>((unsigned short)(two.x >> 16)),
-                         from_bits<E>((unsigned short)two.y), from_bits<E>((unsigned short)(two.y >> 16)));
-    }
-    return make_float4(
-        from_bits<E>(load_global<unsigned short>(from)), from_bits<E>(load_global<unsigned short>(from + 2)),
-        from_bits<E>(load_global<unsigned short>(from + 4)), from_bits<E>(load_global<unsigned short>(from + 6)));
+    return from_bits<E>(load_global<unsigned short>(from));
   }
+}
+
+/// Four elements by one load.
+template <Element E>
+__device__ __forceinline__ float4 load4(const unsigned char* from) {
+  if constexpr (E == Element::f32) {
+    return load_global<float4>(from);
+  } else {
+    const uint2 two = load_global<uint2>(from);
+    return make_float4(from_bits<E>((unsigned short)two.x), from_bits<E>((unsigned short)(two.x >> 16)),
+                       from_bits<E>((unsigned short)two.y), from_bits<E>((unsigned short)(two.y >> 16)));
+  }
+}
+
+template <Element E>
+__device__ __forceinline__ float4 load4_anywhere(const unsigned char* from, bool aligned) {
+  if (aligned) return load4<E>(from);
+  return make_float4(load1<E>(from), load1<E>(from + kBytes<E>), load1<E>(from + 2 * kBytes<E>),
+                     load1<E>(from + 3 * kBytes<E>));
 }
 
 template <Element E>

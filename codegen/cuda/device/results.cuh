@@ -87,7 +87,7 @@ __device__ __forceinline__ void each_result(Shared& s, const State& st, const Ti
 __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const State& st, const Tile& t) {
   unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h);
   const i64 step = a.o.stride_n * kBytes<kStored>;
-  const bool aligned = is_aligned(base, step);
+  const bool aligned = misalignment(base, step) == 0;
   each_result(s, st, t, [&](int row, int column, float4 o) {
     store4<kStored>(base + times(row, step) + column * kBytes<kStored>, o, aligned);
   });

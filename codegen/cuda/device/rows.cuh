@@ -22,12 +22,13 @@ __device__ __forceinline__ Row row_of_contiguous(const weft_args& a, const Tile&
 __device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, const i64* head, int tile,
                                             bool descending) {
   const i64 cell = word(head + kCell);
-  const int per_cell = (int)word(head + kTilesPerCell);
+  const int per_cell = (int)word(head + kTilesPerCell), period = (int)word(head + kPeriod);
   const int number = tile / per_cell;
   // Of a cell before the first or behind the last no row is valid.
-  const i64 c = descending ? floor_div(t.offset + (int)a.n_q - 1, cell) - number : floor_div(t.offset, cell) + number;
+  const int c = floor_div(descending ? t.offset + (int)a.n_q - 1 : t.offset, cell) + (descending ? -number : number);
+  const int in_period = c % period;
   const i64* const cells = a.tables + word(head + kCellsAt);
-  const i64* const table = a.tables + word(cells + floor_mod((int)c, word(head + kPeriod)));
+  const i64* const table = a.tables + word(cells + in_period + (in_period < 0 ? period : 0));
   int in_cell = tile - number * per_cell;
   if (in_cell >= word(table + kCellTiles)) return {0, 0, false};
   const i64* entry = table + kCellClassesAt;
@@ -41,7 +42,7 @@ __device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, c
   const int j = in_cell * kRows + (int)threadIdx.x;
   const int turn = j / residues;
   const i64* const residue = of + kClassAt + (j - turn * residues);
-  const i64 x = c * cell + word(head + kLcm) * turn + word(residue);
+  const i64 x = c * cell + (i64)(int)word(head + kLcm) * turn + word(residue);
   const bool valid = j < word(of + kClassRows) && x >= t.offset && x < t.offset + a.n_q;
   return {clamp_to_int(x), (u64)word(residue + residues), valid};
 }
@@ -53,8 +54,9 @@ __device__ __forceinline__ u64 further_bits(const weft_args& a, const i64* head,
 #pragma unroll 1
   for (int i = from; i < (int)word(head + kRowBits); ++i) {
     const i64 segment = word(table + 3 * i);
-    const i64 in_segment = segment > 0 ? floor_mod(x, segment) : x;
-    if (floor_mod((int)in_segment, word(table + 3 * i + 1)) == word(table + 3 * i + 2)) bits |= u64(1) << i;
+    i64 rest = segment > 0 ? floor_mod(x, segment) : x;
+    rest = floor_mod((int)rest, word(table + 3 * i + 1));
+    if (rest == word(table + 3 * i + 2)) bits |= u64(1) << i;
   }
   return bits;
 }
@@ -63,7 +65,7 @@ __device__ __forceinline__ u64 further_bits(const weft_args& a, const i64* head,
 /// nor need a mask.
 __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t, const i64* head, int tile,
                                           bool descending) {
-  const bool by_class = word(head + kCell) != 0;
+  const bool by_class = kHasClasses && word(head + kCell) != 0;
   Row row = {0, 0, false};
   if (threadIdx.x < kRows) {
     row = by_class ? row_of_class(a, t, head, tile, descending) : row_of_contiguous(a, t, tile, descending);
@@ -73,7 +75,7 @@ __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t
   t.count = __syncthreads_count(row.valid);
   const int at = (int)threadIdx.x - before;
   if (row.valid) {
-    row.bits |= further_bits(a, head, row.x, by_class ? (int)word(head + kClassBits) : 0);
+    if (kHasRowBits) row.bits |= further_bits(a, head, row.x, by_class ? (int)word(head + kClassBits) : 0);
     put(s.x[at], row.x);
     put(s.bits[at], row.bits);
   }
@@ -85,7 +87,7 @@ __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t
   t.every = ~u64(0);
   t.any = 0;
 #pragma unroll 1
-  for (int r = 0; r < t.count; ++r) {
+  for (int r = 0; kHasRowBits && r < t.count; ++r) {
     const u64 bits = get(s.bits[r]);
     t.every &= bits;
     t.any |= bits;

@@ -11,9 +11,9 @@ __device__ __forceinline__ i64 value_of(const weft_args& a, const Shared& s, con
   const int kind = (int)word(bound + kBoundKind);
   const i64 of = word(bound + kBoundA);
   if (kind == kBoundRow) return x + add;
-  if (kind == kBoundSegment) return floor_to(x, of) + add;
+  if (kHasSegments && kind == kBoundSegment) return floor_to(x, of) + add;
   if (kInputs > 0 && kind == kBoundInput) return get(s.inputs[of]) + add;
-  if (kParts && kind == kBoundPart) return word(bound + kBoundB) * a.n_k / of + add;
+  if (kHasParts && kind == kBoundPart) return word(bound + kBoundB) * a.n_k / of + add;
   return add;
 }
 
@@ -26,7 +26,7 @@ struct Reach {
 /// The bounds of a term from below, from above, and those of its conditions on rows lie one behind the other.
 __device__ __forceinline__ Reach reach_of(const weft_args& a, const Shared& s, const i64* term, int x) {
   const int lower = (int)word(term + kLoCount), upper = lower + (int)word(term + kHiCount);
-  const int bounds = upper + (int)word(term + kRowCount);
+  const int bounds = upper + (kHasRowConditions ? (int)word(term + kRowCount) : 0);
   const i64* bound = a.tables + word(term + kLoAt);
   i64 lo = 0, hi = a.n_k;
   unsigned fails = 0;
@@ -35,13 +35,22 @@ __device__ __forceinline__ Reach reach_of(const weft_args& a, const Shared& s, c
     const i64 v = value_of(a, s, bound, x);
     if (i < lower) {
       lo = max(lo, v);
-    } else if (i < upper) {
+    } else if (!kHasRowConditions || i < upper) {
       hi = min(hi, v);
     } else if ((x < v) != (word(bound + kBoundBelow) != 0)) {
       fails |= 1u << (i - upper);
     }
   }
   return {clamp_to_int(lo), clamp_to_int(hi), fails};
+}
+
+/// Conditions on rows that a term wants met, and those that it wants missed.
+struct Bits {
+  u64 need, miss;
+};
+__device__ __forceinline__ Bits bits_of(const i64* term) {
+  if (!kHasRowBits) return {0, 0};
+  return {(u64)word(term + kNeed), (u64)word(term + kMiss)};
 }
 
 /// Fills one Term; where no row keeps a key it is not live. Unused cuts stand at the far end.
@@ -53,10 +62,10 @@ __device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const T
     at_first = at_last;
     at_last = reach_of(a, s, term, end == 0 ? t.first : t.last);
   }
-  const u64 need = (u64)word(term + kNeed), miss = (u64)word(term + kMiss);
+  const Bits bits = bits_of(term);
   // A half-line of rows that holds neither end of the tile holds none of it; one that holds both holds all.
-  const bool none = (need & ~t.any) != 0 || (miss & t.every) != 0 || (at_first.fails & at_last.fails) != 0;
-  const bool all = (need & ~t.every) == 0 && (miss & t.any) == 0 && (at_first.fails | at_last.fails) == 0;
+  const bool none = ((bits.need & ~t.any) | (bits.miss & t.every)) != 0 || (at_first.fails & at_last.fails) != 0;
+  const bool all = ((bits.need & ~t.every) | (bits.miss & t.any)) == 0 && (at_first.fails | at_last.fails) == 0;
   const int may_lo = at_first.lo, may_hi = at_last.hi;
   const i64 rate = word(term + kRate), segment = word(term + kSegment), residue = word(term + kResidue);
   const bool live = !none && may_lo < may_hi && residue < kLargest;
@@ -85,7 +94,7 @@ struct Hit {
 };
 __device__ __forceinline__ Hit first_hit(const Term& term, int from) {
   const int rate = get(term.rate), segment = get(term.segment), residue = get(term.residue);
-  if (rate == 1) return {from, kLargest};
+  if (!kHasStreams || rate == 1) return {from, kLargest};
   const int base = segment > 0 ? from / segment * segment : 0;
   const int behind = (from - base) % rate;
   const i64 at = (i64)from + (residue >= behind ? residue - behind : residue - behind + rate);

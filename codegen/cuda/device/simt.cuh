@@ -11,6 +11,9 @@ constexpr int kFours = kColumnsEach / 4;           // groups of 64 columns, four
 constexpr bool kTwo = (kColumnsEach & 2) != 0;     // a group of 32 columns, two to a lane
 constexpr bool kSingle = (kColumnsEach & 1) != 0;  // a group of 16 columns, one to a lane
 
+/// Below every score but minus infinity, so that 2^(score - m) needs no care for rows without keys.
+constexpr float kLowest = -3.40282347e38f;
+
 struct State {
   float o[kRowsEach][kColumnsEach];
   float m[kRowsEach];  // largest score so far, in units of log 2
@@ -20,7 +23,7 @@ struct State {
 __device__ __forceinline__ void clear(State& st) {
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
-    st.m[r] = -infinity();
+    st.m[r] = kLowest;
     st.l[r] = 0;
 #pragma unroll
     for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] = 0;
@@ -31,15 +34,16 @@ __device__ __forceinline__ void clear(State& st) {
 struct Views {
   const unsigned char *q, *k, *v;
   i64 q_step, k_step, v_step;
-  bool q_aligned, k_aligned, v_aligned;  // may be read four elements at a time
+  bool aligned;  // may be read four elements at a time
 };
 
 __device__ __forceinline__ const unsigned char* origin(const weft_view& view, int b, int h) {
   return (const unsigned char*)view.data + (times(b, view.stride_b) + times(h, view.stride_h)) * kBytes<kStored>;
 }
 
-__device__ __forceinline__ bool is_aligned(const unsigned char* base, i64 step) {
-  return (((u64)base | (u64)step) & (4 * kBytes<kStored> - 1)) == 0;
+/// What is zero where a view may be accessed four elements at a time.
+__device__ __forceinline__ unsigned misalignment(const unsigned char* base, i64 step) {
+  return ((unsigned)(u64)base | (unsigned)step) & (4 * kBytes<kStored> - 1);
 }
 
 __device__ __forceinline__ Views open_views(const weft_args& a, const Tile& t) {
@@ -51,26 +55,33 @@ __device__ __forceinline__ Views open_views(const weft_args& a, const Tile& t) {
   w.q_step = a.q.stride_n * kBytes<kStored>;
   w.k_step = a.k.stride_n * kBytes<kStored>;
   w.v_step = a.v.stride_n * kBytes<kStored>;
-  w.q_aligned = is_aligned(w.q, w.q_step);
-  w.k_aligned = is_aligned(w.k, w.k_step);
-  w.v_aligned = is_aligned(w.v, w.v_step);
+  w.aligned = (misalignment(w.q, w.q_step) | misalignment(w.k, w.k_step) | misalignment(w.v, w.v_step)) == 0;
   return w;
 }
 
 /// Columns [column, column + kDepth) of one row per two threads, transposed into shared memory. Two lanes read
 /// neighbouring fours of a row; 4 * stride = 16 modulo 32 keeps their stores apart.
-__device__ __forceinline__ void stage_columns(float* to, int stride, const unsigned char* row, int column,
-                                              bool aligned) {
+__device__ __forceinline__ void stage_columns(float* to, int stride, const unsigned char* row, int column) {
   static_assert(4 * kRowStride % 32 == 16 && 4 * kKeyStride % 32 == 16);
 #pragma unroll
   for (int i = 0; i < kDepth / 8; ++i) {
     const int c = (int)(threadIdx.x % 2 + 2 * i) * 4;
-    const float4 x = load4<kStored>(row + (column + c) * kBytes<kStored>, aligned);
+    const float4 x = load4<kStored>(row + (column + c) * kBytes<kStored>);
     float* const at = to + c * stride + threadIdx.x / 2;
     store_shared(at, x.x);
     store_shared(at + stride, x.y);
     store_shared(at + 2 * stride, x.z);
     store_shared(at + 3 * stride, x.w);
+  }
+}
+
+/// The same of Q and K where one of them starts or steps anywhere.
+__device__ __forceinline__ void stage_each_column(float* q, const unsigned char* q_row, float* k,
+                                                  const unsigned char* k_row, int column) {
+#pragma unroll 1
+  for (int c = threadIdx.x % 2; c < kDepth; c += 2) {
+    store_shared(q + c * kRowStride + threadIdx.x / 2, load1<kStored>(q_row + (column + c) * kBytes<kStored>));
+    store_shared(k + c * kKeyStride + threadIdx.x / 2, load1<kStored>(k_row + (column + c) * kBytes<kStored>));
   }
 }
 
@@ -102,8 +113,12 @@ __device__ __forceinline__ void multiply_scores(Shared& s, const Views& w, const
 #pragma unroll 1
   for (int column = 0; column < kDim; column += kDepth) {
     __syncthreads();
-    stage_columns(q, kRowStride, q_row, column, w.q_aligned);
-    stage_columns(k, kKeyStride, k_row, column, w.k_aligned);
+    if (w.aligned) {
+      stage_columns(q, kRowStride, q_row, column);
+      stage_columns(k, kKeyStride, k_row, column);
+    } else {
+      stage_each_column(q, q_row, k, k_row, column);
+    }
     __syncthreads();
     if (busy) add_scores(q, k, scores);
   }
@@ -130,7 +145,7 @@ __device__ __forceinline__ void raise_maxima(State& st, const Scores& scores) {
   for (int r = 0; r < kRowsEach; ++r) {
     const float top = largest_of_row(fmaxf(fmaxf(scores[r][0], scores[r][1]), fmaxf(scores[r][2], scores[r][3])));
     const float m = fmaxf(st.m[r], top);
-    scale[r] = st.m[r] == m ? 1 : exp2_approx(st.m[r] - m);
+    scale[r] = exp2_approx(st.m[r] - m);
     moved = moved || st.m[r] != m;
     st.m[r] = m;
   }
@@ -143,34 +158,40 @@ __device__ __forceinline__ void raise_maxima(State& st, const Scores& scores) {
   }
 }
 
-/// P = weight * 2^(score - m). Pairs that are not kept get -0, which no kept pair can have: see multiply_values.
-__device__ __forceinline__ void weigh_scores(Shared& s, State& st, const Scores& scores, int from, int count,
+/// How many branches keep key number `key` of a block with four rows; -0 where none does.
+__device__ __forceinline__ void weights_of(Shared& s, int key, int four_rows, float of_key, bool partial,
+                                           float (&weight)[4]) {
+  if (partial) {
+    unpack(weight, load_shared<float4>(weight_at(s, key, four_rows)));
+  } else {
+    weight[0] = weight[1] = weight[2] = weight[3] = of_key;
+  }
+}
+
+/// P = weight * 2^(score - m). Pairs that are not kept get -0, as their weight is, which no kept pair can have: see
+/// multiply_values.
+__device__ __forceinline__ void weigh_scores(Shared& s, State& st, const Scores& scores, const float* of_key,
                                              bool partial) {
 #pragma unroll
   for (int j = 0; j < kKeysEach; ++j) {
-    const int key = lane_of_row() * kKeysEach + j;
-    const float key_weight = key < count ? get(s.key_weight[from + key]) : 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float* const at = weight_at(s, key, row_group() * 2 + half);
+      const int key = lane_of_row() * kKeysEach + j, four_rows = row_group() * 2 + half;
       float p[4];
-      if (partial) unpack(p, load_shared<float4>(at));
+      weights_of(s, key, four_rows, of_key[j], partial, p);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int r = half * 4 + i;
-        const float base = st.m[r] == -infinity() ? 0 : st.m[r];
-        const float weight = partial ? p[i] : key_weight;
-        const float weighed = exp2_approx(scores[r][j] - base) * weight;
-        p[i] = weight == 0 ? -0.0f : weighed;
+        p[i] *= exp2_approx(scores[r][j] - st.m[r]);
         st.l[r] += p[i];
       }
-      store_shared(at, make_float4(p[0], p[1], p[2], p[3]));
+      store_shared(weight_at(s, key, four_rows), make_float4(p[0], p[1], p[2], p[3]));
     }
   }
 }
 
 /// Rows [first, first + kStaged) of V for the block's keys; zeros behind its last key and column. Returns whether this
-/// thread met a NaN or an infinity.
+/// thread met a NaN or an infinity (or sums that look like one).
 __device__ __forceinline__ bool stage_values(Shared& s, const Views& w, int from, int count, int first) {
   bool strange = false;
   constexpr int kFoursARow = kColumns / 4;
@@ -179,10 +200,9 @@ __device__ __forceinline__ bool stage_values(Shared& s, const Views& w, int from
     const int key = first + i / kFoursARow, column = i % kFoursARow * 4;
     float4 v = make_float4(0, 0, 0, 0);
     if (key < count && column < kDimV) {
-      v = load4<kStored>(w.v + times(get(s.key[from + key]), w.v_step) + column * kBytes<kStored>, w.v_aligned);
+      v = load4_anywhere<kStored>(w.v + times(get(s.key[from + key]), w.v_step) + column * kBytes<kStored>, w.aligned);
     }
-    strange |= !((fabsf(v.x) < infinity()) & (fabsf(v.y) < infinity()) & (fabsf(v.z) < infinity()) &
-                 (fabsf(v.w) < infinity()));
+    strange |= !(fabsf(v.x) + fabsf(v.y) + fabsf(v.z) + fabsf(v.w) < infinity());
     store_shared(&s.stage[i / kFoursARow * kColumns + column], v);
   }
   return strange;
@@ -254,23 +274,24 @@ __device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, Stat
   multiply_scores(s, w, t, from, count, busy, scores);
   if (busy) {
     const float scale = (float)a.scale * 1.44269504088896341f;
+    float of_key[kKeysEach];
 #pragma unroll
     for (int j = 0; j < kKeysEach; ++j) {
       const int key = lane_of_row() * kKeysEach + j;
-      const bool real = key < count;
+      of_key[j] = key < count ? get(s.key_weight[from + key]) : -0.0f;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float weight[4] = {1, 1, 1, 1};
-        if (partial) unpack(weight, load_shared<float4>(weight_at(s, key, row_group() * 2 + half)));
+        float weight[4];
+        weights_of(s, key, row_group() * 2 + half, of_key[j], partial, weight);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           float& score = scores[half * 4 + i][j];
-          score = real & (weight[i] != 0) ? score * scale : -infinity();
+          score = weight[i] != 0 ? score * scale : -infinity();
         }
       }
     }
     raise_maxima(st, scores);
-    weigh_scores(s, st, scores, from, count, partial);
+    weigh_scores(s, st, scores, of_key, partial);
   }
   multiply_values(s, st, w, from, count, busy);
   __syncthreads();

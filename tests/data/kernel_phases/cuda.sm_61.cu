@@ -17,7 +17,13 @@ constexpr int kInputs = 0;           // tensors of lengths that bounds refer to
 constexpr int kPhases = 2;           // launches, with f32 state carried between them
 constexpr int kSharedFixed = 28192;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 144;  // … and for each key range of a head
-constexpr bool kParts = false;       // bounds that are a share of the sequence
+constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
+constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
+constexpr bool kHasRowConditions = false; // ranges of rows only
+constexpr bool kHasStreams = true;   // keys in steps
+constexpr bool kHasFilters = false;  // further congruences of keys
+constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
+constexpr bool kHasParts = false;    // bounds that are a share of the sequence
 
 // ---- args.h ----
 
