@@ -20,6 +20,7 @@ struct Uses {
   bool classes = false, row_bits = false, row_conditions = false;
   bool streams = false, filters = false;
   bool segments = false, parts = false;
+  bool slots = false;
 };
 
 void note(Uses& uses, const ir::Bound& bound) {
@@ -42,6 +43,7 @@ Uses uses_of(const ir::Plan& plan) {
   for (const auto& phase : plan.phases) {
     for (const auto& pass : phase.passes) {
       for (const auto& range : pass.ranges) note(uses, range);
+      uses.slots |= pass.lse_slot >= 0;
     }
     uses.classes |= phase.rows.classes;
   }
@@ -110,6 +112,7 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   flag("kHasStreams", uses.streams, "keys in steps");
   flag("kHasFilters", uses.filters, "further congruences of keys");
   flag("kHasSegments", uses.segments, "bounds where a segment begins or ends");
+  flag("kHasSlots", uses.slots, "an LSE for each branch");
   flag("kHasParts", uses.parts, "bounds that are a share of the sequence");
 }
 

@@ -20,7 +20,7 @@ struct __align__(16) Shared {
   int row_lo[kRows], row_hi[kRows];
   int key[kKeyList];
   float key_weight[kKeyList];
-  int hit[kKeys];
+  int hit[kKeys];                         // a key that the term at hand hits, or -1
   int inputs[kInputs > 0 ? kInputs : 1];  // of this batch entry
   int counts[kWarps];
 };

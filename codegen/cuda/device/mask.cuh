@@ -17,15 +17,11 @@ __device__ __forceinline__ float* weight_at(Shared& s, int key, int four_rows) {
 }
 
 /// Sets bit 8 * key + row of `kept` for each of the thread's pairs that the term keeps.
-__device__ __forceinline__ unsigned kept_by_term(Shared& s, int from) {
+__device__ __forceinline__ unsigned kept_by_term(Shared& s) {
   unsigned kept = 0;
-  const int first_row = row_group() * kRowsEach, first_key = lane_of_row() * kKeysEach;
-  int y[kKeysEach];
-#pragma unroll
-  for (int k = 0; k < kKeysEach; ++k) {
-    const bool hit = get(s.hit[first_key + k]) != 0;
-    y[k] = hit ? get(s.key[from + first_key + k]) : -1;
-  }
+  const int first_row = row_group() * kRowsEach;
+  const int4 hit = load_shared<int4>(&s.hit[lane_of_row() * kKeysEach]);
+  const int y[kKeysEach] = {hit.x, hit.y, hit.z, hit.w};
 #pragma unroll 1
   for (int r = 0; r < kRowsEach; ++r) {
     const int lo = get(s.row_lo[first_row + r]), hi = get(s.row_hi[first_row + r]);
@@ -64,7 +60,8 @@ __device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const i
     put(s.row_hi[threadIdx.x], met ? keys.hi : keys.lo);
   } else {
     const int k = threadIdx.x - kRows;
-    put(s.hit[k], (int)(k < count && hits(a, term, get(s.key[from + k]))));
+    const int y = k < count ? get(s.key[from + k]) : -1;
+    put(s.hit[k], y >= 0 && hits(a, term, y) ? y : -1);
   }
 }
 static_assert(kRows + kKeys == kThreads, "one thread per row and one per key");
@@ -75,22 +72,24 @@ __device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const
                                             int count) {
   const int lowest = get(s.key[from]), highest = get(s.key[from + count - 1]);
   unsigned group = 0, some = 0;
-  int branch = -1;
+  int branch = -1;  // of the group; the one of the end is -2
 #pragma unroll 1
-  for (int i = 0; i < terms; ++i) {
-    const Term& term = terms_of(s)[i];
-    if (!get(term.live) || highest < get(term.may_lo) || lowest >= get(term.may_hi)) continue;
-    meet_term(a, s, pass + kTermsAt + i * kTermWords, term, from, count);
-    __syncthreads();
-    if (get(term.branch) != branch) {
+  for (int i = 0; i <= terms; ++i) {
+    const Term& term = terms_of(s)[min(i, terms - 1)];
+    const bool end = i == terms;
+    if (!end && (!get(term.live) || highest < get(term.may_lo) || lowest >= get(term.may_hi))) continue;
+    const int its_branch = end ? -2 : get(term.branch);
+    if (its_branch != branch) {
       add_kept(s, group, branch < 0);
       group = 0;
-      branch = get(term.branch);
+      branch = its_branch;
     }
-    group |= kept_by_term(s, from);
+    if (end) break;
+    meet_term(a, s, pass + kTermsAt + i * kTermWords, term, from, count);
+    __syncthreads();
+    group |= kept_by_term(s);
     some |= group;
     __syncthreads();
   }
-  add_kept(s, group, branch < 0);
   return __any_sync(0xFFFFFFFFu, some != 0);
 }

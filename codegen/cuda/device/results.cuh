@@ -20,9 +20,9 @@ __device__ __forceinline__ void close_sums(State& st) {
 __device__ __forceinline__ void normalize(State& st, float factor) {
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
-    const float scale = factor * reciprocal_approx(st.l[r]);
+    const float scale = st.l[r] == 0 ? 0 : factor * reciprocal_approx(st.l[r]);
 #pragma unroll
-    for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] = st.l[r] == 0 ? 0 : st.o[r][c] * scale;
+    for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] *= scale;
   }
 }
 
@@ -42,10 +42,11 @@ __device__ __forceinline__ Sums sums_of_lane(const State& st) {
 
 /// The LSE in the natural logarithm, of the pattern or of branch `slot`.
 __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State& st, const Tile& t, int slot) {
-  float* const base = slot < 0 ? a.lse + times(t.b, a.lse_stride_b) + times(t.h, a.lse_stride_h)
-                               : a.branch_lse + times(slot, a.branch_lse_stride) + times(t.b, a.branch_lse_stride_b) +
-                                     times(t.h, a.branch_lse_stride_h);
-  if ((slot < 0 ? a.lse : a.branch_lse) == nullptr || lane_of_row() >= kRowsEach) return;
+  float* const base = !kHasSlots || slot < 0
+                          ? a.lse + times(t.b, a.lse_stride_b) + times(t.h, a.lse_stride_h)
+                          : a.branch_lse + times(slot, a.branch_lse_stride) + times(t.b, a.branch_lse_stride_b) +
+                                times(t.h, a.branch_lse_stride_h);
+  if ((!kHasSlots || slot < 0 ? a.lse : a.branch_lse) == nullptr || lane_of_row() >= kRowsEach) return;
   const Sums sums = sums_of_lane(st);
   const int row = row_number(s, t, lane_of_row());
   const float lse = (sums.m + log2_approx(sums.l)) * 0.693147180559945309f;

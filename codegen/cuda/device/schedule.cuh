@@ -28,11 +28,11 @@ __device__ __forceinline__ Reach reach_of(const weft_args& a, const Shared& s, c
   const int lower = (int)word(term + kLoCount), upper = lower + (int)word(term + kHiCount);
   const int bounds = upper + (kHasRowConditions ? (int)word(term + kRowCount) : 0);
   const i64* bound = a.tables + word(term + kLoAt);
-  i64 lo = 0, hi = a.n_k;
+  int lo = 0, hi = (int)a.n_k;
   unsigned fails = 0;
 #pragma unroll 1
   for (int i = 0; i < bounds; ++i, bound += kBoundWords) {
-    const i64 v = value_of(a, s, bound, x);
+    const int v = clamp_to_int(value_of(a, s, bound, x));
     if (i < lower) {
       lo = max(lo, v);
     } else if (!kHasRowConditions || i < upper) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ Reach reach_of(const weft_args& a, const Shared& s, c
       fails |= 1u << (i - upper);
     }
   }
-  return {clamp_to_int(lo), clamp_to_int(hi), fails};
+  return {lo, hi, fails};
 }
 
 /// Conditions on rows that a term wants met, and those that it wants missed.
@@ -149,7 +149,8 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
   return zone;
 }
 
-/// Spans of every term of the pass, the sorted cut points and the zones between them; returns how many zones there are.
+/// Spans of every term of the pass, the sorted cut points and the zones between them; returns how many zones there are,
+/// none where no term is live.
 __device__ __forceinline__ int make_zones(const weft_args& a, Shared& s, const Tile& t, const i64* pass) {
   const int terms = (int)word(pass + kTerms);
   const Lists lists = lists_of(a, s);
@@ -158,9 +159,6 @@ __device__ __forceinline__ int make_zones(const weft_args& a, Shared& s, const T
     span_term(a, s, t, pass + kTermsAt + i * kTermWords, lists.term[i], lists.cut + 4 * i);
   }
   __syncthreads();
-  int cuts = 0;
-#pragma unroll 1
-  for (int i = 0; i < 4 * terms; ++i) cuts += get(lists.cut[i]) < kLargest;
 #pragma unroll 1
   for (int i = threadIdx.x; i < 4 * terms; i += kThreads) {
     const int mine = get(lists.cut[i]);
@@ -174,10 +172,10 @@ __device__ __forceinline__ int make_zones(const weft_args& a, Shared& s, const T
   }
   __syncthreads();
 #pragma unroll 1
-  for (int i = threadIdx.x; i < cuts - 1; i += kThreads) {
+  for (int i = threadIdx.x; i < 4 * terms - 1; i += kThreads) {
     const Zone zone = make_zone(s, terms, get(lists.sorted_cut[i]), get(lists.sorted_cut[i + 1]));
     put(lists.zone[i], zone);
   }
   __syncthreads();
-  return max(cuts - 1, 0);
+  return terms > 0 && get(lists.sorted_cut[0]) < kLargest ? 4 * terms - 1 : 0;
 }

@@ -158,35 +158,39 @@ __device__ __forceinline__ void raise_maxima(State& st, const Scores& scores) {
   }
 }
 
-/// How many branches keep key number `key` of a block with four rows; -0 where none does.
-__device__ __forceinline__ void weights_of(Shared& s, int key, int four_rows, float of_key, bool partial,
-                                           float (&weight)[4]) {
-  if (partial) {
-    unpack(weight, load_shared<float4>(weight_at(s, key, four_rows)));
-  } else {
-    weight[0] = weight[1] = weight[2] = weight[3] = of_key;
+/// How many branches keep each of the thread's pairs; -0 where none does.
+__device__ __forceinline__ void load_weights(Shared& s, int from, int count, bool partial, Scores& weights) {
+#pragma unroll
+  for (int j = 0; j < kKeysEach; ++j) {
+    const int key = lane_of_row() * kKeysEach + j;
+    float of_key[kRowsEach];
+    if (partial) {
+      unpack(&of_key[0], load_shared<float4>(weight_at(s, key, row_group() * 2)));
+      unpack(&of_key[4], load_shared<float4>(weight_at(s, key, row_group() * 2 + 1)));
+    } else {
+      of_key[0] = key < count ? get(s.key_weight[from + key]) : -0.0f;
+#pragma unroll
+      for (int r = 1; r < kRowsEach; ++r) of_key[r] = of_key[0];
+    }
+#pragma unroll
+    for (int r = 0; r < kRowsEach; ++r) weights[r][j] = of_key[r];
   }
 }
 
 /// P = weight * 2^(score - m). Pairs that are not kept get -0, as their weight is, which no kept pair can have: see
 /// multiply_values.
-__device__ __forceinline__ void weigh_scores(Shared& s, State& st, const Scores& scores, const float* of_key,
-                                             bool partial) {
+__device__ __forceinline__ void weigh_scores(Shared& s, State& st, const Scores& scores, const Scores& weights) {
 #pragma unroll
   for (int j = 0; j < kKeysEach; ++j) {
+    float p[kRowsEach];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int key = lane_of_row() * kKeysEach + j, four_rows = row_group() * 2 + half;
-      float p[4];
-      weights_of(s, key, four_rows, of_key[j], partial, p);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int r = half * 4 + i;
-        p[i] *= exp2_approx(scores[r][j] - st.m[r]);
-        st.l[r] += p[i];
-      }
-      store_shared(weight_at(s, key, four_rows), make_float4(p[0], p[1], p[2], p[3]));
+    for (int r = 0; r < kRowsEach; ++r) {
+      p[r] = exp2_approx(scores[r][j] - st.m[r]) * weights[r][j];
+      st.l[r] += p[r];
     }
+    const int key = lane_of_row() * kKeysEach + j;
+    store_shared(weight_at(s, key, row_group() * 2), make_float4(p[0], p[1], p[2], p[3]));
+    store_shared(weight_at(s, key, row_group() * 2 + 1), make_float4(p[4], p[5], p[6], p[7]));
   }
 }
 
@@ -274,24 +278,17 @@ __device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, Stat
   multiply_scores(s, w, t, from, count, busy, scores);
   if (busy) {
     const float scale = (float)a.scale * 1.44269504088896341f;
-    float of_key[kKeysEach];
+    Scores weights;
+    load_weights(s, from, count, partial, weights);
 #pragma unroll
-    for (int j = 0; j < kKeysEach; ++j) {
-      const int key = lane_of_row() * kKeysEach + j;
-      of_key[j] = key < count ? get(s.key_weight[from + key]) : -0.0f;
+    for (int r = 0; r < kRowsEach; ++r) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float weight[4];
-        weights_of(s, key, row_group() * 2 + half, of_key[j], partial, weight);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          float& score = scores[half * 4 + i][j];
-          score = weight[i] != 0 ? score * scale : -infinity();
-        }
+      for (int j = 0; j < kKeysEach; ++j) {
+        scores[r][j] = weights[r][j] != 0 ? scores[r][j] * scale : -infinity();
       }
     }
     raise_maxima(st, scores);
-    weigh_scores(s, st, scores, of_key, partial);
+    weigh_scores(s, st, scores, weights);
   }
   multiply_values(s, st, w, from, count, busy);
   __syncthreads();

@@ -22,6 +22,7 @@ constexpr bool kHasRowConditions = false; // ranges of rows only
 constexpr bool kHasStreams = false;  // keys in steps
 constexpr bool kHasFilters = false;  // further congruences of keys
 constexpr bool kHasSegments = false; // bounds where a segment begins or ends
+constexpr bool kHasSlots = false;    // an LSE for each branch
 constexpr bool kHasParts = false;    // bounds that are a share of the sequence
 
 // ---- args.h ----
