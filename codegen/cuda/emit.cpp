@@ -47,7 +47,6 @@ Uses uses_of(const ir::Plan& plan) {
     }
     uses.classes |= phase.rows.classes;
   }
-  uses.classes &= uses.row_bits;
   return uses;
 }
 
