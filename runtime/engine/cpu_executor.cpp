@@ -2,6 +2,7 @@
 
 #include "codegen/cpu/emit.h"
 #include "runtime/engine/arguments.h"
+#include "runtime/engine/lists.h"
 
 #include <fmt/format.h>
 
@@ -34,15 +35,18 @@ Result<std::shared_ptr<const CpuExecutor::PerHeads>> CpuExecutor::per_heads(std:
   });
 }
 
-/// The threads' scratch, then the state that rows carry between phases.
-Result<std::size_t> CpuExecutor::total_scratch(const PerHeads& per_heads, const RunShape& shape, int threads) const {
-  WEFT_TRY(const auto carry, carry_bytes(plan_, shape));
-  return per_heads.scratch * static_cast<std::size_t>(threads) + carry;
+/// The threads' scratch, the state that rows carry between phases, the lists.
+Result<std::size_t> CpuExecutor::total_scratch(const PerHeads& per_heads, const ir::Shape& shape, int threads) const {
+  WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(shape)));
+  WEFT_TRY(const auto lists, list_bytes(plan_, shape));
+  return per_heads.scratch * static_cast<std::size_t>(threads) + aligned(carry) + lists;
 }
 
 Result<std::size_t> CpuExecutor::workspace(const RunShape& shape, int threads) const {
   WEFT_TRY(const auto tables, per_heads(shape.heads));
-  WEFT_TRY(const auto bytes, total_scratch(*tables, shape, threads > 0 ? threads : workers_->threads()));
+  const ir::Shape sizes{
+      .batch = shape.batch, .n_q = shape.n_q, .n_k = shape.n_k, .heads = shape.heads, .kv_heads = shape.kv_heads};
+  WEFT_TRY(const auto bytes, total_scratch(*tables, sizes, threads > 0 ? threads : workers_->threads()));
   return bytes + kAlignment;  // the caller's buffer may start anywhere
 }
 
@@ -50,7 +54,7 @@ Status CpuExecutor::run(const ir::Pattern&, const Launch& launch, const RunArgs&
   const auto& shape = launch.shape;
   WEFT_TRY(const auto tables, per_heads(shape.heads));
   const int threads = args.threads > 0 ? args.threads : workers_->threads();
-  WEFT_TRY(const auto bytes, total_scratch(*tables, sizes_of(shape), threads));
+  WEFT_TRY(const auto bytes, total_scratch(*tables, shape, threads));
 
   ScratchPool::Buffer pooled;
   void* scratch = args.workspace.data();
@@ -69,6 +73,10 @@ Status CpuExecutor::run(const ir::Pattern&, const Launch& launch, const RunArgs&
   block.most_terms = tables->tables.image.most_terms;
   auto* const first = static_cast<std::byte*>(scratch);
   block.carry = reinterpret_cast<float*>(first + tables->scratch * static_cast<std::size_t>(threads));
+  WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(shape)));
+  auto* const lists = reinterpret_cast<std::int32_t*>(reinterpret_cast<std::byte*>(block.carry) + aligned(carry));
+  place_lists(plan_, shape, lists, block);
+  fill_lists(plan_, launch, args, block, *workers_, threads);
   for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
     run_phase(phase, *tables, launch, block, first, threads);
   }

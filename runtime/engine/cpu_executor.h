@@ -32,7 +32,7 @@ class CpuExecutor : public Executor {
     std::size_t scratch = 0;  ///< bytes for one thread, a multiple of the alignment
   };
   Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
-  Result<std::size_t> total_scratch(const PerHeads& per_heads, const RunShape& shape, int threads) const;
+  Result<std::size_t> total_scratch(const PerHeads& per_heads, const ir::Shape& shape, int threads) const;
   void run_phase(std::size_t phase, const PerHeads& per_heads, const Launch& launch, weft_args args, std::byte* scratch,
                  int threads) const;
 

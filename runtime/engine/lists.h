@@ -1,0 +1,37 @@
+#pragma once
+
+#include "codegen/args.h"
+#include "compiler/ir/plan.h"
+#include "compiler/ir/tensor.h"
+#include "runtime/engine/kernel_state.h"
+#include "runtime/engine/workers.h"
+
+#include <cstdint>
+#include <vector>
+
+/// The lists of chosen key blocks that `random` and `top` make before the attention (semantics sections 7 and 8).
+namespace weft {
+
+/// The shape of one list for one launch: `[batches, heads, rows, count]`, i32.
+struct ListShape {
+  std::int64_t batches = 1;    ///< 1 where every batch entry has the same
+  std::int64_t first_row = 0;  ///< number of the first block of rows
+  std::int64_t rows = 0;
+  std::int64_t blocks = 0;  ///< of keys
+  std::int64_t count = 0;   ///< places for each row
+
+  std::int64_t elements(std::int64_t heads) const { return batches * heads * rows * count; }
+};
+ListShape list_shape(const ir::List& list, const ir::Shape& shape);
+
+/// Bytes that the lists of a launch take. User error where that overflows.
+Result<std::size_t> list_bytes(const ir::Plan& plan, const ir::Shape& shape);
+
+/// Points `block.lists` into `memory`, which has `list_bytes`.
+void place_lists(const ir::Plan& plan, const ir::Shape& shape, std::int32_t* memory, weft_args& block);
+
+/// Fills the lists on the host.
+void fill_lists(const ir::Plan& plan, const Launch& launch, const RunArgs& args, const weft_args& block,
+                const Workers& workers, int threads);
+
+}  // namespace weft
