@@ -143,4 +143,37 @@ Dnf unite(Dnf a, const Dnf& b) {
   return a;
 }
 
+std::optional<Dnf> both(const Dnf& a, const Dnf& b, std::size_t most) {
+  Dnf out;
+  Conjunction met;
+  for (const auto& x : a) {
+    for (const auto& y : b) {
+      if (meet(x, y, met)) out = unite(std::move(out), {met});
+      if (out.size() > most) return std::nullopt;
+    }
+  }
+  return out;
+}
+
+/// De Morgan: each literal of a conjunction flipped, joined by union; then intersected over the conjunctions.
+std::optional<Dnf> opposite(const Dnf& pieces, std::size_t most) {
+  std::optional<Dnf> out = Dnf{Conjunction{}};
+  for (const auto& c : pieces) {
+    Dnf flipped;
+    for (const auto& e : c.lo) flipped.push_back(below(e));
+    for (const auto& e : c.hi) flipped.push_back(at_least(e));
+    for (const auto& r : c.rows) flipped.push_back(row_is(r.bound, !r.below));
+    for (bool on_x : {true, false}) {
+      for (auto g : on_x ? c.x : c.y) {
+        g.negated = !g.negated;
+        if (g.rate > 1 || !g.negated) flipped.push_back(congruent(g, on_x));
+      }
+    }
+    for (const auto& use : c.pairs) flipped.push_back(pair_is({use.number, !use.negated}));
+    out = both(*out, flipped, most);
+    if (!out) return out;
+  }
+  return out;
+}
+
 }  // namespace weft::planner

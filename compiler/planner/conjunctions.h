@@ -3,6 +3,7 @@
 #include "compiler/planner/passes.h"
 
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
 /// The algebra that sets are lowered to: unions of conjunctions of half-lines, congruences, row conditions and
@@ -31,5 +32,8 @@ bool meet(const Conjunction& a, const Conjunction& b, Conjunction& out);
 Conjunction all_of(std::initializer_list<Conjunction> literals);
 /// Union without conjunctions that another one includes.
 Dnf unite(Dnf a, const Dnf& b);
+/// Intersection, and complement; nothing when more than `most` conjunctions come of it.
+std::optional<Dnf> both(const Dnf& a, const Dnf& b, std::size_t most);
+std::optional<Dnf> opposite(const Dnf& pieces, std::size_t most);
 
 }  // namespace weft::planner

@@ -51,15 +51,8 @@ class Normalizer {
   }
 
   Dnf intersect(const Dnf& a, const Dnf& b, const ir::Set& set) {
-    Dnf out;
-    Conjunction both;
-    for (const auto& x : a) {
-      for (const auto& y : b) {
-        if (meet(x, y, both)) out = unite(std::move(out), {both});
-        if (out.size() > kMostConjunctions) return too_complex(set);
-      }
-    }
-    return out;
+    auto out = both(a, b, kMostConjunctions);
+    return out ? std::move(*out) : too_complex(set);
   }
 
   Dnf too_complex(const ir::Set& set) {
@@ -80,26 +73,9 @@ class Normalizer {
     return {context_.pair({.holds = condition, .key = nullptr, .lo = nullptr, .hi = nullptr})};
   }
 
-  /// De Morgan over a primitive's conjunctions: each literal flipped, joined by union; then intersected.
-  Dnf negate(const Dnf& primitives, const ir::Set& set) {
-    Dnf out{Conjunction{}};
-    for (const auto& c : primitives) {
-      Dnf flipped;
-      for (const auto& e : c.lo) flipped.push_back(below(e));
-      for (const auto& e : c.hi) flipped.push_back(at_least(e));
-      for (const auto& r : c.rows) flipped.push_back(row_is(r.bound, !r.below));
-      for (auto g : c.x) {
-        g.negated = !g.negated;
-        if (g.rate > 1 || !g.negated) flipped.push_back(congruent(g, true));
-      }
-      for (auto g : c.y) {
-        g.negated = !g.negated;
-        if (g.rate > 1 || !g.negated) flipped.push_back(congruent(g, false));
-      }
-      for (const auto& use : c.pairs) flipped.push_back(pair_is({use.number, !use.negated}));
-      out = intersect(out, flipped, set);
-    }
-    return out;
+  Dnf negate(const Dnf& pieces, const ir::Set& set) {
+    auto out = opposite(pieces, kMostConjunctions);
+    return out ? std::move(*out) : too_complex(set);
   }
 
   Draft& draft_;
@@ -113,28 +89,32 @@ void normalize(Draft& draft) {
   for (const auto& branch : draft.pattern.branches) draft.branches.push_back(normalizer.of(*branch.set, false));
 }
 
+ir::KeyRange range_of(const Conjunction& c, int branch, const ir::HeadSet& heads) {
+  ir::KeyRange range{.branch = branch,
+                     .heads = heads,
+                     .stream = {},
+                     .filters = c.y,
+                     .lo = c.lo,
+                     .hi = c.hi,
+                     .rows = c.rows,
+                     .row_congruences = c.x,
+                     .predicates = c.pairs};
+  // The largest stride leaves the fewest keys to look at.
+  auto best = range.filters.end();
+  for (auto at = range.filters.begin(); at != range.filters.end(); ++at) {
+    if (!at->negated && (best == range.filters.end() || at->rate > best->rate)) best = at;
+  }
+  if (best != range.filters.end()) {
+    range.stream = *best;
+    range.filters.erase(best);
+  }
+  return range;
+}
+
 void make_ranges(Draft& draft) {
   for (std::size_t i = 0; i < draft.branches.size(); ++i) {
     for (const auto& c : draft.branches[i]) {
-      ir::KeyRange range{.branch = static_cast<int>(i),
-                         .heads = draft.pattern.branches[i].heads,
-                         .stream = {},
-                         .filters = c.y,
-                         .lo = c.lo,
-                         .hi = c.hi,
-                         .rows = c.rows,
-                         .row_congruences = c.x,
-                         .predicates = c.pairs};
-      // The largest stride leaves the fewest keys to look at.
-      auto best = range.filters.end();
-      for (auto at = range.filters.begin(); at != range.filters.end(); ++at) {
-        if (!at->negated && (best == range.filters.end() || at->rate > best->rate)) best = at;
-      }
-      if (best != range.filters.end()) {
-        range.stream = *best;
-        range.filters.erase(best);
-      }
-      draft.ranges.push_back(std::move(range));
+      draft.ranges.push_back(range_of(c, static_cast<int>(i), draft.pattern.branches[i].heads));
     }
   }
 }

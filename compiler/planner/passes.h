@@ -56,6 +56,9 @@ void order_tiles(Draft& draft);
 
 // Pieces that passes share.
 
+/// One conjunction as a key range of a branch.
+ir::KeyRange range_of(const Conjunction& c, int branch, const ir::HeadSet& heads);
+
 /// One pass per softmax of the combine mode over the given ranges.
 std::vector<ir::Pass> softmax_passes(const Draft& draft, const std::vector<ir::KeyRange>& ranges);
 

@@ -1,8 +1,11 @@
+#include "compiler/planner/conjunctions.h"
 #include "compiler/planner/passes.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 namespace weft::planner {
 namespace {
@@ -33,9 +36,64 @@ std::vector<Congruence> members(const std::vector<KeyRange>& ranges) {
   return out;
 }
 
+/// How the rows of a phase are grouped into tiles: by members, by patches, or (neither) as they come.
+struct Order {
+  std::vector<Congruence> by;
+  std::int64_t modulus = 0, line = 0, patch = 1, patch_lines = 1;
+  bool operator==(const Order&) const = default;
+  bool plain() const { return by.empty() && modulus == 0; }
+};
+
+constexpr std::int64_t kMostModulus = 4096;
+
+/// The lag that most ranges ask for, as one residue a tile.
+Order lags(const Draft& draft, const std::vector<KeyRange>& ranges) {
+  std::map<std::int64_t, int> asked;
+  for (const auto& range : ranges) {
+    for (const auto& use : range.predicates) {
+      const std::int64_t m = draft.plan.predicates[static_cast<std::size_t>(use.number)].modulus;
+      if (m > 1 && m <= kMostModulus && !use.negated) ++asked[m];
+    }
+  }
+  const auto most =
+      std::max_element(asked.begin(), asked.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  Order out;
+  if (most != asked.end()) out.modulus = most->first;
+  return out;
+}
+
+Order order_of(const Draft& draft, const std::vector<KeyRange>& ranges) {
+  Order out{.by = members(ranges)};
+  if (out.by.size() > kMostMembers) out.by.clear();
+  return out.by.empty() ? lags(draft, ranges) : out;
+}
+
+std::int64_t power_below(std::int64_t n, std::int64_t most) {
+  std::int64_t p = 1;
+  while (2 * p <= std::min(n, most)) p *= 2;
+  return p;
+}
+
+/// Squares or cubes of a grid, that neighbours share most keys.
+std::optional<Order> grid_patches(const std::vector<std::int64_t>& grid, std::int64_t tile) {
+  Order out;
+  if (grid.size() == 2) {
+    out.modulus = grid[1];
+    out.patch = power_below(grid[1], tile >= 64 ? 8 : 4);
+  } else if (grid.size() == 3) {
+    if (grid[1] > kMostModulus / grid[2]) return std::nullopt;
+    out.modulus = grid[1] * grid[2];
+    out.line = grid[2];
+    out.patch = power_below(grid[2], 4);
+    out.patch_lines = power_below(grid[1], 4);
+  }
+  const bool fits = out.modulus > 1 && out.modulus <= kMostModulus && tile % (out.patch * out.patch_lines) == 0;
+  return fits ? std::optional(out) : std::nullopt;
+}
+
 struct Option {
   std::vector<std::vector<KeyRange>> groups;  ///< one phase each
-  std::vector<bool> classes;                  ///< rows of the phase grouped by its members?
+  std::vector<Order> orders;                  ///< of its rows
   double cost = 0;
   std::string name;
 };
@@ -53,16 +111,18 @@ class RowChooser {
   }
 
   void run() {
-    Option best = single(false, "consecutive rows");
-    const auto by = members(draft_.ranges);
-    if (!by.empty() && by.size() <= kMostMembers) {
-      keep_better(best, single(true, "rows by class"));
-      const bool one_softmax =
-          draft_.pattern.combine == ir::Combine::joint || draft_.pattern.combine == ir::Combine::joint_detached;
-      if (one_softmax && !draft_.plan.bind.branch_lse) keep_better(best, phases_of_branches());
+    Option best = single({}, "consecutive rows");
+    const Order order = order_of(draft_, draft_.ranges);
+    if (!order.plain()) {
+      keep_better(best, single(order, order.by.empty() ? "rows by residue" : "rows by class"));
+      if (auto option = in_phases()) keep_better(best, std::move(*option));
+    }
+    if (!draft_.plan.predicates.empty()) {
+      const auto patches = grid_patches(draft_.pattern.grid, draft_.plan.choices.tile_q);
+      if (patches) keep_better(best, single(*patches, "patches of the grid"));
     }
     for (std::size_t i = 0; i < best.groups.size(); ++i) {
-      draft_.plan.phases.push_back(make_phase(best.groups[i], best.classes[i]));
+      draft_.plan.phases.push_back(make_phase(best.groups[i], best.orders[i]));
       if (best.groups.size() > 1) {
         draft_.plan.phases.back().carry = i == 0 ? Carry::out : i + 1 == best.groups.size() ? Carry::in : Carry::inout;
       }
@@ -70,23 +130,34 @@ class RowChooser {
   }
 
  private:
-  Phase make_phase(const std::vector<KeyRange>& ranges, bool classes) const {
+  /// Several softmaxes over branches cannot share one running state.
+  std::optional<Option> in_phases() {
+    const auto combine = draft_.pattern.combine;
+    if (draft_.plan.bind.branch_lse || combine == ir::Combine::sum || combine == ir::Combine::mean) return std::nullopt;
+    const bool is_union = combine == ir::Combine::unite || draft_.plan.branches == 1;
+    return is_union ? phases_of_union() : phases_of_branches();
+  }
+
+  Phase make_phase(const std::vector<KeyRange>& ranges, const Order& order) const {
     Phase phase;
     phase.stationary = draft_.options.stationary;
     phase.rows.tile = draft_.plan.choices.tile_q;
-    phase.rows.classes = classes;
-    if (classes) phase.rows.by = members(ranges);
+    phase.rows.classes = !order.plain();
+    phase.rows.by = order.by;
+    phase.rows.modulus = order.modulus;
+    phase.rows.line = order.line;
+    phase.rows.patch = order.patch;
+    phase.rows.patch_lines = order.patch_lines;
     phase.passes = softmax_passes(draft_, ranges);
     return phase;
   }
 
-  double cost_of(const std::vector<KeyRange>& ranges, bool classes) const {
-    return simulate(draft_.plan, make_phase(ranges, classes), heads_, tokens_);
+  double cost_of(const std::vector<KeyRange>& ranges, const Order& order) const {
+    return simulate(draft_.plan, make_phase(ranges, order), heads_, tokens_);
   }
 
-  Option single(bool classes, const char* name) {
-    Option option{
-        .groups = {draft_.ranges}, .classes = {classes}, .cost = cost_of(draft_.ranges, classes), .name = name};
+  Option single(const Order& order, const char* name) {
+    Option option{.groups = {draft_.ranges}, .orders = {order}, .cost = cost_of(draft_.ranges, order), .name = name};
     note(option);
     return option;
   }
@@ -101,15 +172,68 @@ class RowChooser {
 
   struct Group {
     std::vector<KeyRange> ranges;
-    std::vector<Congruence> by;
+    Order order;
     double cost = 0;
   };
 
   Group grouped(std::vector<KeyRange> ranges) const {
-    Group group{.ranges = std::move(ranges), .by = {}, .cost = 0};
-    group.by = members(group.ranges);
-    group.cost = cost_of(group.ranges, !group.by.empty());
+    Group group{.ranges = std::move(ranges), .order = {}, .cost = 0};
+    group.order = order_of(draft_, group.ranges);
+    group.cost = cost_of(group.ranges, group.order);
     return group;
+  }
+
+  Option phases_of(std::vector<Group> groups) {
+    Option option{
+        .groups = {}, .orders = {}, .cost = 0, .name = fmt::format("{} phases with carried state", groups.size())};
+    for (auto& group : groups) {
+      option.cost += group.cost + (groups.size() > 1 ? kCarryCost : 0);
+      option.orders.push_back(group.order);
+      option.groups.push_back(std::move(group.ranges));
+    }
+    if (option.groups.size() > 1) note(option);
+    return option;
+  }
+
+  /// Pieces of a union that want different orders: each phase leaves out what those before it have visited.
+  std::optional<Option> phases_of_union() {
+    constexpr std::size_t kMostPieces = 64;
+    struct Part {
+      Order order;
+      Dnf pieces;
+      int branch;
+    };
+    std::vector<Part> parts;
+    for (std::size_t b = 0; b < draft_.branches.size(); ++b) {
+      if (!(draft_.pattern.branches[b].heads == ir::HeadSet{})) return std::nullopt;
+      for (const auto& c : draft_.branches[b]) {
+        const int branch = static_cast<int>(b);
+        const Order order = order_of(draft_, {range_of(c, branch, {})});
+        const auto at = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.order == order; });
+        if (at == parts.end()) {
+          parts.push_back({order, {c}, branch});
+        } else {
+          at->pieces.push_back(c);
+        }
+      }
+    }
+    if (parts.size() < 2 || parts.size() > kMostGroups) return std::nullopt;
+    std::stable_partition(parts.begin(), parts.end(), [](const Part& p) { return p.order.plain(); });
+    std::vector<Group> groups;
+    Dnf before;
+    for (const auto& part : parts) {
+      const auto rest = opposite(before, kMostPieces);
+      const auto pieces = rest ? both(part.pieces, *rest, kMostPieces) : rest;
+      if (!pieces) return std::nullopt;
+      std::vector<KeyRange> ranges;
+      for (const auto& c : *pieces) ranges.push_back(range_of(c, part.branch, {}));
+      if (!ranges.empty()) {
+        const double cost = cost_of(ranges, part.order);
+        groups.push_back({std::move(ranges), part.order, cost});
+      }
+      before = unite(std::move(before), part.pieces);
+    }
+    return phases_of(std::move(groups));
   }
 
   /// One phase per row order, then phases that cost less together are joined.
@@ -120,25 +244,17 @@ class RowChooser {
       std::copy_if(draft_.ranges.begin(), draft_.ranges.end(), std::back_inserter(ranges),
                    [&](const KeyRange& r) { return r.branch == b; });
       if (ranges.empty()) continue;
-      const auto by = members(ranges);
-      const auto at = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return g.by == by; });
+      const Order order = order_of(draft_, ranges);
+      const auto at = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return g.order == order; });
       if (at == groups.end()) {
-        groups.push_back({std::move(ranges), by, 0});
+        groups.push_back({std::move(ranges), order, 0});
       } else {
         at->ranges.insert(at->ranges.end(), ranges.begin(), ranges.end());
       }
     }
     for (auto& group : groups) group = grouped(std::move(group.ranges));
     if (groups.size() <= kMostGroups) join_groups(groups);
-    Option option{
-        .groups = {}, .classes = {}, .cost = 0, .name = fmt::format("{} phases with carried state", groups.size())};
-    for (auto& group : groups) {
-      option.cost += group.cost + (groups.size() > 1 ? kCarryCost : 0);
-      option.classes.push_back(!group.by.empty());
-      option.groups.push_back(std::move(group.ranges));
-    }
-    if (option.groups.size() > 1) note(option);
-    return option;
+    return phases_of(std::move(groups));
   }
 
   void join_groups(std::vector<Group>& groups) const {

@@ -105,15 +105,9 @@ class Splitter {
 
  private:
   Dnf both(const Dnf& a, const Dnf& b) {
-    Dnf out;
-    Conjunction met;
-    for (const auto& x : a) {
-      for (const auto& y : b) {
-        if (meet(x, y, met)) out = unite(std::move(out), {met});
-        if (out.size() > kMostPieces) return overflow_ = true, Dnf{};
-      }
-    }
-    return out;
+    auto out = planner::both(a, b, kMostPieces);
+    if (!out) overflow_ = true;
+    return out ? std::move(*out) : Dnf{};
   }
 
   Dnf either(Dnf a, const Dnf& b) {

@@ -1,4 +1,5 @@
 #include "compiler/ir/lower.h"
+#include "compiler/planner/analysis.h"
 #include "dsl/parse.h"
 #include "tests/planner/coverage.h"
 #include "tests/support/random_numbers.h"
@@ -152,6 +153,37 @@ TEST_P(Sets, AreVisitedAsMeant) { EXPECT_EQ(wrong(GetParam(), ir::Stationary::qu
 TEST_P(Sets, AreVisitedAsMeantByKey) { EXPECT_EQ(wrong(GetParam(), ir::Stationary::key), "") << GetParam().body; }
 
 INSTANTIATE_TEST_SUITE_P(All, Sets, ::testing::ValuesIn(kCases));
+
+/// Executed over useful work of one head.
+double waste(const std::string& body, std::int64_t tokens, const char* on) {
+  const ir::Pattern pattern = pattern_of(body);
+  const auto made = plan(pattern, bind_of(), find_target(on).value(), options(ir::Stationary::query));
+  EXPECT_TRUE(made.ok());
+  const ir::Shape shape{.batch = 1, .n_q = tokens, .n_k = tokens, .heads = 1, .kv_heads = 1, .d = 64, .d_v = 64};
+  const auto tables = ir::make_tables(*made, 1);
+  const Work work = count_work(*made, *tables, shape, problem_of(pattern, shape, 1).inputs);
+  return work.executed / work.pairs;
+}
+
+TEST(SetsCost, WhatTheyKeep) {
+  const std::string strided_local =
+      "branch window(127, 0); branch lag(64); combine union; keep causal; heads 1; dim 64; dtype f16;";
+  for (const char* on : {"cpu:x86-64-v4", "sm_61"}) {
+    // Plain GPU lanes skip 16 x 64 pairs at a time, vectors 16 x 8.
+    const double coarse = std::string(on) == "sm_61" ? 0.1 : 0;
+    EXPECT_LE(waste(strided_local, 16384, on), 1.3 + 1.5 * coarse) << on;
+    EXPECT_LE(waste("keep lag(64) & causal;", 16384, on), 1.15 + 1.5 * coarse) << on;
+    EXPECT_LE(waste("branch neighborhood(size: 129, dilation: 4);", 8192, on), 1.6 + 4 * coarse) << on;
+    EXPECT_LE(waste("grid 64, 64; branch neighborhood(size: [13, 13]);", 4096, on), 3.2) << on;
+    // Written out, a set costs what its name costs.
+    EXPECT_EQ(waste("keep where(0 <= q - k < 256);", 4096, on), waste("keep window(255, 0);", 4096, on)) << on;
+    EXPECT_EQ(waste("keep where((q - k) % 64 == 0);", 4096, on), waste("keep lag(64);", 4096, on)) << on;
+    EXPECT_EQ(waste("keep blocks(64, where(abs(q - k) <= 2));", 4096, on),
+              waste("keep blocks(64, window(2, 2));", 4096, on))
+        << on;
+    EXPECT_LE(waste("input m: u8[blocks, blocks]; branch blocks(64, table(m));", 2048, on), 1.01) << on;
+  }
+}
 
 }  // namespace
 }  // namespace weft::planner
