@@ -161,6 +161,7 @@ std::string entry(const Kernel& k) {
   const Value per_head = f.arg(offsetof(weft_args, tiles_per_head));
   const Value heads = f.arg(offsetof(weft_args, heads));
   const Value descending = f.icmp("ne", f.word(phase, 1), kZero);
+  if (k.plan.dropout > 0) f.call_void("seed", {f.a, f.s});
   f.for_each(f.arg(offsetof(weft_args, tile_begin)), f.arg(offsetof(weft_args, tile_end)), 1, [&](const Value& number) {
     const Value bh = f.op("sdiv", number, per_head);
     const Value tile = f.op("srem", number, per_head);
@@ -191,7 +192,7 @@ std::string preamble(const Kernel& k) {
 Source emit(const ir::Plan& plan, const Target& target) {
   const Kernel k(plan, target);
   std::string text = preamble(k);
-  text += emit_schedule(k) + emit_rows(k) + emit_blocks(k) + emit_walk(k);
+  text += emit_schedule(k) + emit_rows(k) + emit_pairs(k) + emit_blocks(k) + emit_walk(k);
   text += fresh(k) + sweep(k) + run_pass(k) + (plan.phases.size() > 1 ? run_tile_of_phases(k) : run_tile(k)) + entry(k);
   // Frame pointers would cost a register; vectors are as wide as the target says.
   text +=

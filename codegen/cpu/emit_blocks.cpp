@@ -121,7 +121,8 @@ void prefetch(Part& f, const Value& row, std::int64_t bytes) {
 /// are old ones, which does no harm.
 void full_scores(Part& f, const Value& keys, const Value& count, const Value& v) {
   const Kernel& k = f.kernel;
-  const std::vector<Value> lowest(static_cast<std::size_t>(k.micro_q), f.splat(kMinusInfinity, k.lanes));
+  std::vector<Value> lowest;
+  if (!k.plan.score) lowest.assign(static_cast<std::size_t>(k.micro_q), f.splat(kMinusInfinity, k.lanes));
   const auto tops = f.fold(kZero, count, k.micro_k, lowest, [&](const Value& key, std::vector<Value> top) {
     std::vector<Value> rows;
     for (int i = 0; i < k.micro_k; ++i) rows.push_back(key_row(f, keys, f.add(key, Part::i64(i))));
@@ -140,14 +141,20 @@ void full_scores(Part& f, const Value& keys, const Value& count, const Value& v)
         const auto at = static_cast<std::size_t>(j);
         const Value& s = sums[static_cast<std::size_t>(i * k.micro_q + j)];
         f.vstore(s, to, Part::i64(j * k.lanes));
-        top[at] = f.select(f.fcmp("ogt", top[at], s), top[at], s);
+        if (!k.plan.score) top[at] = f.select(f.fcmp("ogt", top[at], s), top[at], s);
       }
     }
     return top;
   });
-  for (int j = 0; j < k.micro_q; ++j) {
-    f.vstore(tops[static_cast<std::size_t>(j)], f.in_scratch(k.top), f.add(v, Part::i64(j * k.lanes)));
+  for (std::size_t j = 0; j < tops.size(); ++j) {
+    f.vstore(tops[j], f.in_scratch(k.top), f.add(v, Part::i64(static_cast<std::int64_t>(j) * k.lanes)));
   }
+}
+
+/// One of the functions of emit_pairs.cpp on the block.
+void on_pairs(Part& f, const char* function, const Value& count, const Value& v) {
+  const Value positions = f.kernel.positions ? Part::argument("ptr", "positions") : Value{"ptr", "null"};
+  f.call_void(function, {f.a, f.s, positions, count, v});
 }
 
 /// Scores to weights 2^(s - m) times the key's multiplicity; adds them to l.
@@ -210,20 +217,26 @@ void full_outputs(Part& f, const Value& count, const Value& v) {
   });
 }
 
+/// Parameters of a block's function.
+std::string parameters(const Kernel& k, std::string own) { return k.positions ? own + ", ptr %positions" : own; }
+
 std::string full_block(const Kernel& k) {
-  Part f(k, "full_block", "void", "ptr %keys, ptr %values, ptr %weights, i64 %count, ptr %next_keys, ptr %next_values");
+  Part f(k, "full_block", "void",
+         parameters(k, "ptr %keys, ptr %values, ptr %weights, i64 %count, ptr %next_keys, ptr %next_values"));
   const Value keys = Part::argument("ptr", "keys");
   const Value values = Part::argument("ptr", "values");
   const Value count = Part::argument("i64", "count");
   if (!k.wide) f.call_void("widen", {f.a, f.s, keys, values, count});
   f.for_each(kZero, Part::i64(k.rows), k.micro_q * k.lanes, [&](const Value& v) {
     full_scores(f, keys, count, v);
+    if (k.plan.score) on_pairs(f, "rewrite", count, v);
     const auto moved = f.fold(v, f.add(v, Part::i64(k.micro_q * k.lanes)), k.lanes, {Part::i1(false)},
                               [&](const Value& at, const std::vector<Value>& any) {
                                 return std::vector<Value>{f.bit_or(any[0], update_maxima(f, at))};
                               });
     f.when(moved[0], [&] { rescale(f, v, k.micro_q); });
     full_weights(f, Part::argument("ptr", "weights"), count, v);
+    if (k.plan.dropout > 0) on_pairs(f, "drop", count, v);
     full_outputs(f, count, v);
   });
   f.ret();
@@ -245,30 +258,28 @@ Value list_groups(Part& f, const Value& v, const Value& count) {
   return f.get(n);
 }
 
-Value group_key(Part& f, const Value& i) { return f.load("i64", f.at(f.in_scratch(f.kernel.groups), "i64", i), 8); }
-
-Value pair_at(Part& f, std::int64_t base, const Value& key, const Value& v) {
-  return f.at(f.at(f.in_scratch(base), "float", f.mul(key, Part::i64(f.kernel.rows))), "float", v);
-}
-
 void partial_scores(Part& f, const Value& keys, const Value& groups, const Value& v) {
   const Kernel& k = f.kernel;
   const Value none = f.splat(kMinusInfinity, k.lanes);
   const auto top = f.fold(kZero, groups, 1, {none}, [&](const Value& i, std::vector<Value> best) {
-    const Value key = group_key(f, i);
+    const Value key = f.group_key(i);
     std::vector<Value> rows;
     for (int u = 0; u < k.sub_k; ++u) rows.push_back(key_row(f, keys, f.add(key, Part::i64(u))));
     const auto sums = score_tile(f, rows, v, 1);
     for (int u = 0; u < k.sub_k; ++u) {
       const Value at = f.add(key, Part::i64(u));
-      const Value kept = f.fcmp("one", f.vload(pair_at(f, k.weight, at, v), kZero), f.vsplat(0));
+      if (k.plan.score) {
+        f.vstore(sums[static_cast<std::size_t>(u)], f.pair_at(k.scores, at, v), kZero);
+        continue;
+      }
+      const Value kept = f.fcmp("one", f.vload(f.pair_at(k.weight, at, v), kZero), f.vsplat(0));
       const Value s = f.select(kept, sums[static_cast<std::size_t>(u)], none);
-      f.vstore(s, pair_at(f, k.scores, at, v), kZero);
+      f.vstore(s, f.pair_at(k.scores, at, v), kZero);
       best[0] = f.select(f.fcmp("ogt", best[0], s), best[0], s);
     }
     return best;
   });
-  f.vstore(top[0], f.in_scratch(k.top), v);
+  k.plan.score ? on_pairs(f, "rewrite_kept", groups, v) : f.vstore(top[0], f.in_scratch(k.top), v);
 }
 
 void partial_weights(Part& f, const Value& groups, const Value& v) {
@@ -276,14 +287,14 @@ void partial_weights(Part& f, const Value& groups, const Value& v) {
   const Value from = f.vload(f.in_scratch(k.top), v);
   const auto total =
       f.fold(kZero, groups, 1, {f.vload(f.in_scratch(k.l), v)}, [&](const Value& i, const std::vector<Value>& before) {
-        const Value key = group_key(f, i);
+        const Value key = f.group_key(i);
         return f.fold(
             key, f.add(key, Part::i64(k.sub_k)), kPairs, before, [&](const Value& first, std::vector<Value> l) {
               for (int u = 0; u < kPairs; ++u) {
                 const Value at = f.add(first, Part::i64(u));
-                const Value s = pair_at(f, k.scores, at, v);
+                const Value s = f.pair_at(k.scores, at, v);
                 const Value p =
-                    f.fmul(f.exp2(f.fsub(f.vload(s, kZero), from)), f.vload(pair_at(f, k.weight, at, v), kZero));
+                    f.fmul(f.exp2(f.fsub(f.vload(s, kZero), from)), f.vload(f.pair_at(k.weight, at, v), kZero));
                 f.vstore(p, s, kZero);
                 l[0] = f.fadd(l[0], p);
               }
@@ -297,11 +308,11 @@ void partial_weights(Part& f, const Value& groups, const Value& v) {
 void add_outputs(Part& f, const Value& key, const Value& c, const Value& v, bool guarded, std::vector<Value>& sums) {
   const Kernel& k = f.kernel;
   const Value row = f.at(value_row(f, key), "float", c);
-  const Value p = f.vload(pair_at(f, k.scores, key, v), kZero);
+  const Value p = f.vload(f.pair_at(k.scores, key, v), kZero);
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const Value added = f.fma(broadcast(f, row, Part::i64(static_cast<std::int64_t>(i))), p, sums[i]);
     sums[i] = guarded
-                  ? f.select(f.fcmp("une", f.vload(pair_at(f, k.weight, key, v), kZero), f.vsplat(0)), added, sums[i])
+                  ? f.select(f.fcmp("une", f.vload(f.pair_at(k.weight, key, v), kZero), f.vsplat(0)), added, sums[i])
                   : added;
   }
 }
@@ -315,7 +326,7 @@ void partial_outputs(Part& f, const Value& groups, const Value& v, int columns, 
     std::vector<Value> sums;
     for (int i = 0; i < columns; ++i) sums.push_back(f.vload(acc, Part::i64(i * k.rows)));
     const auto totals = f.fold(kZero, groups, 1, sums, [&](const Value& g, const std::vector<Value>& before) {
-      const Value key = group_key(f, g);
+      const Value key = f.group_key(g);
       return f.fold(key, f.add(key, Part::i64(k.sub_k)), kPairs, before, [&](const Value& first, std::vector<Value> s) {
         for (int u = 0; u < kPairs; ++u) add_outputs(f, f.add(first, Part::i64(u)), c, v, guarded, s);
         return s;
@@ -341,7 +352,7 @@ Value not_finite(Part& f, const Value& count) {
 }
 
 std::string partial_block(const Kernel& k) {
-  Part f(k, "partial_block", "void", "ptr %keys, ptr %values, i64 %count");
+  Part f(k, "partial_block", "void", parameters(k, "ptr %keys, ptr %values, i64 %count"));
   const Value keys = Part::argument("ptr", "keys");
   const Value values = Part::argument("ptr", "values");
   const Value count = Part::argument("i64", "count");
@@ -353,6 +364,7 @@ std::string partial_block(const Kernel& k) {
       partial_scores(f, keys, groups, v);
       f.when(update_maxima(f, v), [&] { rescale(f, v, 1); });
       partial_weights(f, groups, v);
+      if (k.plan.dropout > 0) on_pairs(f, "drop_kept", groups, v);
       f.when(
           guarded, [&] { partial_outputs(f, groups, v, 1, true); }, [&] { partial_outputs(f, groups, v, 8, false); });
     });

@@ -145,11 +145,13 @@ std::vector<Value> eight_rows(Part& f, std::size_t view, const Value& r) {
   return rows;
 }
 
-/// @load_q: Q of the tile, transposed to [d][rows], times scale and log2 e, so that scores are exponents of 2.
+/// @load_q: Q of the tile, transposed to [d][rows], times scale and log2 e, so that scores are exponents of 2. Score
+/// expressions want natural units and change them themselves.
 std::string load_q(const Kernel& k) {
   Part f(k, "load_q");
   const Value log2_e{"double", "0x3FF71547652B82FE"};
-  const Value scale = f.op("fmul", f.arg(offsetof(weft_args, scale), "double"), log2_e);
+  Value scale = f.arg(offsetof(weft_args, scale), "double");
+  if (!k.plan.score) scale = f.op("fmul", scale, log2_e);
   const Value factor = f.splat(f.cast("fptrunc", scale, "float"), 8);
   f.for_each(kZero, Part::i64(k.rows), 8, [&](const Value& r) {
     const std::vector<Value> from = eight_rows(f, offsetof(weft_args, q), r);
@@ -217,8 +219,9 @@ std::string finish_pass(const Kernel& k) {
         });
   });
   f.ret_if(f.icmp("eq", f.word(pass, kOut), kZero));
-  const Value factor =
-      f.splat(f.cast("fptrunc", f.load("double", f.at(pass, "i64", Part::i64(kFactor)), 8), "float"), k.lanes);
+  Value share_of_pass = f.load("double", f.at(pass, "i64", Part::i64(kFactor)), 8);
+  if (k.plan.dropout > 0) share_of_pass = f.fmul(share_of_pass, Part::f64(1 / (1 - k.plan.dropout)));
+  const Value factor = f.splat(f.cast("fptrunc", share_of_pass, "float"), k.lanes);
   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
     const Value share = inverse(f, f.vload(f.in_scratch(k.l), v), factor);
     f.for_each(kZero, Part::i64(k.d_v), 1, [&](const Value& c) {

@@ -15,19 +15,38 @@ Value buffer_part(Part& f, const std::int64_t (&offsets)[2], const Value& which)
 Value key_address(Part& f, const Value& y) { return f.add(f.tile(kKeyBase), f.mul(y, f.tile(kKeyStep))); }
 Value value_address(Part& f, const Value& y) { return f.add(f.tile(kValueBase), f.mul(y, f.tile(kValueStep))); }
 
-void put_key(Part& f, const Value& buffer, const Value& at, const Value& k_row, const Value& v_row,
-             const Value& weight) {
-  f.store(k_row, f.at(buffer_part(f, f.kernel.key_at, buffer), "i64", at), 8);
-  f.store(v_row, f.at(buffer_part(f, f.kernel.value_at, buffer), "i64", at), 8);
+/// A key that a block takes in: addresses of its rows, and its position where that is kept.
+struct Key {
+  Value k_row, v_row, position;
+};
+
+/// The key whose position stands in a slot.
+Key key_of(Part& f, const Value& y) {
+  Key key{key_address(f, f.get(y)), value_address(f, f.get(y)), {}};
+  if (f.kernel.positions) key.position = f.get(y);
+  return key;
+}
+
+void put_key(Part& f, const Value& buffer, const Value& at, const Key& key, const Value& weight) {
+  f.store(key.k_row, f.at(buffer_part(f, f.kernel.key_at, buffer), "i64", at), 8);
+  f.store(key.v_row, f.at(buffer_part(f, f.kernel.value_at, buffer), "i64", at), 8);
+  if (f.kernel.positions) f.store(key.position, f.at(buffer_part(f, f.kernel.key_position, buffer), "i64", at), 8);
   f.store(weight, f.at(buffer_part(f, f.kernel.key_weight, buffer), "float", at), 4);
 }
 
 /// Computes one buffer while the rows of the other are asked for.
 void run_full(Part& f, const Value& buffer, const Value& count) {
   const Value other = f.sub(kOne, buffer);
-  f.call_void("full_block", {f.a, f.s, buffer_part(f, f.kernel.key_at, buffer),
-                             buffer_part(f, f.kernel.value_at, buffer), buffer_part(f, f.kernel.key_weight, buffer),
-                             count, buffer_part(f, f.kernel.key_at, other), buffer_part(f, f.kernel.value_at, other)});
+  std::vector<Value> arguments = {f.a,
+                                  f.s,
+                                  buffer_part(f, f.kernel.key_at, buffer),
+                                  buffer_part(f, f.kernel.value_at, buffer),
+                                  buffer_part(f, f.kernel.key_weight, buffer),
+                                  count,
+                                  buffer_part(f, f.kernel.key_at, other),
+                                  buffer_part(f, f.kernel.value_at, other)};
+  if (f.kernel.positions) arguments.push_back(buffer_part(f, f.kernel.key_position, buffer));
+  f.call_void("full_block", arguments);
 }
 
 /// @pad: fills the block up to a multiple of `step` with copies of its last key at weight 0; returns the
@@ -39,9 +58,12 @@ std::string pad(const Kernel& k) {
   const Value step = Part::argument("i64", "step");
   const Value end = f.mul(f.op("sdiv", f.add(count, f.sub(step, kOne)), step), step);
   const Value last = f.sub(count, kOne);
-  const Value k_row = f.load("i64", f.at(buffer_part(f, k.key_at, buffer), "i64", last), 8);
-  const Value v_row = f.load("i64", f.at(buffer_part(f, k.value_at, buffer), "i64", last), 8);
-  f.for_each(count, end, 1, [&](const Value& i) { put_key(f, buffer, i, k_row, v_row, Part::f32(0)); });
+  const auto of_last = [&](const std::int64_t(&part)[2]) {
+    return f.load("i64", f.at(buffer_part(f, part, buffer), "i64", last), 8);
+  };
+  Key copy{of_last(k.key_at), of_last(k.value_at), kZero};
+  if (k.positions) copy.position = of_last(k.key_position);
+  f.for_each(count, end, 1, [&](const Value& i) { put_key(f, buffer, i, copy, Part::f32(0)); });
   f.ret(end);
   return f.finish();
 }
@@ -162,6 +184,13 @@ void walk_progression(Part& f, const Value& pass, const Value& count, const Valu
                             f.store(Part::f32(1), f.at(ws, "float", i), 4);
                             return std::vector<Value>{f.add(rows[0], k_step), f.add(rows[1], v_step)};
                           });
+                   if (k.positions) {
+                     const Value at = f.at(buffer_part(f, k.key_position, buffer), "i64", filled);
+                     f.fold(kZero, take, 1, {from}, [&](const Value& i, const std::vector<Value>& position) {
+                       f.store(position[0], f.at(at, "i64", i), 8);
+                       return std::vector<Value>{f.add(position[0], rate)};
+                     });
+                   }
                    add_weights(f, pass, count, base, ws, from, take);
                    f.set(y, f.add(from, f.mul(take, rate)));
                    f.set(left, f.sub(f.get(left), take));
@@ -192,9 +221,8 @@ void walk_merged(Part& f, const Value& pass, const Value& count, const Value& hi
   f.repeat_while([&] { return f.icmp("slt", f.get(y), hi); },
                  [&] {
                    const Value filled = f.tile(kFilled);
-                   const Value k_row = key_address(f, f.get(y));
-                   const Value v_row = value_address(f, f.get(y));
-                   put_key(f, f.tile(kBuffer), filled, k_row, v_row, hit_weight(f, pass, count));
+                   const Key key = key_of(f, y);
+                   put_key(f, f.tile(kBuffer), filled, key, hit_weight(f, pass, count));
                    const Value now = f.add(filled, kOne);
                    f.set_tile(kFilled, now);
                    f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("rotate", {f.a, f.s}); });
@@ -250,7 +278,9 @@ std::string flush_partial(const Kernel& k) {
         f.vstore(zero, f.in_scratch(k.weight), f.add(f.mul(i, Part::i64(k.rows)), v));
       });
     });
-    f.call_void("partial_block", {f.a, f.s, f.in_scratch(k.key_at[0]), f.in_scratch(k.value_at[0]), end});
+    std::vector<Value> arguments = {f.a, f.s, f.in_scratch(k.key_at[0]), f.in_scratch(k.value_at[0]), end};
+    if (k.positions) arguments.push_back(f.in_scratch(k.key_position[0]));
+    f.call_void("partial_block", arguments);
   });
   f.set_tile(kFilled, kZero);
   f.for_each(kZero, Part::i64(k.rows / k.lanes), 1,
@@ -273,9 +303,7 @@ std::string partial_zone(const Kernel& k) {
   f.repeat_while([&] { return f.icmp("slt", f.get(y), hi); },
                  [&] {
                    const Value filled = f.tile(kFilled);
-                   const Value k_row = key_address(f, f.get(y));
-                   const Value v_row = value_address(f, f.get(y));
-                   put_key(f, kZero, filled, k_row, v_row, Part::f32(1));
+                   put_key(f, kZero, filled, key_of(f, y), Part::f32(1));
                    const Value group = f.op("shl", kOne, f.op("sdiv", filled, Part::i64(k.sub_k)));
                    f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
                      const Value weights = row_weights(f, pass, count, f.get(y), v);

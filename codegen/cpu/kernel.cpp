@@ -20,7 +20,8 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
       element(ir::size_of(p.bind.dtype)),
       wide(p.bind.dtype == ir::DType::f32),
       many_passes(
-          std::any_of(p.phases.begin(), p.phases.end(), [](const ir::Phase& f) { return f.passes.size() > 1; })) {
+          std::any_of(p.phases.begin(), p.phases.end(), [](const ir::Phase& f) { return f.passes.size() > 1; })),
+      positions((p.score && ir::reads(*p.score, ir::Variable::k)) || p.dropout > 0) {
   std::int64_t end = kTileWords * 8;
   const auto take = [&end](std::int64_t bytes) {
     const std::int64_t at = end;
@@ -45,9 +46,12 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
     key_at[i] = take(keys * 8);
     value_at[i] = take(keys * 8);
     key_weight[i] = take(keys * 4);
+    key_position[i] = take(positions ? keys * 8 : 0);
   }
   key_wide = take(wide ? 0 : keys * d * 4);
   value_wide = take(keys * d_v * 4);
+  round_keys = take(p.dropout > 0 ? 20 * 4 : 0);
+  random = take(p.dropout > 0 ? 4 * lanes * 4 : 0);
   terms = end;
   term_stride = kStateWords * 8 + 2 * rows * 4;
 }

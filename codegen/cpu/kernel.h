@@ -53,13 +53,15 @@ struct Kernel {
   int element;       ///< bytes of the stored type
   bool wide;         ///< stored as f32: K and V are read in place
   bool many_passes;  ///< O is summed over passes
+  bool positions;    ///< positions of a block's keys stand beside their rows
 
   // Byte offsets in the scratch.
   std::int64_t x, x32, bits, q, acc, out, m, l, alpha, top, scores, weight, active, groups;
-  std::int64_t key_at[2], value_at[2], key_weight[2];
+  std::int64_t key_at[2], value_at[2], key_weight[2], key_position[2];
   std::int64_t key_wide, value_wide;
-  std::int64_t terms;        ///< from here on: per term
-  std::int64_t term_stride;  ///< state words, then lo and hi per row as i32
+  std::int64_t round_keys, random;  ///< dropout: keys of ten rounds; words of four keys for one vector of rows
+  std::int64_t terms;               ///< from here on: per term
+  std::int64_t term_stride;         ///< state words, then lo and hi per row as i32
 
   std::string vf() const { return vector_type(lanes, "float"); }
   std::string vi() const { return vector_type(lanes, "i32"); }
@@ -88,6 +90,11 @@ class Part : public Builder {
     return at(at(pass, "i64", i64(kTermsAt)), "i64", mul(t, i64(kTermWords)));
   }
   Value term_state(const Value& t) { return at(in_scratch(kernel.terms), "i8", mul(t, i64(kernel.term_stride))); }
+  /// Row of a block's scores or weights of pairs, from lane v on; groups of keys that a vector of rows keeps.
+  Value pair_at(std::int64_t base, const Value& key, const Value& v) {
+    return at(at(in_scratch(base), "float", mul(key, i64(kernel.rows))), "float", v);
+  }
+  Value group_key(const Value& i) { return load("i64", at(in_scratch(kernel.groups), "i64", i), 8); }
   Value term_lo(const Value& state) { return at(state, "i64", i64(kStateWords)); }
   Value term_hi(const Value& state) { return at(state, "i8", i64(kStateWords * 8 + kernel.rows * 4)); }
   /// Cut points (4 a term) and the list of a zone's terms, behind the last term.
@@ -122,5 +129,6 @@ std::string emit_rows(const Kernel& kernel);      ///< @rows, @load_q, @finish_p
 std::string emit_schedule(const Kernel& kernel);  ///< @bound, @spans, @intervals, @zone, @next
 std::string emit_walk(const Kernel& kernel);      ///< @full_zone, @partial_zone, @flush_full
 std::string emit_blocks(const Kernel& kernel);    ///< @full_block, @partial_block
+std::string emit_pairs(const Kernel& kernel);     ///< @rewrite, @rewrite_kept, @seed, @drop, @drop_kept
 
 }  // namespace weft::codegen::cpu

@@ -95,6 +95,39 @@ ir::Tensor Stored::get() const {
   return out;
 }
 
+namespace {
+
+void put_element(unsigned char* to, double value, ir::InputType type) {
+  const auto single = static_cast<float>(value);
+  const auto word = type == ir::InputType::f32 ? 0 : static_cast<std::int32_t>(value);
+  if (type == ir::InputType::f32) std::memcpy(to, &single, 4);
+  if (type == ir::InputType::i32) std::memcpy(to, &word, 4);
+  if (type == ir::InputType::u8) *to = static_cast<unsigned char>(word);
+}
+
+}  // namespace
+
+StoredInput::StoredInput(const ir::Tensor& values, ir::InputType type, const Layout& layout) {
+  const std::size_t size = type == ir::InputType::u8 ? 1 : 4, rank = values.shape.size();
+  std::int64_t stride = 1;
+  for (std::size_t axis = rank; axis-- > 0;) {
+    view.strides[axis] = stride;
+    view.extents[axis] = values.shape[axis];
+    stride = stride * values.shape[axis] + (axis + 1 == rank ? layout.row_gap : 0);
+  }
+  const std::int64_t used = rank > 0 ? stride - layout.row_gap : 1;
+  bytes.assign(static_cast<std::size_t>(used) * size, 0xFF);
+  view.data = bytes.data();
+  for (std::size_t i = 0; i < values.data.size(); ++i) {
+    auto rest = static_cast<std::int64_t>(i);
+    std::int64_t at = 0;
+    for (std::size_t axis = rank; axis-- > 0; rest /= view.extents[axis]) {
+      at += rest % view.extents[axis] * view.strides[axis];
+    }
+    put_element(&bytes[static_cast<std::size_t>(at) * size], values.data[i], type);
+  }
+}
+
 // ---------------------------------------------------------------- the argument block
 
 Result<Arguments> Arguments::make(const ir::Plan& plan, const ir::Shape& shape, const ir::Tensor& q,
@@ -107,7 +140,9 @@ Result<Arguments> Arguments::make(const ir::Plan& plan, const ir::Shape& shape, 
   out.k_.put(k);
   out.v_.put(v);
   out.inputs_ = inputs;
-  for (const auto& input : inputs) out.lengths_.emplace_back(input.data.begin(), input.data.end());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    out.stored_inputs_.emplace_back(inputs[i], plan.inputs[i].type, layout);
+  }
   out.fill();
   return out;
 }
@@ -153,11 +188,8 @@ void Arguments::fill() {
   args.tables = image_.words.data();
   args.most_terms = image_.most_terms;
   args.carry = carry_.data();
-  for (std::size_t i = 0; i < lengths_.size(); ++i) {
-    args.inputs[i].data = lengths_[i].data();
-    args.inputs[i].strides[0] = 1;
-    args.inputs[i].extents[0] = static_cast<std::int64_t>(lengths_[i].size());
-  }
+  args.seed = shape_.dropout_seed;
+  for (std::size_t i = 0; i < stored_inputs_.size(); ++i) args.inputs[i] = stored_inputs_[i].view;
 }
 
 Status Arguments::each_call(std::int64_t tiles_per_call, const std::function<Status(const weft_args&)>& call) {
@@ -204,7 +236,7 @@ std::vector<Span> Arguments::spans() const {
                            of("carry", carry_, true),
                            of("offsets", offsets_, false),
                            of("tables", image_.words, false)};
-  for (const auto& lengths : lengths_) out.push_back(of("input", lengths, false));
+  for (const auto& input : stored_inputs_) out.push_back(of("input", input.bytes, false));
   return out;
 }
 

@@ -52,6 +52,15 @@ class Stored {
   std::vector<unsigned char> bytes_;
 };
 
+/// An input of any type and rank in memory; its last axis is contiguous, rows of it are apart by `layout.row_gap`.
+class StoredInput {
+ public:
+  StoredInput(const ir::Tensor& values, ir::InputType type, const Layout& layout);
+
+  weft_input view{};
+  std::vector<unsigned char> bytes;
+};
+
 /// Memory that a kernel may touch.
 struct Span {
   std::string name;
@@ -87,7 +96,7 @@ class Arguments {
   Stored q_, k_, v_, o_;
   std::vector<float> lse_, branch_lse_, carry_;
   std::vector<std::int64_t> offsets_;
-  std::vector<std::vector<std::int32_t>> lengths_;
+  std::vector<StoredInput> stored_inputs_;
 };
 
 }  // namespace weft::testing

@@ -1,0 +1,210 @@
+#include "codegen/cpu/expression.h"
+#include "codegen/cpu/kernel.h"
+#include "compiler/ir/philox.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+
+/// What a pattern says about single pairs: its score expression and its dropout. Both work on a block's scores in the
+/// scratch, one vector of rows and one key at a time.
+namespace weft::codegen::cpu {
+namespace {
+
+using ir::Variable;
+
+const Value kZero = Part::i64(0);
+const Value kOne = Part::i64(1);
+const Value kMinusInfinity{"float", "0xFFF0000000000000"};
+
+Value position(Part& f, const Value& key) {
+  return f.load("i64", f.at(Part::argument("ptr", "positions"), "i64", key), 8);
+}
+
+Value rows_at(Part& f, const Value& v) {
+  const std::string type = vector_type(f.kernel.lanes, "i64");
+  return f.load(type, f.at(f.in_scratch(f.kernel.x), "i64", v), 32);
+}
+
+/// The score for the rows from lane v on, with everything that no key changes computed.
+Expression score_of_rows(Part& f, const Value& v) {
+  const Kernel& k = f.kernel;
+  const ir::Expr& score = *k.plan.score;
+  Expression e(f, k.plan.inputs, k.target, k.lanes);
+  const auto let = [&](Variable variable, const std::function<Value()>& value) {
+    if (ir::reads(score, variable)) e.let(variable, value());
+  };
+  let(Variable::b, [&] { return f.tile(kB); });
+  let(Variable::h, [&] { return f.tile(kH); });
+  let(Variable::n_q, [&] { return f.arg(offsetof(weft_args, n_q)); });
+  let(Variable::n_k, [&] { return f.arg(offsetof(weft_args, n_k)); });
+  let(Variable::q, [&] { return rows_at(f, v); });
+  e.let(Variable::heads, f.arg(offsetof(weft_args, heads)));
+  e.let_offset(f.tile(kOffset));
+  e.prepare(score);
+  return e;
+}
+
+/// One pair's score in units of log 2.
+Value rewritten(Part& f, const Expression& rows, const Value& key, const Value& s) {
+  Expression pair = rows;
+  if (f.kernel.positions) pair.let(Variable::k, position(f, key));
+  pair.let(Variable::s, s);
+  return f.fmul(pair.vector(*f.kernel.plan.score), f.vsplat(1.4426950408889634));
+}
+
+/// Of a full block, the rows from lane v to the end of their register tile.
+void each_vector(Part& f, const std::function<void(const Value&)>& body) {
+  const Value v = Part::argument("i64", "v");
+  f.for_each(v, f.add(v, Part::i64(f.kernel.micro_q * f.kernel.lanes)), f.kernel.lanes, body);
+}
+
+/// Keys of a full block, or those of the groups that a vector of rows keeps, with values handed from key to key.
+using EachKey = std::function<std::vector<Value>(const Value&, std::vector<Value>)>;
+std::vector<Value> each_key(Part& f, bool kept, std::vector<Value> initial, const EachKey& body) {
+  const Value count = Part::argument("i64", "count");
+  if (!kept) return f.fold(kZero, count, 1, std::move(initial), body);
+  return f.fold(kZero, count, 1, std::move(initial), [&](const Value& i, const std::vector<Value>& before) {
+    const Value first = f.group_key(i);
+    return f.fold(first, f.add(first, Part::i64(f.kernel.sub_k)), 1, before, body);
+  });
+}
+
+void rewrite_rows(Part& f, bool kept, const Value& v) {
+  const Kernel& k = f.kernel;
+  const Value none = f.splat(kMinusInfinity, k.lanes);
+  const Expression rows = score_of_rows(f, v);
+  const auto top = each_key(f, kept, {none}, [&](const Value& key, std::vector<Value> best) {
+    const Value at = f.pair_at(k.scores, key, v);
+    Value s = rewritten(f, rows, key, f.vload(at, kZero));
+    if (kept) s = f.select(f.fcmp("one", f.vload(f.pair_at(k.weight, key, v), kZero), f.vsplat(0)), s, none);
+    f.vstore(s, at, kZero);
+    return std::vector<Value>{f.select(f.fcmp("ogt", best[0], s), best[0], s)};
+  });
+  f.vstore(top[0], f.in_scratch(k.top), v);
+}
+
+/// @rewrite, @rewrite_kept: scores of a block by the pattern's expression, and each row's largest.
+std::string rewrite(const Kernel& k, bool kept) {
+  Part f(k, kept ? "rewrite_kept" : "rewrite", "void", "ptr %positions, i64 %count, i64 %v");
+  kept ? rewrite_rows(f, true, Part::argument("i64", "v"))
+       : each_vector(f, [&](const Value& v) { rewrite_rows(f, false, v); });
+  f.ret();
+  return f.finish();
+}
+
+// ---------------------------------------------------------------- dropout: semantics section 7
+
+constexpr int kRounds = 10;
+
+/// Both halves of a 32 by 32 bit product.
+struct Product {
+  Value low, high;
+};
+
+Product product(Part& f, const Value& x, std::int64_t by) {
+  if (x.type == "i32") {
+    const Value wide = f.mul(f.cast("zext", x, "i64"), Part::i64(by));
+    return {f.cast("trunc", wide, "i32"), f.cast("trunc", f.op("lshr", wide, Part::i64(32)), "i32")};
+  }
+  // Even and odd lanes apart: that is how vectors multiply.
+  const int lanes = f.kernel.lanes;
+  const std::string pairs = vector_type(lanes / 2, "i64");
+  const auto splat = [&](std::int64_t v) { return f.splat(Part::i64(v), lanes / 2); };
+  const Value both = f.cast("bitcast", x, pairs);
+  const auto halves = [&](const Value& of) { return f.cast("bitcast", f.mul(of, splat(by)), f.kernel.vi()); };
+  const Value even = halves(f.bit_and(both, splat(0xFFFFFFFF)));
+  const Value odd = halves(f.op("lshr", both, splat(32)));
+  const auto interleave = [&](int half) {
+    std::string lanes_text;
+    for (int i = 0; i < lanes; ++i) {
+      lanes_text += fmt::format("{}i32 {}", i == 0 ? "" : ", ", i / 2 * 2 + half + (i % 2) * lanes);
+    }
+    return f.emit(x.type, fmt::format("shufflevector {0} {1}, {0} {2}, <{3} x i32> <{4}>", x.type, even.name, odd.name,
+                                      lanes, lanes_text));
+  };
+  return {interleave(0), interleave(1)};
+}
+
+/// Exclusive or of single values and vectors.
+Value exclusive_or(Part& f, const Value& a, const Value& b) {
+  const auto as = [&](const Value& v, const Value& other) {
+    return v.type == "i32" && other.type != "i32" ? f.splat(v, f.kernel.lanes) : v;
+  };
+  return f.op("xor", as(a, b), as(b, a));
+}
+
+/// Philox4x32-10 at (keys / 4, row, head and batch entry, 1), into `random`. What is the same for all rows stays a
+/// single value for as long as it is: two rounds.
+void draw(Part& f, const Value& four, const Value& v) {
+  const Kernel& k = f.kernel;
+  const Value head = f.bit_or(f.tile(kH), f.op("shl", f.tile(kB), Part::i64(16)));
+  std::vector<Value> c = {f.cast("trunc", four, "i32"), f.cast("trunc", rows_at(f, v), k.vi()),
+                          f.cast("trunc", head, "i32"), Part::i32(1)};
+  for (int round = 0; round < kRounds; ++round) {
+    const auto key = [&](int i) {
+      return f.load("i32", f.at(f.in_scratch(k.round_keys), "i32", Part::i64(2 * round + i)), 4);
+    };
+    const Product p0 = product(f, c[0], 0xD2511F53), p1 = product(f, c[2], 0xCD9E8D57);
+    c = {exclusive_or(f, exclusive_or(f, p1.high, c[1]), key(0)), p1.low,
+         exclusive_or(f, exclusive_or(f, p0.high, c[3]), key(1)), p0.low};
+  }
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    f.store(c[i], f.at(f.in_scratch(k.random), k.vi(), Part::i64(static_cast<std::int64_t>(i))), 4 * k.lanes);
+  }
+}
+
+/// @seed: the keys of all rounds, once a call.
+std::string seed(const Kernel& k) {
+  Part f(k, "seed");
+  const Value at = f.arg(offsetof(weft_args, seed_at), "ptr");
+  const Value seed = f.slot(f.arg(offsetof(weft_args, seed)));
+  f.when(f.icmp("ne", at, {"ptr", "null"}), [&] { f.set(seed, f.load("i64", at, 8)); });
+  const std::vector<Value> words = {f.cast("trunc", f.get(seed), "i32"),
+                                    f.cast("trunc", f.op("lshr", f.get(seed), Part::i64(32)), "i32")};
+  constexpr std::int64_t kSteps[] = {0x9E3779B9, 0xBB67AE85};
+  for (std::int64_t round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const auto step = static_cast<std::int32_t>(static_cast<std::uint32_t>(round * kSteps[i]));
+      const Value to = f.at(f.in_scratch(k.round_keys), "i32", Part::i64(2 * round + static_cast<std::int64_t>(i)));
+      f.store(f.add(words[i], Part::i32(step)), to, 4);
+    }
+  }
+  f.ret();
+  return f.finish();
+}
+
+void drop_rows(Part& f, bool kept, const Value& v) {
+  const Kernel& k = f.kernel;
+  const auto threshold = static_cast<std::int32_t>(static_cast<std::uint32_t>(ir::dropout_threshold(k.plan.dropout)));
+  each_key(f, kept, {Part::i64(-1)}, [&](const Value& key, const std::vector<Value>& drawn) {
+    const Value y = position(f, key);
+    const Value four = f.op("ashr", y, Part::i64(2));
+    f.when(f.icmp("ne", four, drawn[0]), [&] { draw(f, four, v); });
+    const Value word = f.load(k.vi(), f.at(f.in_scratch(k.random), k.vi(), f.bit_and(y, Part::i64(3))), 4 * k.lanes);
+    const Value stays = f.icmp("uge", word, f.splat(Part::i32(threshold), k.lanes));
+    const Value at = f.pair_at(k.scores, key, v);
+    f.vstore(f.select(stays, f.vload(at, kZero), f.vsplat(0)), at, kZero);
+    return std::vector<Value>{four};
+  });
+}
+
+/// @drop, @drop_kept: weights that dropout takes become 0. The others are scaled with the row, in @finish_pass.
+std::string drop(const Kernel& k, bool kept) {
+  Part f(k, kept ? "drop_kept" : "drop", "void", "ptr %positions, i64 %count, i64 %v");
+  kept ? drop_rows(f, true, Part::argument("i64", "v"))
+       : each_vector(f, [&](const Value& v) { drop_rows(f, false, v); });
+  f.ret();
+  return f.finish();
+}
+
+}  // namespace
+
+std::string emit_pairs(const Kernel& k) {
+  std::string text;
+  if (k.plan.score) text += expression_functions(k.target, k.lanes) + rewrite(k, false) + rewrite(k, true);
+  if (k.plan.dropout > 0) text += "; Dropout\n" + seed(k) + drop(k, false) + drop(k, true);
+  return text;
+}
+
+}  // namespace weft::codegen::cpu
