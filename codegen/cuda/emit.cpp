@@ -1,6 +1,7 @@
 #include "codegen/cuda/emit.h"
 
 #include "codegen/cuda/headers.h"
+#include "codegen/cuda/pairs.h"
 #include "compiler/base/text_writer.h"
 
 #include <fmt/format.h>
@@ -188,7 +189,9 @@ void kernel(TextWriter& w, const ir::Plan& plan) {
   w.line("  if (!open_tile(a, shared, tile, head)) return;");
   w.line("  const Views views = open_views(a, tile);");
   w.line("  State state;");
-  w.raw(plan.phases.size() > 1 ? kSeveralPhases : most_passes(plan) > 1 ? kSeveralPasses : kOnePass);
+  std::string body = plan.phases.size() > 1 ? kSeveralPhases : most_passes(plan) > 1 ? kSeveralPasses : kOnePass;
+  if (has_pairs(plan)) body.insert(body.find("attend(a,") + 6, "<Pairs>");
+  w.raw(body);
   w.line("}}");
 }
 
@@ -209,6 +212,7 @@ Source emit(const ir::Plan& plan, const Target& target) {
   w.blank();
   constants(w, plan);
   for (int i = 0; i < kHeaderCount; ++i) {
+    if (!wants_header(plan, kHeaders[i].name)) continue;
     header(w, kHeaders[i]);
     const std::string_view name = kHeaders[i].name;
     if (name == "table_words.h") w.line("using namespace weft::codegen;");
@@ -217,6 +221,7 @@ Source emit(const ir::Plan& plan, const Target& target) {
       w.line("constexpr Element kStored = Element::{};", elements[static_cast<int>(plan.bind.dtype)]);
     }
   }
+  if (has_pairs(plan)) write_pairs(w, plan);
   kernel(w, plan);
   return {.text = std::move(w).take(), .symbol = "weft_kernel"};
 }

@@ -25,6 +25,7 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, Tile& t
 }
 
 /// Softmax over the keys of one pass: full zones first, then the partial ones, each as a stream of blocks of kKeys.
+template <typename Pairs = PlainPairs>
 __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
                                        const i64* pass, int zones) {
   const int terms = (int)word(pass + kTerms);
@@ -52,7 +53,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         if (done == filled) break;
       }
       const int count = min(kKeys, filled - done);
-      attend_block(a, s, st, w, t, pass, terms, done, count, partial);
+      attend_block<Pairs>(a, s, st, w, t, pass, terms, done, count, partial);
       done += count;
     }
   }

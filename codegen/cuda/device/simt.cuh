@@ -14,6 +14,14 @@ constexpr bool kSingle = (kColumnsEach & 1) != 0;  // a group of 16 columns, one
 /// Below every score but minus infinity, so that 2^(score - m) needs no care for rows without keys.
 constexpr float kLowest = -3.40282347e38f;
 
+/// What a pattern says of single pairs. Kernels with more to say than this bring a struct of their own, in which
+///   score(a, t, s, q, k) is the score of a pair whose scaled product is `s`, and stands in the text as often as
+///     kKeysAtOnce * kRowsAtOnce says;
+///   drop(a, s, t, from, count) drops weights of a block.
+struct PlainPairs {
+  static constexpr bool kScored = false, kDrops = false;
+};
+
 struct State {
   float o[kRowsEach][kColumnsEach];
   float m[kRowsEach];  // largest score so far, in units of log 2
@@ -266,7 +274,36 @@ __device__ __forceinline__ void multiply_values(Shared& s, State& st, const View
   }
 }
 
+/// Puts the pattern's score into the place of the scaled products. Loops that are not unrolled turn the registers by
+/// one, because an index would put them on the stack.
+template <typename Pairs>
+__device__ __forceinline__ void apply_score(const weft_args& a, Shared& s, const Tile& t, int from, int count,
+                                            Scores& scores) {
+  const float scale = (float)a.scale;
+#pragma unroll(Pairs::kKeysAtOnce)
+  for (int j = 0; j < kKeysEach; ++j) {
+    const int k = get(s.key[from + min(lane_of_row() * kKeysEach + j, count - 1)]);
+    float column[kRowsEach];
+#pragma unroll
+    for (int r = 0; r < kRowsEach; ++r) column[r] = scores[r][0];
+#pragma unroll(Pairs::kRowsAtOnce)
+    for (int r = 0; r < kRowsEach; ++r) {
+      const float score = Pairs::score(a, t, column[0] * scale, get(s.x[row_group() * kRowsEach + r]), k);
+#pragma unroll
+      for (int i = 0; i < kRowsEach - 1; ++i) column[i] = column[i + 1];
+      column[kRowsEach - 1] = score;
+    }
+#pragma unroll
+    for (int r = 0; r < kRowsEach; ++r) {
+#pragma unroll
+      for (int i = 0; i < kKeysEach - 1; ++i) scores[r][i] = scores[r][i + 1];
+      scores[r][kKeysEach - 1] = column[r];
+    }
+  }
+}
+
 /// One block of keys: the `count` from number `from` of the list on.
+template <typename Pairs>
 __device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
                                              const i64* pass, int terms, int from, int count, bool partial) {
   bool busy = true;
@@ -277,7 +314,9 @@ __device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, Stat
   Scores scores = {};
   multiply_scores(s, w, t, from, count, busy, scores);
   if (busy) {
-    const float scale = (float)a.scale * 1.44269504088896341f;
+    constexpr float kToBaseTwo = 1.44269504088896341f;
+    if constexpr (Pairs::kScored) apply_score<Pairs>(a, s, t, from, count, scores);
+    const float scale = Pairs::kScored ? kToBaseTwo : (float)a.scale * kToBaseTwo;
     Scores weights;
     load_weights(s, from, count, partial, weights);
 #pragma unroll
@@ -289,6 +328,7 @@ __device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, Stat
     }
     raise_maxima(st, scores);
     weigh_scores(s, st, scores, weights);
+    if constexpr (Pairs::kDrops) Pairs::drop(a, s, t, from, count);
   }
   multiply_values(s, st, w, from, count, busy);
   __syncthreads();
