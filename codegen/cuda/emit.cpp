@@ -51,6 +51,18 @@ Uses uses_of(const ir::Plan& plan) {
   return uses;
 }
 
+/// Bit i: input i is one number per batch entry, which bounds may refer to.
+unsigned lengths(const ir::Plan& plan) {
+  unsigned bits = 0;
+  for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
+    const ir::Input& in = plan.inputs[i];
+    const bool is_length =
+        in.type == ir::InputType::i32 && in.axes.size() == 1 && in.axes[0].kind == ir::Axis::Kind::batch;
+    bits |= (is_length ? 1U : 0U) << i;
+  }
+  return bits;
+}
+
 std::size_t most_passes(const ir::Plan& plan) {
   std::size_t most = 0;
   for (const auto& phase : plan.phases) most = std::max(most, phase.passes.size());
@@ -96,7 +108,8 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   constant("kDimV", plan.bind.d_v, "columns of V and O");
   constant("kDepth", c.depth, "columns of Q and K in shared memory at a time");
   constant("kStaged", c.staged, "rows of V in shared memory at a time");
-  constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors of lengths that bounds refer to");
+  constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
+  constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
   if (plan.phases.size() > 1)
     constant("kPhases", static_cast<std::int64_t>(plan.phases.size()), "launches, with f32 state carried between them");
   constant("kSharedFixed", shared_struct_bytes(plan), "bytes of shared memory …");

@@ -9,9 +9,9 @@
 /// Which values an integer expression can take, so that kernels compute in 32 bits what fits there.
 namespace weft::codegen::cuda {
 
-/// Positions, lengths and offsets of a launch are below this; the launch checks it for kernels with expressions
-/// (runtime/engine/gpu_executor.cpp), so that a difference of two positions is an `int`.
-inline constexpr std::int64_t kFarthestPosition = std::int64_t{1} << 30;
+/// Positions and lengths of a launch are at most this, which the launch checks for kernels with expressions
+/// (runtime/engine/gpu_executor.cpp): sums and differences of two positions and a head are then an `int`.
+inline constexpr std::int64_t kFarthestPosition = std::int64_t{1} << 29;
 
 struct Interval {
   std::int64_t lo = INT64_MIN, hi = INT64_MAX;

@@ -1,5 +1,8 @@
 #include "runtime/engine/gpu_executor.h"
 
+#include "codegen/cuda/intervals.h"
+#include "codegen/cuda/pairs.h"
+
 #include <fmt/format.h>
 
 #include <limits>
@@ -13,12 +16,17 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 }  // namespace
 
 Status GpuExecutor::check_positions(const ir::Shape& shape) const {
+  const bool computes = codegen::cuda::has_pairs(plan_);
+  const std::int64_t most = computes ? codegen::cuda::kFarthestPosition : kMost;
+  const char* const kernels = computes ? "GPU kernels of patterns with expressions" : "GPU kernels";
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     const auto first = shape.offset_of(b);
-    if (first > -kMost && first <= kMost - shape.n_q) continue;
-    return user_error(fmt::format("rows at positions {} to {}: GPU kernels count positions up to {}", first,
-                                  first + shape.n_q - 1, kMost));
+    if (first > -most && first <= most - shape.n_q) continue;
+    return user_error(fmt::format("rows at positions {} to {}: {} count positions up to {}", first,
+                                  first + shape.n_q - 1, kernels, most));
   }
+  if (shape.n_k > most)
+    return user_error(fmt::format("{} keys: {} count positions up to {}", shape.n_k, kernels, most));
   return done;
 }
 

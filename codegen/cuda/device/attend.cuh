@@ -14,6 +14,7 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, Tile& t
   if (threadIdx.x == 0) {
 #pragma unroll
     for (int i = 0; i < kInputs; ++i) {
+      if ((kLengths >> i & 1) == 0) continue;
       const int* const data = (const int*)a.inputs[i].data;
       put(s.inputs[i], load_global<int>(data + times(t.b, a.inputs[i].strides[0])));
     }

@@ -1,0 +1,114 @@
+#include "compiler/ir/lower.h"
+#include "compiler/ir/pattern_interpreter.h"
+#include "compiler/planner/planner.h"
+#include "dsl/parse.h"
+#include "tests/codegen/any_kernel.h"
+#include "tests/codegen/random_check.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+/// Patterns with scores and dropout, whole kernels against the pattern interpreter.
+namespace weft::testing {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* body;
+  std::vector<std::vector<std::int64_t>> inputs = {};  ///< extents; H, n_q and n_k are 4, 90 and 150
+};
+
+const Case kCases[] = {
+    {"alibi", "keep causal; score s + alibi(h) * (k - q);"},
+    {"softcap", "keep window(70, 0); score softcap(s, 5.0);"},
+    {"relative_bias", "input t: f32[heads, 25]; score s + t[h, min(max(q - k, -12), 12) + 12];", {{4, 25}}},
+    {"bias_of_a_pair", "input t: f32[heads, queries, keys]; keep causal; score s + t[h, q, k];", {{4, 90, 150}}},
+    {"sorts_of_inputs",
+     "input w: i32[batch, tokens]; input u: u8[keys]; score s + 0.001 * (w[b, k] % 64) + 0.01 * u[k];",
+     {{2, 150}, {150}}},
+    {"lengths_beside_a_bias", "input t: f32[3]; input n: i32[batch]; keep lengths(n); score s * t[k % 3];", {{3}, {2}}},
+    {"some_weigh_nothing", "keep causal; score select(k % 3 == 0, s, log(0.0 * s));"},
+    {"rows_weigh_nothing", "keep causal; score select(q % 3 == 0, s, log(0.0 * s));"},
+    {"scale_zero", "keep causal; scale 0.0;"},
+    {"scale_negative", "scale -0.4; keep window(20, 20);"},
+    {"scale_of_a_pair", "scale 0.3 / (1 + abs(q - k)); score s + 0.25 * sigmoid(s);"},
+    {"several_softmaxes",
+     "branch causal; branch window(9, 9); combine sum; score softcap(s, 3.0) - 0.01 * abs(q - k);"},
+    {"several_phases",
+     "branches dilated(segments: [64, 128], rates: [1, 2]); keep causal; score s - 0.05 * abs(q - k);"},
+    {"long",
+     "score s + tanh(s) * exp(-abs(s)) + log(1.0 + s * s) / sqrt(2.0 + s * s) + sigmoid(s) * tanh(2.0 * s) - "
+     "exp(tanh(s - 1.0)) + sigmoid(3.0 * s + 0.1 * (q % 7)) * tanh(s / (1.0 + k % 5)) - sqrt(abs(s)) + "
+     "log(2.0 + sigmoid(-s)) * exp(-s * s) + tanh(s * s) + tanh(0.5 * s) + tanh(0.25 * s + 0.01 * k);"},
+    {"dropout", "keep causal; dropout 0.3;"},
+    {"dropout_of_dilated_keys",
+     "branches dilated(segments: [64, 128], rates: [1, 4]); score s + 0.02 * (k - q); dropout 0.5;"},
+    {"dropout_of_nearly_all", "dropout 0.99;"},
+};
+
+class Scores : public ::testing::TestWithParam<std::tuple<const char*, Case>> {};
+
+ir::Pattern lowered(const std::string& body) {
+  const Source source{"input.weft", "pattern p { " + body + " }"};
+  const auto file = dsl::parse(source);
+  EXPECT_TRUE(file.ok()) << source.text;
+  auto pattern = ir::lower(*file, "p", {});
+  EXPECT_TRUE(pattern.ok()) << pattern.error().message;
+  return std::move(*pattern);
+}
+
+/// Why the kernels of a target lack something that the pattern says; empty when they have it all.
+std::string refusal(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target) {
+  const auto plan = planner::plan(pattern, bind, target);
+  return plan.ok() || plan.error().diagnostics.empty() ? "" : plan.error().diagnostics.front().message;
+}
+
+std::vector<ir::Tensor> inputs_of(const ir::Pattern& pattern, const Case& of) {
+  std::vector<ir::Tensor> inputs;
+  for (std::size_t i = 0; i < of.inputs.size(); ++i) {
+    inputs.push_back(normal(of.inputs[i], 10 + i, ir::DType::f32));
+    const auto type = pattern.inputs[i].type;
+    for (auto& v : inputs.back().data) {
+      if (type == ir::InputType::i32) v = 70 + std::round(30 * v);
+      if (type == ir::InputType::u8) v = std::min(255.0, std::abs(std::round(90 * v)));
+    }
+  }
+  return inputs;
+}
+
+TEST_P(Scores, AreThoseOfThePattern) {
+  const auto& [name, of] = GetParam();
+  const ir::Pattern pattern = lowered(of.body);
+  const Target target = find_target(name).value();
+  const auto inputs = inputs_of(pattern, of);
+  const auto dtype = ir::DType::f32;
+  const ir::Bind bind{.d = 24, .d_v = 16, .dtype = dtype};
+  if (const auto why = refusal(pattern, bind, target); !why.empty()) GTEST_SKIP() << why;
+  ir::Shape shape{.batch = 2, .n_q = 90, .n_k = 150, .heads = 4, .kv_heads = 2, .d = 24, .d_v = 16};
+  shape.dropout_seed = 0x123456789ABCDEFU;
+  const auto q = normal({2, 90, 4, 24}, 1, dtype), k = normal({2, 150, 2, 24}, 2, dtype);
+  const auto v = normal({2, 150, 2, 16}, 3, dtype);
+  const auto want = ir::interpret(pattern, shape, q, k, v, inputs);
+  ASSERT_TRUE(want.ok()) << want.error().message;
+  const auto kernel = AnyKernel::make(pattern, bind, target);
+  ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+  const auto got = kernel->run(shape, q, k, v, inputs, {.layout = {.head_major = true, .row_gap = 3}});
+  ASSERT_TRUE(got.ok()) << got.error().message << (got.error().notes.empty() ? "" : got.error().notes.front());
+  double v_max = 0;
+  for (double x : v.data) v_max = std::max(v_max, std::abs(x));
+  const auto bounds = ir::error_bounds(pattern, dtype, 150, v_max, want->max_abs_score);
+  EXPECT_EQ(difference(got->o, want->o, bounds.o, "O"), "");
+  if (!want->lse.data.empty()) {
+    EXPECT_EQ(difference(got->lse, want->lse, bounds.lse, "LSE"), "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, Scores,
+                         ::testing::Combine(::testing::Values("cpu", "sm_61"), ::testing::ValuesIn(kCases)),
+                         [](const auto& of) {
+                           return std::string(std::get<0>(of.param)) + "_" + std::get<1>(of.param).name;
+                         });
+
+}  // namespace
+}  // namespace weft::testing
