@@ -51,7 +51,8 @@ void write_pairs(TextWriter& w, const ir::Plan& plan) {
 
 bool wants_header(const ir::Plan& plan, std::string_view name) {
   if (name == "expressions.cuh") return plan.score != nullptr;
-  if (name == "dropout.cuh") return plan.dropout > 0;
+  if (name == "dropout.cuh" || name == "philox.cuh") return plan.dropout > 0;
+  if (name == "lists.cuh") return false;  // of the prepass: lists.h
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/engine/cuda_backend.h"
 
 #include "codegen/args.h"
+#include "codegen/cuda/lists.h"
 #include "runtime/cuda/examine.h"
 #include "runtime/cuda/module.h"
 #include "runtime/engine/cuda_executor.h"
@@ -73,6 +74,34 @@ Result<cache::Key> cuda_kernel_key(const codegen::Source& source, const codegen:
 
 CudaBackend::CudaBackend(const EngineOptions& options) : options_(options) {}
 
+Result<Binaries::Found> CudaBackend::binary_of(const codegen::Source& source, const codegen::cuda::Geometry& geometry,
+                                               const ir::Plan& plan, const Target& target,
+                                               const Binaries& binaries) const {
+  WEFT_TRY(const auto key, cuda_kernel_key(source, geometry, target, options_.nvrtc));
+  return binaries.find_or_compile(key, launch_text(source, geometry), [&]() -> Result<cache::Entry> {
+    WEFT_TRY(const auto library, nvrtc::locate(target, options_.nvrtc));
+    WEFT_TRY(auto compiled, nvrtc::compile(*library, source.text, target, nvrtc_options(options_, plan.name)));
+    return cache::Entry{.binary = std::move(compiled.cubin),
+                        .source = source.text,
+                        .plan = ir::print(plan),
+                        .registers = static_cast<std::uint32_t>(compiled.registers()),
+                        .spill_bytes = static_cast<std::uint32_t>(compiled.spill_bytes())};
+  });
+}
+
+/// The kernel that makes the plan's lists; null where it has none.
+Result<std::shared_ptr<const cuda::Module>> CudaBackend::load_prepass(const ir::Plan& plan, const Target& target,
+                                                                      const std::shared_ptr<const cuda::Device>& device,
+                                                                      const Binaries& binaries) const {
+  if (plan.lists.empty()) return std::shared_ptr<const cuda::Module>();
+  const auto source = codegen::cuda::emit_lists(plan);
+  const codegen::cuda::Geometry geometry{.threads = codegen::cuda::kListThreads,
+                                         .shared_fixed = codegen::cuda::list_shared_bytes(plan),
+                                         .shared_per_term = 0};
+  WEFT_TRY(const auto binary, binary_of(source, geometry, plan, target, binaries));
+  return cuda::Module::load(device, binary.entry.binary, source.symbol, plan.name);
+}
+
 Result<Built> CudaBackend::build(Planned planned, const Destination& destination, const Binaries& binaries) const {
   auto& front = planned.front;
   auto& plan = planned.plan;
@@ -82,17 +111,8 @@ Result<Built> CudaBackend::build(Planned planned, const Destination& destination
   auto source = codegen::cuda::emit(plan, target);
   const double emit_ms = emitting.ms();
   const auto geometry = codegen::cuda::geometry(plan);
-  WEFT_TRY(const auto key, cuda_kernel_key(source, geometry, target, options_.nvrtc));
+  WEFT_TRY(auto binary, binary_of(source, geometry, plan, target, binaries));
   const auto plan_text = ir::print(plan);
-  WEFT_TRY(auto binary, binaries.find_or_compile(key, launch_text(source, geometry), [&]() -> Result<cache::Entry> {
-    WEFT_TRY(const auto library, nvrtc::locate(target, options_.nvrtc));
-    WEFT_TRY(auto compiled, nvrtc::compile(*library, source.text, target, nvrtc_options(options_, front.pattern.name)));
-    return cache::Entry{.binary = std::move(compiled.cubin),
-                        .source = source.text,
-                        .plan = plan_text,
-                        .registers = static_cast<std::uint32_t>(compiled.registers()),
-                        .spill_bytes = static_cast<std::uint32_t>(compiled.spill_bytes())};
-  }));
 
   const Stopwatch loading;
   std::unique_ptr<const Executor> executor;
@@ -100,9 +120,10 @@ Result<Built> CudaBackend::build(Planned planned, const Destination& destination
     if (destination.device) return std::move(device).error();
     executor = std::make_unique<Elsewhere>(std::move(plan), std::move(device).error());
   } else {
+    WEFT_TRY(auto lists, load_prepass(plan, target, *device, binaries));
     WEFT_TRY(auto module,
              cuda::Module::load(std::move(*device), binary.entry.binary, source.symbol, front.pattern.name));
-    executor = std::make_unique<CudaExecutor>(std::move(plan), target, std::move(module));
+    executor = std::make_unique<CudaExecutor>(std::move(plan), target, std::move(module), std::move(lists));
   }
   binary.load_ms += loading.ms();
 

@@ -3,6 +3,7 @@
 #include "codegen/cuda/emit.h"
 #include "codegen/source.h"
 #include "kernels_cache/key.h"
+#include "runtime/cuda/module.h"
 #include "runtime/engine/binaries.h"
 #include "runtime/engine/destination.h"
 #include "runtime/engine/front.h"
@@ -11,6 +12,7 @@
 
 #include <weft/weft.h>
 
+#include <memory>
 #include <string>
 
 namespace weft {
@@ -26,6 +28,12 @@ class CudaBackend {
   static Result<Built> emulate(Planned planned);
 
  private:
+  Result<Binaries::Found> binary_of(const codegen::Source& source, const codegen::cuda::Geometry& geometry,
+                                    const ir::Plan& plan, const Target& target, const Binaries& binaries) const;
+  Result<std::shared_ptr<const cuda::Module>> load_prepass(const ir::Plan& plan, const Target& target,
+                                                           const std::shared_ptr<const cuda::Device>& device,
+                                                           const Binaries& binaries) const;
+
   EngineOptions options_;
 };
 

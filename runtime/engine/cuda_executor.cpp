@@ -1,5 +1,8 @@
 #include "runtime/engine/cuda_executor.h"
 
+#include "codegen/cuda/lists.h"
+#include "runtime/engine/lists.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,8 +21,9 @@ std::size_t offset_bytes(std::int64_t batch) { return aligned(static_cast<std::s
 
 }  // namespace
 
-CudaExecutor::CudaExecutor(ir::Plan plan, Target target, std::shared_ptr<const cuda::Module> module)
-    : GpuExecutor(std::move(plan)), target_(std::move(target)), module_(std::move(module)) {}
+CudaExecutor::CudaExecutor(ir::Plan plan, Target target, std::shared_ptr<const cuda::Module> module,
+                           std::shared_ptr<const cuda::Module> lists)
+    : GpuExecutor(std::move(plan)), target_(std::move(target)), module_(std::move(module)), lists_(std::move(lists)) {}
 
 Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(std::int64_t heads) const {
   return known_heads_.get(heads, [&]() -> Result<PerHeads> {
@@ -37,9 +41,18 @@ Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(st
 }
 
 Result<std::size_t> CudaExecutor::workspace(const RunShape& shape, int) const {
-  WEFT_TRY(const auto carry, carry_bytes(plan_, shape));
-  if (carry == 0 && shape.batch <= 1) return std::size_t{0};
-  return offset_bytes(shape.batch) + carry + kAlignment;  // the caller's buffer may start anywhere
+  const ir::Shape sizes{
+      .batch = shape.batch, .n_q = shape.n_q, .n_k = shape.n_k, .heads = shape.heads, .kv_heads = shape.kv_heads};
+  WEFT_TRY(const auto bytes, scratch_bytes(sizes));
+  if (bytes == 0 && shape.batch <= 1) return std::size_t{0};
+  return offset_bytes(shape.batch) + bytes + kAlignment;  // the caller's buffer may start anywhere
+}
+
+/// What rows carry between phases, then the lists, then what the prepass needs.
+Result<std::size_t> CudaExecutor::scratch_bytes(const ir::Shape& shape) const {
+  WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(shape)));
+  WEFT_TRY(const auto lists, list_bytes(plan_, shape));
+  return aligned(carry) + aligned(lists) + list_scratch_bytes(plan_, shape);
 }
 
 /// A pointer that the GPU cannot follow would end the whole context.
@@ -67,9 +80,9 @@ Status CudaExecutor::run(const ir::Pattern& pattern, const Launch& launch, const
   WEFT_CHECK(check_pointers(pattern, launch, args));
   WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables, per_heads(launch.shape.heads));
-  WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(launch.shape)));
-  const bool wants_scratch = carry > 0 || args.offset.size() > 1;
-  const auto bytes = offset_bytes(launch.shape.batch) + carry;
+  WEFT_TRY(const auto beside_offsets, scratch_bytes(launch.shape));
+  const bool wants_scratch = beside_offsets > 0 || args.offset.size() > 1;
+  const auto bytes = offset_bytes(launch.shape.batch) + beside_offsets;
   if (!wants_scratch) return queue(*tables, launch, args, nullptr);
   if (!args.workspace.empty()) {
     void* scratch = args.workspace.data();
@@ -100,11 +113,35 @@ Status CudaExecutor::queue(const PerHeads& per_heads, const Launch& launch, cons
               (reinterpret_cast<cuda::DeviceAddress>(scratch), block.offsets, args.offset.size_bytes(), stream));
     block.offsets = reinterpret_cast<const std::int64_t*>(scratch);
   }
+  if (lists_ != nullptr) {
+    WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(launch.shape)));
+    auto* const memory = scratch + offset_bytes(launch.shape.batch) + aligned(carry);
+    WEFT_CHECK(queue_lists(launch.shape, memory, stream, block));
+  }
   for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
     WEFT_CHECK(open_phase(phase, per_heads.tables, launch.shape, block));
     WEFT_CHECK(module_->launch(
         {.blocks = block.tile_end, .threads = geometry_.threads, .shared_bytes = per_heads.shared_bytes}, &block,
         stream));
+  }
+  return done;
+}
+
+Status CudaExecutor::queue_lists(const ir::Shape& shape, std::byte* memory, cuda::StreamHandle* stream,
+                                 weft_args& block) const {
+  WEFT_TRY(const auto bytes, list_bytes(plan_, shape));
+  place_lists(plan_, shape, reinterpret_cast<std::int32_t*>(memory), block);
+  WEFT_TRY(const auto launches, list_launches(plan_, shape));
+  for (const auto& one : launches) {
+    weft_args mine = block;
+    mine.phase = one.phase;
+    mine.tiles_per_head = one.rows;
+    mine.tile_begin = one.first_row;
+    mine.scratch = memory + aligned(bytes);
+    WEFT_CHECK(lists_->launch({.blocks = one.blocks,
+                               .threads = codegen::cuda::kListThreads,
+                               .shared_bytes = codegen::cuda::list_shared_bytes(plan_)},
+                              &mine, stream));
   }
   return done;
 }

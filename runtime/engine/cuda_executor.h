@@ -13,7 +13,9 @@ namespace weft {
 /// the first launch that has so many heads; after that a launch allocates nothing and waits for nothing.
 class CudaExecutor : public GpuExecutor {
  public:
-  CudaExecutor(ir::Plan plan, Target target, std::shared_ptr<const cuda::Module> module);
+  /// `lists`: the prepass of a plan that has lists; else null.
+  CudaExecutor(ir::Plan plan, Target target, std::shared_ptr<const cuda::Module> module,
+               std::shared_ptr<const cuda::Module> lists);
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const RunShape& shape, int threads) const override;
@@ -29,9 +31,11 @@ class CudaExecutor : public GpuExecutor {
   Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
   Status check_pointers(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const;
   Status queue(const PerHeads& per_heads, const Launch& launch, const RunArgs& args, std::byte* scratch) const;
+  Status queue_lists(const ir::Shape& shape, std::byte* memory, cuda::StreamHandle* stream, weft_args& block) const;
+  Result<std::size_t> scratch_bytes(const ir::Shape& shape) const;
 
   Target target_;
-  std::shared_ptr<const cuda::Module> module_;
+  std::shared_ptr<const cuda::Module> module_, lists_;
   mutable KnownHeads<PerHeads> known_heads_;
   mutable cuda::BufferPool pool_;
 };

@@ -1,6 +1,8 @@
 #include "runtime/engine/emulate_executor.h"
 
+#include "codegen/cuda/lists.h"
 #include "runtime/engine/cuda_backend.h"
+#include "runtime/engine/lists.h"
 
 #include <fmt/format.h>
 
@@ -62,13 +64,22 @@ Status faultless(const emulate::Report& report, const std::string& name) {
 
 }  // namespace
 
-EmulateExecutor::EmulateExecutor(ir::Plan plan, codegen::Source source, std::shared_ptr<const emulate::Program> program)
-    : GpuExecutor(std::move(plan)), source_(std::move(source)), program_(std::move(program)) {}
+EmulateExecutor::EmulateExecutor(ir::Plan plan, codegen::Source source, std::shared_ptr<const emulate::Program> program,
+                                 std::shared_ptr<const emulate::Program> lists)
+    : GpuExecutor(std::move(plan)),
+      source_(std::move(source)),
+      program_(std::move(program)),
+      lists_(std::move(lists)) {}
 
 Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(ir::Plan plan, codegen::Source source) {
   WEFT_TRY(auto program, emulate::Program::build(source.text, source.symbol));
+  std::shared_ptr<const emulate::Program> lists;
+  if (!plan.lists.empty()) {
+    const auto prepass = codegen::cuda::emit_lists(plan);
+    WEFT_TRY(lists, emulate::Program::build(prepass.text, prepass.symbol));
+  }
   return std::unique_ptr<const EmulateExecutor>(
-      new EmulateExecutor(std::move(plan), std::move(source), std::move(program)));
+      new EmulateExecutor(std::move(plan), std::move(source), std::move(program), std::move(lists)));
 }
 
 Result<std::size_t> EmulateExecutor::workspace(const RunShape&, int) const { return std::size_t{0}; }
@@ -82,6 +93,40 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_counted(const ir::Patt
                                                                   const RunArgs& args) const {
   WEFT_TRY(const auto counting, emulate::Program::build(source_.text, source_.symbol, {.count = true}));
   return run_on(*counting, pattern, launch, args);
+}
+
+/// Where lists and what makes them live for one launch.
+struct EmulateExecutor::Prepass {
+  std::vector<std::int32_t> lists;
+  std::vector<float> scratch;
+};
+
+Status EmulateExecutor::fill_lists(const Launch& launch, const RunArgs& args, Regions regions, Prepass& memory,
+                                   weft_args& block) const {
+  if (lists_ == nullptr) return done;
+  WEFT_TRY(const auto bytes, list_bytes(plan_, launch.shape));
+  memory.lists.resize(bytes / sizeof(std::int32_t));
+  memory.scratch.resize(list_scratch_bytes(plan_, launch.shape) / sizeof(float));
+  add_region(regions, "lists", memory.lists, true);
+  add_region(regions, "scratch of the lists", memory.scratch, true);
+  place_lists(plan_, launch.shape, memory.lists.data(), block);
+  WEFT_TRY(const auto launches, list_launches(plan_, launch.shape));
+  for (const auto& one : launches) {
+    weft_args mine = block;
+    mine.phase = one.phase;
+    mine.tiles_per_head = one.rows;
+    mine.tile_begin = one.first_row;
+    mine.scratch = memory.scratch.data();
+    WEFT_TRY(const auto report, lists_->launch({.blocks = one.blocks,
+                                                .threads = codegen::cuda::kListThreads,
+                                                .shared_bytes = codegen::cuda::list_shared_bytes(plan_),
+                                                .args = &mine,
+                                                .args_bytes = sizeof mine,
+                                                .memory = regions,
+                                                .workers = std::max(1, args.threads)}));
+    WEFT_CHECK(faultless(report, plan_.name));
+  }
+  return done;
 }
 
 Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Program& program,
@@ -104,6 +149,9 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Prog
   block.most_terms = tables->image.most_terms;
   block.carry = carry.empty() ? nullptr : carry.data();
   block.offsets = offsets.empty() ? nullptr : offsets.data();
+  Prepass prepass;
+  WEFT_CHECK(fill_lists(launch, args, regions, prepass, block));
+  add_region(regions, "lists", prepass.lists, false);
   std::vector<emulate::Report> reports;
   for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
     WEFT_CHECK(open_phase(phase, *tables, launch.shape, block));

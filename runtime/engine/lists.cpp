@@ -1,7 +1,10 @@
 #include "runtime/engine/lists.h"
 
+#include "codegen/cuda/lists.h"
 #include "compiler/base/float16.h"
 #include "compiler/ir/philox.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
@@ -167,6 +170,33 @@ void place_lists(const ir::Plan& plan, const ir::Shape& shape, std::int32_t* mem
     to.data = memory - s.first_row * to.stride_row;
     memory += s.elements(shape.heads);
   }
+}
+
+std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape) {
+  std::int64_t most = 0;
+  for (const auto& list : plan.lists) {
+    if (list.kind != ir::List::Kind::top) continue;
+    const ListShape s = list_shape(list, shape);
+    most = std::max(most, shape.batch * shape.kv_heads * s.blocks * plan.bind.d + s.elements(shape.heads));
+  }
+  return static_cast<std::size_t>(most) * sizeof(float);
+}
+
+Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const ir::Shape& shape) {
+  std::vector<ListLaunch> out;
+  for (std::size_t i = 0; i < plan.lists.size(); ++i) {
+    const ListShape s = list_shape(plan.lists[i], shape);
+    const auto phase = static_cast<std::int64_t>(2 * i);
+    if (codegen::cuda::pools(plan.lists[i])) out.push_back({phase, shape.batch * shape.kv_heads * s.blocks, 0, 0});
+    out.push_back({phase + 1, s.batches * shape.heads * s.rows, s.rows, s.first_row});
+  }
+  for (const auto& launch : out) {
+    if (launch.blocks > std::numeric_limits<std::int32_t>::max()) {
+      return user_error(
+          fmt::format("{} rows of blocks to choose keys for are more than one launch takes", launch.blocks));
+    }
+  }
+  return out;
 }
 
 void fill_lists(const ir::Plan& plan, const Launch& launch, const RunArgs& args, const weft_args& block,

@@ -30,6 +30,17 @@ Result<std::size_t> list_bytes(const ir::Plan& plan, const ir::Shape& shape);
 /// Points `block.lists` into `memory`, which has `list_bytes`.
 void place_lists(const ir::Plan& plan, const ir::Shape& shape, std::int32_t* memory, weft_args& block);
 
+/// Bytes of scratch that the prepass on a GPU takes beside the lists: means of key blocks, scores of what was chosen.
+std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape);
+
+/// One launch of the prepass kernel of codegen/cuda/lists.h.
+struct ListLaunch {
+  std::int64_t phase = 0, blocks = 0;
+  std::int64_t rows = 0, first_row = 0;  ///< tiles_per_head and tile_begin of its argument block
+};
+/// In order. User error where one has more blocks of threads than a launch can.
+Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const ir::Shape& shape);
+
 /// Fills the lists on the host.
 void fill_lists(const ir::Plan& plan, const Launch& launch, const RunArgs& args, const weft_args& block,
                 const Workers& workers, int threads);

@@ -1,21 +1,9 @@
 #pragma once
 
+#include "codegen/cuda/device/philox.cuh"
 #include "codegen/cuda/device/simt.cuh"
 
 // Dropout: after the softmax's sum, so that l and the LSE know nothing of it. See semantics sections 5 and 7.
-
-/// Philox4x32-10, as compiler/ir/philox.h.
-__device__ __forceinline__ uint4 philox(uint4 c, u64 seed) {
-  unsigned low_key = (unsigned)seed, high_key = (unsigned)(seed >> 32);
-#pragma unroll
-  for (int round = 0; round < 10; ++round) {
-    const u64 x = (u64)0xD2511F53u * c.x, z = (u64)0xCD9E8D57u * c.z;
-    c = make_uint4((unsigned)(z >> 32) ^ c.y ^ low_key, (unsigned)z, (unsigned)(x >> 32) ^ c.w ^ high_key, (unsigned)x);
-    low_key += 0x9E3779B9u;
-    high_key += 0xBB67AE85u;
-  }
-  return c;
-}
 
 /// Multiplies the thread's own weights by `scale`, or makes them those of pairs that are not kept, whose V touches
 /// nothing. One draw serves four keys, and neighbours of a list are mostly neighbours of the sequence.

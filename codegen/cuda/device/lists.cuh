@@ -1,0 +1,166 @@
+#pragma once
+
+#include "codegen/cuda/device/philox.cuh"
+
+// The lists of key blocks that are chosen before the attention: see semantics sections 7 and 8. One block of threads
+// fills the places of one row of blocks; what a row does not use holds kLargest.
+
+struct ListRow {
+  int b, h;
+  int row;      // number of the block of queries
+  int blocks;   // of keys
+  int count;    // places
+  int* places;
+  float* best;  // scores of what stands in the places, in scratch memory
+};
+
+/// Launches count rows from tile_begin on, tiles_per_head of them for each head.
+__device__ __forceinline__ ListRow open_row(const weft_args& a, const weft_list& list, int block_size) {
+  const int rows = (int)a.tiles_per_head;
+  const int number = (int)blockIdx.x;
+  const int head = number / rows;
+  ListRow r;
+  r.b = head / (int)a.heads;
+  r.h = head - r.b * (int)a.heads;
+  r.row = (int)a.tile_begin + (number - head * rows);
+  r.blocks = (int)((a.n_k + block_size - 1) / block_size);
+  r.count = (int)list.count;
+  r.places = list.data + (r.b * list.stride_b + r.h * list.stride_h + r.row * list.stride_row);
+  r.best = (float*)a.scratch + (a.batch * a.kv_heads * r.blocks * kDim + (i64)number * r.count);
+  return r;
+}
+
+__device__ __forceinline__ int place(const ListRow& r, int i) { return load_written<int>(r.places + i); }
+__device__ __forceinline__ void set_place(const ListRow& r, int i, int block) { store_global<int>(r.places + i, block); }
+
+/// Moves the places from i up to `end` one on.
+__device__ __forceinline__ void make_room(const ListRow& r, int i, int end) {
+  for (int at = end; at > i; --at) set_place(r, at, place(r, at - 1));
+}
+
+/// Floyd's sample, kept in order.
+__device__ __forceinline__ void draw(const ListRow& r, u64 seed) {
+  if (threadIdx.x != 0) return;
+  int filled = 0;
+  for (int j = r.blocks - r.count; j < r.blocks; ++j) {
+    const unsigned word = philox(make_uint4((unsigned)j, (unsigned)r.row, (unsigned)r.h, 0), seed).x;
+    const int t = (int)((u64)word * (unsigned)(j + 1) >> 32);
+    int at = 0;
+    while (at < filled && place(r, at) < t) ++at;
+    const bool taken = at < filled && place(r, at) == t;
+    if (taken) at = filled;  // j lies behind all that were drawn before
+    make_room(r, at, filled);
+    set_place(r, at, taken ? j : t);
+    ++filled;
+  }
+}
+
+__device__ __forceinline__ float element(const weft_view& view, i64 at) {
+  const unsigned char* const from = (const unsigned char*)view.data + at * kBytes<kStored>;
+  if constexpr (kStored == Element::f32) {
+    return load_global<float>(from);
+  } else {
+    return from_bits<kStored>(load_global<unsigned short>(from));
+  }
+}
+
+/// Mean of one column over tokens [begin, end), as far as there are any.
+__device__ __forceinline__ float mean(const weft_view& view, i64 base, i64 begin, i64 end, i64 tokens) {
+  begin = max(begin, (i64)0);
+  end = min(end, tokens);
+  float sum = 0;
+  for (i64 n = begin; n < end; ++n) sum += element(view, base + n * view.stride_n);
+  return begin < end ? sum / (float)(end - begin) : 0;
+}
+
+/// Means of the key blocks, one for each block of threads: [B, H_kv, blocks, d] at the front of the scratch.
+__device__ __forceinline__ void pool_keys(const weft_args& a, int block_size) {
+  const int blocks = (int)((a.n_k + block_size - 1) / block_size);
+  const int head = (int)blockIdx.x / blocks, block = (int)blockIdx.x - head * blocks;
+  const int b = head / (int)a.kv_heads, h = head - b * (int)a.kv_heads;
+  for (int c = (int)threadIdx.x; c < kDim; c += kThreads) {
+    const i64 base = b * a.k.stride_b + h * a.k.stride_h + c;
+    const float m = mean(a.k, base, (i64)block * block_size, (i64)(block + 1) * block_size, a.n_k);
+    store_global<float>((float*)a.scratch + ((i64)blockIdx.x * kDim + c), m);
+  }
+}
+
+struct ListShared {
+  float query[kDim];  // mean of the row's queries
+  float score[kThreads];
+};
+
+__device__ __forceinline__ void pool_queries(const weft_args& a, ListShared& s, const ListRow& r, int block_size) {
+  const i64 offset = a.offsets != nullptr ? load_global<i64>(a.offsets + r.b) : a.offset;
+  const i64 first = (i64)r.row * block_size - offset;
+  for (int c = (int)threadIdx.x; c < kDim; c += kThreads) {
+    const i64 base = r.b * a.q.stride_b + r.h * a.q.stride_h + c;
+    store_shared<float>(&s.query[c], mean(a.q, base, first, first + block_size, a.n_q));
+  }
+}
+
+__device__ __forceinline__ float pooled_score(const weft_args& a, const ListShared& s, const ListRow& r, int block) {
+  const int kv_head = r.h / ((int)a.heads / (int)a.kv_heads);
+  const float* const key = (const float*)a.scratch + ((r.b * a.kv_heads + kv_head) * r.blocks + block) * kDim;
+  float sum = 0;
+  for (int c = 0; c < kDim; ++c) sum += load_shared<float>(&s.query[c]) * load_written<float>(key + c);
+  return sum;
+}
+
+__device__ __forceinline__ float given_score(const weft_input& given, const ListRow& r, int block) {
+  const i64 row = min(max((i64)r.row, (i64)0), given.extents[2] - 1);
+  return load_global<float>((const float*)given.data + r.b * given.strides[0] + r.h * given.strides[1] +
+                            row * given.strides[2] + block * given.strides[3]);
+}
+
+/// Takes a block in where its score is among the best so far: the row's own first, of equal ones the earlier.
+__device__ __forceinline__ void consider(const ListRow& r, int& filled, float score, int block) {
+  const bool own = block == r.row;
+  if (!own && filled == r.count && !(score > load_written<float>(r.best + filled - 1))) return;
+  if (filled < r.count) ++filled;
+  int at = filled - 1;
+  while (at > 0 && (own || score > load_written<float>(r.best + at - 1))) {
+    set_place(r, at, place(r, at - 1));
+    store_global<float>(r.best + at, load_written<float>(r.best + at - 1));
+    --at;
+  }
+  set_place(r, at, block);
+  store_global<float>(r.best + at, own ? infinity() : score);
+}
+
+__device__ __forceinline__ void sort_places(const ListRow& r, int filled) {
+  for (int i = 1; i < filled; ++i) {
+    const int block = place(r, i);
+    int at = i;
+    while (at > 0 && place(r, at - 1) > block) {
+      set_place(r, at, place(r, at - 1));
+      --at;
+    }
+    set_place(r, at, block);
+  }
+  for (int i = filled; i < r.count; ++i) set_place(r, i, kLargest);
+}
+
+/// The threads score kThreads blocks at a time; one of them keeps the best.
+template <bool kPooled>
+__device__ __forceinline__ void choose_best(const weft_args& a, ListShared& s, const ListRow& r, int block_size,
+                                            int input, bool causal) {
+  if (kPooled) pool_queries(a, s, r, block_size);
+  __syncthreads();
+  const int candidates = causal ? min(max(r.row + 1, 0), r.blocks) : r.blocks;
+  int filled = 0;
+  for (int first = 0; first < candidates; first += kThreads) {
+    const int block = first + (int)threadIdx.x;
+    float score = -infinity();
+    if (block < candidates) score = kPooled ? pooled_score(a, s, r, block) : given_score(a.inputs[input], r, block);
+    store_shared<float>(&s.score[threadIdx.x], score == score ? score : -infinity());
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < min(kThreads, candidates - first); ++i) {
+        consider(r, filled, load_shared<float>(&s.score[i]), first + i);
+      }
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) sort_places(r, filled);
+}
