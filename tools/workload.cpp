@@ -2,11 +2,17 @@
 
 #include "compiler/planner/planner.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace weft::tools {
 
 namespace {
+
+bool reads_input(const ir::Expr& e) {
+  return e.op == ir::Op::input ||
+         std::any_of(e.args.begin(), e.args.end(), [](const ir::ExprPtr& arg) { return reads_input(*arg); });
+}
 
 bool depends_on_inputs(const ir::Plan& plan) {
   const auto reads = [](const ir::Bound& bound) { return bound.kind == ir::Bound::Kind::input; };
@@ -22,7 +28,10 @@ bool depends_on_inputs(const ir::Plan& plan) {
       }
     }
   }
-  return false;
+  const auto in = [](const ir::ExprPtr& e) { return e && reads_input(*e); };
+  return std::any_of(plan.forms.begin(), plan.forms.end(), in) ||
+         std::any_of(plan.predicates.begin(), plan.predicates.end(),
+                     [&](const ir::Predicate& p) { return in(p.holds) || in(p.key) || in(p.lo) || in(p.hi); });
 }
 
 }  // namespace

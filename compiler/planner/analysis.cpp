@@ -313,6 +313,11 @@ Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape&
       }
     }
   }
+  const auto reads_batch = [](const ir::ExprPtr& e) { return e && ir::reads(*e, ir::Variable::b); };
+  for (const auto& form : plan.forms) per_batch = per_batch || reads_batch(form);
+  for (const auto& p : plan.predicates) {
+    per_batch = per_batch || reads_batch(p.holds) || reads_batch(p.key) || reads_batch(p.lo) || reads_batch(p.hi);
+  }
   const std::int64_t counted = per_batch ? shape.batch : std::min<std::int64_t>(1, shape.batch);
   for (std::int64_t b = 0; b < counted; ++b) {
     for (std::size_t p = 0; p < plan.phases.size(); ++p) {
@@ -334,6 +339,18 @@ Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape&
   const double grid = total.row_tiles * blocks(shape.n_k, plan.choices.tile_k);
   total.empty_tiles = std::max(0.0, grid - total.full_tiles - total.partial_tiles);
   return total;
+}
+
+bool scans(const ir::Plan& plan, const ir::Phase& phase) {
+  for (const auto& pass : phase.passes) {
+    for (const auto& range : pass.ranges) {
+      for (const auto& use : range.predicates) {
+        const auto& p = plan.predicates[static_cast<std::size_t>(use.number)];
+        if ((p.modulus == 0 || use.negated) && ir::reads_key(p, phase.stationary)) return true;
+      }
+    }
+  }
+  return false;
 }
 
 bool keeps_nothing(const ir::Plan& plan, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs) {

@@ -26,6 +26,9 @@ struct Work {
 Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape& shape,
                 const std::vector<ir::Tensor>& inputs);
 
+/// Are there keys that a kernel must look at one by one, because no bound or stride says which are kept?
+bool scans(const ir::Plan& plan, const ir::Phase& phase);
+
 /// Known without visiting: does no row of 0 … n keep anything? False negatives are possible, false positives
 /// are not. Cost: one step a range.
 bool keeps_nothing(const ir::Plan& plan, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs);

@@ -7,6 +7,8 @@
 #include "tools/prediction.h"
 #include "tools/workload.h"
 
+#include <algorithm>
+
 namespace weft::tools {
 
 namespace {
@@ -94,15 +96,21 @@ std::string count(double value) {
   return fmt::format("{:.0f} ", value);
 }
 
+std::string order_of(const ir::RowMap& rows) {
+  if (!rows.by.empty()) return fmt::format("rows grouped by {} dilated branches", rows.by.size());
+  if (rows.modulus == 0) return "consecutive rows";
+  if (rows.patch * rows.patch_lines == 1) return fmt::format("rows {} apart", rows.modulus);
+  return fmt::format("patches of {} x {} of the grid", rows.patch_lines > 1 ? rows.patch_lines : rows.tile / rows.patch,
+                     rows.patch);
+}
+
 void print_plan(const ir::Plan& plan, const Console& console) {
   for (const auto& phase : plan.phases) {
     std::size_t ranges = 0;
     for (const auto& pass : phase.passes) ranges += pass.ranges.size();
-    console.print("  {}: {} rows a tile, {}; {} softmax over {} key range{}\n", role_of(phase), phase.rows.tile,
-                  phase.rows.classes ? fmt::format("rows grouped by {} dilated branches", phase.rows.by.size())
-                                     : "consecutive rows",
-                  phase.passes.size() == 1 ? "one" : std::to_string(phase.passes.size()), ranges,
-                  ranges == 1 ? "" : "s");
+    console.print("  {}: {} rows a tile, {}; {} softmax over {} key range{}, {}\n", role_of(phase), phase.rows.tile,
+                  order_of(phase.rows), phase.passes.size() == 1 ? "one" : std::to_string(phase.passes.size()), ranges,
+                  ranges == 1 ? "" : "s", planner::scans(plan, phase) ? "scanned" : "bounded");
   }
   const auto& c = plan.choices;
   console.print("  tiles {} x {}, skipped when empty in {} x {}; registers {} keys x {} {}\n", c.tile_q, c.tile_k,
@@ -139,6 +147,13 @@ void print_text(const PatternFile& file, const Planned& planned, const ir::Shape
                 count(load.bytes), planned.plan.carry_bytes_per_row(), load.plan_us);
 }
 
+/// `scanned` where a phase looks at keys one by one.
+const char* keys_of(const ir::Plan& plan) {
+  const bool any = std::any_of(plan.phases.begin(), plan.phases.end(),
+                               [&](const ir::Phase& phase) { return planner::scans(plan, phase); });
+  return any ? "scanned" : "bounded";
+}
+
 void print_json(const PatternFile& file, const Planned& planned, const ir::Shape& shape, const Workload& load,
                 const Compiled& compiled, const Prediction& predicted, const Console& console) {
   const auto known = [&](double value) { return load.inputs_missing ? Json(nullptr) : Json(value); };
@@ -169,6 +184,7 @@ void print_json(const PatternFile& file, const Planned& planned, const ir::Shape
       {"blocks_per_sm", compiled.blocks_per_sm > 0 ? Json(compiled.blocks_per_sm) : Json(nullptr)},
       {"predicted",
        {{"ms", known(predicted.ms)}, {"from", predicted.from}, {"share_of_peak", known(predicted.share_of_peak)}}},
+      {"keys", keys_of(planned.plan)},
       {"phases", planned.plan.phases.size()},
       {"reasons", planned.plan.reasons}};
   console.print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
