@@ -169,7 +169,10 @@ std::string entry(const Kernel& k) {
     open_head(f, f.op("sdiv", bh, heads), h);
     const Value table = f.table(f.load("i64", f.at(f.at(phase, "i64", Part::i64(2)), "i64", h), 8));
     const Value rows = f.call("i64", "rows", {f.a, f.s, table, tile, descending});
-    f.when(f.icmp("sgt", rows, kZero), [&] { f.call_void("run_tile", {f.a, f.s, table, f.word(phase, 0)}); });
+    f.when(f.icmp("sgt", rows, kZero), [&] {
+      if (!k.conditions.empty()) f.call_void("describe", {f.a, f.s});
+      f.call_void("run_tile", {f.a, f.s, table, f.word(phase, 0)});
+    });
   });
   f.ret();
   return f.finish() + head.finish();
@@ -192,7 +195,7 @@ std::string preamble(const Kernel& k) {
 Source emit(const ir::Plan& plan, const Target& target) {
   const Kernel k(plan, target);
   std::string text = preamble(k);
-  text += emit_schedule(k) + emit_rows(k) + emit_pairs(k) + emit_blocks(k) + emit_walk(k);
+  text += emit_conditions(k) + emit_schedule(k) + emit_rows(k) + emit_pairs(k) + emit_blocks(k) + emit_walk(k);
   text += fresh(k) + sweep(k) + run_pass(k) + (plan.phases.size() > 1 ? run_tile_of_phases(k) : run_tile(k)) + entry(k);
   // Frame pointers would cost a register; vectors are as wide as the target says.
   text +=

@@ -28,19 +28,9 @@ Value rows_at(Part& f, const Value& v) {
 
 /// The score for the rows from lane v on, with everything that no key changes computed.
 Expression score_of_rows(Part& f, const Value& v) {
-  const Kernel& k = f.kernel;
-  const ir::Expr& score = *k.plan.score;
-  Expression e(f, k.plan.inputs, k.target, k.lanes);
-  const auto let = [&](Variable variable, const std::function<Value()>& value) {
-    if (ir::reads(score, variable)) e.let(variable, value());
-  };
-  let(Variable::b, [&] { return f.tile(kB); });
-  let(Variable::h, [&] { return f.tile(kH); });
-  let(Variable::n_q, [&] { return f.arg(offsetof(weft_args, n_q)); });
-  let(Variable::n_k, [&] { return f.arg(offsetof(weft_args, n_k)); });
-  let(Variable::q, [&] { return rows_at(f, v); });
-  e.let(Variable::heads, f.arg(offsetof(weft_args, heads)));
-  e.let_offset(f.tile(kOffset));
+  const ir::Expr& score = *f.kernel.plan.score;
+  Expression e = expression_at(f, f.kernel.lanes);
+  e.let(Variable::q, rows_at(f, v));
   e.prepare(score);
   return e;
 }
@@ -202,7 +192,7 @@ std::string drop(const Kernel& k, bool kept) {
 
 std::string emit_pairs(const Kernel& k) {
   std::string text;
-  if (k.plan.score) text += expression_functions(k.target, k.lanes) + rewrite(k, false) + rewrite(k, true);
+  if (k.plan.score) text += "; Scores\n" + rewrite(k, false) + rewrite(k, true);
   if (k.plan.dropout > 0) text += "; Dropout\n" + seed(k) + drop(k, false) + drop(k, true);
   return text;
 }

@@ -1,3 +1,4 @@
+#include "codegen/cpu/expression.h"
 #include "codegen/cpu/kernel.h"
 
 #include <functional>
@@ -29,6 +30,15 @@ std::string bound(const Kernel& k) {
     const Value n = f.arg(offsetof(weft_args, n_k));
     f.set(base, f.op("sdiv", f.mul(f.word(e, kBoundB), n), f.word(e, kBoundA)));
   });
+  for (std::size_t i = 0; i < k.plan.forms.size(); ++i) {
+    const Value is_form = f.icmp("eq", kind, Part::i64(kBoundForm));
+    const Value number = f.icmp("eq", f.word(e, kBoundA), Part::i64(static_cast<std::int64_t>(i)));
+    f.when(f.bit_and(is_form, number), [&] {
+      Expression form = expression_at(f, 1);
+      form.let(ir::Variable::q, x);
+      f.set(base, form.value(*k.plan.forms[i]));
+    });
+  }
   f.ret(f.add(f.get(base), add));
   return f.finish();
 }
@@ -38,6 +48,25 @@ void each_bound(Part& f, const Value& term, TermWord count, TermWord at, const s
   const Value first = f.table(f.word(term, at));
   f.for_each(Part::i64(0), f.word(term, count), 1,
              [&](const Value& i) { use(f.at(first, "i64", f.mul(i, Part::i64(kBoundWords)))); });
+}
+
+/// By how much a bound may fall from one row of a tile to a later one; with no forms, by nothing.
+Value slack(Part& f, const Value& e) {
+  const Value is_form = f.icmp("eq", f.word(e, kBoundKind), Part::i64(kBoundForm));
+  return f.select(is_form, f.word(e, kBoundB), Part::i64(0));
+}
+
+/// What is left of `met` by what the rows say to the term's conditions on pairs.
+void meet_conditions(Part& f, const Value& term, const Value& met) {
+  f.each_condition(term, [&](const Value& state, const Value&, const Value& negated) {
+    const auto is = [&](ConditionWord w) { return f.icmp("ne", f.word(state, w), Part::i64(0)); };
+    const Value some = is(kSomeMeet), others = is(kSomeFail);
+    const Value of_rows = f.select(f.bit_and(some, others), Part::i64(1),
+                                   f.select(f.select(negated, others, some), Part::i64(2), Part::i64(0)));
+    const Value agree = f.icmp("eq", f.word(state, kRuns), Part::i64(1));
+    const Value of_pairs = f.select(agree, Part::i64(2), Part::i64(1));
+    f.set(met, f.min(f.get(met), f.select(is(kOnRow), of_rows, of_pairs)));
+  });
 }
 
 /// Do the tile's rows meet the term's conditions? 0 no, 1 some, 2 all.
@@ -65,6 +94,7 @@ Value rows_meet(Part& f, const Value& term) {
     const Value no = f.select(below, none_below, all_below);
     f.set(met, f.min(f.get(met), f.select(all, Part::i64(2), f.select(no, Part::i64(0), Part::i64(1)))));
   });
+  if (!f.kernel.conditions.empty()) meet_conditions(f, term, met);
   return f.get(met);
 }
 
@@ -99,13 +129,16 @@ std::string spans(const Kernel& k) {
     const Value met = rows_meet(f, term);
     const Value may_lo = f.slot(Part::i64(0)), must_lo = f.slot(Part::i64(0));
     const Value may_hi = f.slot(n_k), must_hi = f.slot(n_k);
+    const bool exact = k.plan.forms.empty();
+    const auto lower = [&](const Value& e, const Value& v) { return exact ? v : f.sub(v, slack(f, e)); };
+    const auto higher = [&](const Value& e, const Value& v) { return exact ? v : f.add(v, slack(f, e)); };
     each_bound(f, term, kLoCount, kLoAt, [&](const Value& e) {
-      f.set(may_lo, f.max(f.get(may_lo), f.call("i64", "bound", {f.a, f.s, e, x0})));
-      f.set(must_lo, f.max(f.get(must_lo), f.call("i64", "bound", {f.a, f.s, e, x1})));
+      f.set(may_lo, f.max(f.get(may_lo), lower(e, f.call("i64", "bound", {f.a, f.s, e, x0}))));
+      f.set(must_lo, f.max(f.get(must_lo), higher(e, f.call("i64", "bound", {f.a, f.s, e, x1}))));
     });
     each_bound(f, term, kHiCount, kHiAt, [&](const Value& e) {
-      f.set(may_hi, f.min(f.get(may_hi), f.call("i64", "bound", {f.a, f.s, e, x1})));
-      f.set(must_hi, f.min(f.get(must_hi), f.call("i64", "bound", {f.a, f.s, e, x0})));
+      f.set(may_hi, f.min(f.get(may_hi), higher(e, f.call("i64", "bound", {f.a, f.s, e, x1}))));
+      f.set(must_hi, f.min(f.get(must_hi), lower(e, f.call("i64", "bound", {f.a, f.s, e, x0}))));
     });
     const Value live = f.bit_and(f.icmp("ne", met, Part::i64(0)), f.icmp("slt", f.get(may_lo), f.get(may_hi)));
     const Value must = f.bit_and(f.icmp("eq", met, Part::i64(2)), f.icmp("slt", f.get(must_lo), f.get(must_hi)));
@@ -169,11 +202,44 @@ std::string intervals(const Kernel& k) {
   return f.finish();
 }
 
+/// Of a term whose stream a lag gives: none. Streams of step 1 have no use for theirs.
+Value segment_of(Part& f, const Value& term) {
+  const Value w = f.word(term, kSegment);
+  if (!f.kernel.lags) return w;
+  return f.select(f.icmp("eq", f.word(term, kRate), Part::i64(1)), Part::i64(0), w);
+}
+
+/// The term's own stream, or that of a lag on which all rows agree.
+void choose_stream(Part& f, const Value& term, const Value& state) {
+  f.store(f.word(term, kRate), f.at(state, "i64", Part::i64(kRateNow)), 8);
+  f.store(f.word(term, kResidue), f.at(state, "i64", Part::i64(kResidueNow)), 8);
+  f.store(Part::i64(-1), f.at(state, "i64", Part::i64(kStreamFrom)), 8);
+  f.each_condition(term, [&](const Value& condition, const Value& number, const Value& negated) {
+    const Value modulus = f.slot(Part::i64(0));
+    for (std::size_t i = 0; i < f.kernel.plan.predicates.size(); ++i) {
+      const std::int64_t of = f.kernel.plan.predicates[i].modulus;
+      if (of <= 1) continue;
+      const Value is = f.icmp("eq", number, Part::i64(static_cast<std::int64_t>(i)));
+      f.set(modulus, f.select(is, Part::i64(of), f.get(modulus)));
+    }
+    const Value agree = f.icmp("eq", f.word(condition, kRuns), Part::i64(1));
+    const Value free = f.icmp("eq", f.word(state, kRateNow), Part::i64(1));
+    const Value affirmed = f.op("xor", negated, Part::i1(true));
+    const Value lag = f.icmp("sgt", f.get(modulus), Part::i64(1));
+    f.when(f.bit_and(f.bit_and(agree, free), f.bit_and(affirmed, lag)), [&] {
+      f.store(f.get(modulus), f.at(state, "i64", Part::i64(kRateNow)), 8);
+      f.store(f.word(condition, kLeast), f.at(state, "i64", Part::i64(kResidueNow)), 8);
+      f.store(number, f.at(state, "i64", Part::i64(kStreamFrom)), 8);
+    });
+  });
+}
+
 /// Starts a term's stream: the first y >= from that it hits, and the end of that y's segment.
 void start_stream(Part& f, const Value& term, const Value& state, const Value& from) {
-  const Value w = f.word(term, kSegment);
-  const Value rate = f.word(term, kRate);
-  const Value residue = f.word(term, kResidue);
+  if (f.kernel.lags) choose_stream(f, term, state);
+  const Value w = segment_of(f, term);
+  const Value rate = f.rate(term, state);
+  const Value residue = f.residue(term, state);
   const Value first = f.slot(from);
   const Value end = f.slot(Part::i64(std::int64_t{1} << 60));
   f.when(f.icmp("sgt", rate, Part::i64(1)), [&] {
@@ -237,8 +303,21 @@ std::string zone(const Kernel& k) {
   return f.finish();
 }
 
+/// Do the term's conditions let y through? Where not, `skip` is moved to the first key that may differ.
+void ask_conditions(Part& f, const Value& term, const Value& y, const Value& ok, const Value& skip) {
+  f.each_condition(term, [&](const Value& state, const Value& number, const Value& negated) {
+    const Value answer = f.call("i64", "answers", {f.a, f.s, number, y});
+    const Value wanted = f.select(negated, Part::i64(2), Part::i64(1));
+    f.when(f.icmp("eq", f.bit_and(answer, wanted), Part::i64(0)), [&] {
+      const Value unit = f.word(state, kUnit);
+      f.set(ok, Part::i64(0));
+      f.set(skip, f.max(f.get(skip), f.mul(f.add(f.op("sdiv", y, unit), Part::i64(1)), unit)));
+    });
+  });
+}
+
 /// Does y pass the term's filters?
-Value passes_filters(Part& f, const Value& term, const Value& y) {
+Value passes_filters(Part& f, const Value& term, const Value& y, const Value& skip) {
   const Value ok = f.slot(Part::i64(1));
   const Value first = f.table(f.word(term, kFilterAt));
   f.for_each(Part::i64(0), f.word(term, kFilterCount), 1, [&](const Value& i) {
@@ -250,7 +329,14 @@ Value passes_filters(Part& f, const Value& term, const Value& y) {
     const Value negated = f.icmp("ne", f.word(c, kFilterNegated), Part::i64(0));
     f.when(f.icmp("eq", holds, negated), [&] { f.set(ok, Part::i64(0)); });
   });
+  if (!f.kernel.conditions.empty()) ask_conditions(f, term, y, ok, skip);
   return f.get(ok);
+}
+
+/// The least multiple of the rate, not 0, that leads from `at` to `skip` or beyond.
+Value stride_past(Part& f, const Value& at, const Value& rate, const Value& skip) {
+  const Value steps = f.op("sdiv", f.add(f.sub(skip, at), f.sub(rate, Part::i64(1))), rate);
+  return f.mul(f.max(steps, Part::i64(1)), rate);
 }
 
 /// @next: the next y of the zone that some term hits, with every term's hit marked; y >= hi at the end.
@@ -276,11 +362,17 @@ std::string next(const Kernel& k) {
                      const Value is_here = f.bit_and(f.icmp("eq", at, f.get(y)), f.icmp("slt", at, hi));
                      const Value hit = f.slot(Part::i64(0));
                      f.when(is_here, [&] {
-                       f.set(hit, passes_filters(f, term, at));
-                       const Value step = f.add(at, f.word(term, kRate));
+                       Value skip, step;
+                       if (!k.conditions.empty()) skip = f.slot(at);
+                       f.set(hit, passes_filters(f, term, at, skip));
+                       if (k.conditions.empty()) {
+                         step = f.add(at, f.rate(term, state));
+                       } else {
+                         step = f.add(at, stride_past(f, at, f.rate(term, state), f.get(skip)));
+                       }
                        const Value end = f.word(state, kSegmentEnd);
                        const Value over = f.icmp("sge", step, end);
-                       f.store(f.select(over, f.add(end, f.word(term, kResidue)), step),
+                       f.store(f.select(over, f.add(end, f.residue(term, state)), step),
                                f.at(state, "i64", Part::i64(kAt)), 8);
                        f.store(f.select(over, f.add(end, f.word(term, kSegment)), end),
                                f.at(state, "i64", Part::i64(kSegmentEnd)), 8);

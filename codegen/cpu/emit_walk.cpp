@@ -102,7 +102,7 @@ Value finest(Part& f, const Value& pass, const Value& count) {
   const Value best = f.slot(kZero), rate = f.slot(Part::i64(std::int64_t{1} << 60));
   f.for_each(kZero, count, 1, [&](const Value& i) {
     const Value t = f.load("i64", f.at(f.zone_terms(), "i64", i), 8);
-    const Value r = f.word(f.term(pass, t), kRate);
+    const Value r = f.rate_at(f.term(pass, t), t);
     f.when(f.icmp("slt", r, f.get(rate)), [&] {
       f.set(rate, r);
       f.set(best, t);
@@ -111,12 +111,23 @@ Value finest(Part& f, const Value& pass, const Value& count) {
   return f.get(best);
 }
 
+/// Do the rows decide all of the term's conditions on pairs? So they do for the lag that became its stream.
+Value unasked(Part& f, const Value& term, const Value& state) {
+  const Value out = f.slot(kOne);
+  f.each_condition(term, [&](const Value& condition, const Value& number, const Value&) {
+    Value decided = f.icmp("ne", f.word(condition, kOnRow), kZero);
+    if (f.kernel.lags) decided = f.bit_or(decided, f.icmp("eq", f.word(state, kStreamFrom), number));
+    f.set(out, f.select(decided, f.get(out), kZero));
+  });
+  return f.icmp("ne", f.get(out), kZero);
+}
+
 /// Is every stream of the zone one arithmetic progression inside that of term `base`? Then the keys are the
 /// base's, and the others only add weight to some of them. Terms of one branch must not add up, so each other
 /// term has to be alone in its branch, or in the base's.
 Value progressions(Part& f, const Value& pass, const Value& count, const Value& base, const Value& hi) {
   const Value base_term = f.term(pass, base);
-  const Value base_rate = f.word(base_term, kRate);
+  const Value base_rate = f.rate_at(base_term, base);
   const Value base_at = f.word(f.term_state(base), kAt);
   const Value ok = f.slot(kOne), branch = f.slot(Part::i64(-1));
   f.for_each(kZero, count, 1, [&](const Value& i) {
@@ -124,10 +135,11 @@ Value progressions(Part& f, const Value& pass, const Value& count, const Value& 
     const Value term = f.term(pass, t);
     const Value state = f.term_state(t);
     const Value one_segment = f.icmp("sge", f.word(state, kSegmentEnd), hi);
-    const Value unfiltered = f.icmp("eq", f.word(term, kFilterCount), kZero);
+    Value unfiltered = f.icmp("eq", f.word(term, kFilterCount), kZero);
+    if (!f.kernel.conditions.empty()) unfiltered = f.bit_and(unfiltered, unasked(f, term, state));
     const Value of = f.word(term, kBranch);
     const Value alone = f.bit_or(f.icmp("ne", of, f.get(branch)), f.icmp("eq", of, f.word(base_term, kBranch)));
-    const Value steps = f.icmp("eq", f.op("srem", f.word(term, kRate), base_rate), kZero);
+    const Value steps = f.icmp("eq", f.op("srem", f.rate(term, state), base_rate), kZero);
     const Value meets = f.icmp("eq", f.op("srem", f.sub(f.word(state, kAt), base_at), base_rate), kZero);
     const Value good = f.bit_and(f.bit_and(one_segment, unfiltered), f.bit_and(alone, f.bit_and(steps, meets)));
     f.set(branch, of);
@@ -141,13 +153,13 @@ Value progressions(Part& f, const Value& pass, const Value& count, const Value& 
 void add_weights(Part& f, const Value& pass, const Value& count, const Value& base, const Value& weights,
                  const Value& first, const Value& take) {
   const Value base_term = f.term(pass, base);
-  const Value rate = f.word(base_term, kRate);
+  const Value rate = f.rate_at(base_term, base);
   f.for_each(kZero, count, 1, [&](const Value& i) {
     const Value t = f.load("i64", f.at(f.zone_terms(), "i64", i), 8);
     const Value term = f.term(pass, t);
     f.when(f.icmp("ne", f.word(term, kBranch), f.word(base_term, kBranch)), [&] {
       const Value at = f.at(f.term_state(t), "i64", Part::i64(kAt));
-      const Value step = f.op("sdiv", f.word(term, kRate), rate);
+      const Value step = f.op("sdiv", f.rate_at(term, t), rate);
       const Value index = f.slot(f.op("sdiv", f.sub(f.load("i64", at, 8), first), rate));
       f.repeat_while([&] { return f.icmp("slt", f.get(index), take); },
                      [&] {
@@ -162,7 +174,7 @@ void add_weights(Part& f, const Value& pass, const Value& count, const Value& ba
 
 void walk_progression(Part& f, const Value& pass, const Value& count, const Value& base, const Value& hi) {
   const Kernel& k = f.kernel;
-  const Value rate = f.word(f.term(pass, base), kRate);
+  const Value rate = f.rate_at(f.term(pass, base), base);
   const Value first = f.word(f.term_state(base), kAt);
   const Value y = f.slot(first);
   const Value left = f.slot(f.max(kZero, f.op("sdiv", f.add(f.sub(hi, first), f.sub(rate, kOne)), rate)));
@@ -243,6 +255,21 @@ std::string full_zone(const Kernel& k) {
   return f.finish();
 }
 
+/// Rows of a vector that meet those conditions of a term which the tile could not turn into filters of keys.
+Value pair_mask(Part& f, const Value& term, const Value& state, const Value& y, const Value& v) {
+  const Kernel& k = f.kernel;
+  const Value at = f.in_scratch(k.mask);
+  f.store(f.splat(Part::i32(-1), k.lanes), at, 32);
+  f.when(f.icmp("ne", f.word(state, kHit), kZero), [&] {
+    f.each_condition(term, [&](const Value& condition, const Value& number, const Value& negated) {
+      const Value on_row = f.icmp("ne", f.word(condition, kOnRow), kZero);
+      const Value differ = f.icmp("ne", f.word(condition, kRuns), kOne);
+      f.when(f.bit_or(on_row, differ), [&] { f.call_void("mask", {f.a, f.s, number, negated, y, v}); });
+    });
+  });
+  return f.icmp("ne", f.load(k.vi(), at, 32), f.splat(Part::i32(0), k.lanes));
+}
+
 /// Weights of one key for the rows of one vector: branches whose interval holds y, each once.
 Value row_weights(Part& f, const Value& pass, const Value& count, const Value& y, const Value& v) {
   const Kernel& k = f.kernel;
@@ -256,7 +283,9 @@ Value row_weights(Part& f, const Value& pass, const Value& count, const Value& y
         const Value hi = f.load(k.vi(), f.at(f.term_hi(state), "i32", v), 4);
         const Value kept = f.bit_and(f.icmp("sge", y32, lo), f.icmp("slt", y32, hi));
         const Value hit = f.splat(f.icmp("ne", f.word(state, kHit), kZero), k.lanes);
-        const Value now = f.cast("zext", f.bit_and(kept, hit), k.vi());
+        Value held = f.bit_and(kept, hit);
+        if (!k.conditions.empty()) held = f.bit_and(held, pair_mask(f, f.term(pass, t), state, y, v));
+        const Value now = f.cast("zext", held, k.vi());
         const Value of = f.word(f.term(pass, t), kBranch);
         const Value same = f.icmp("eq", of, c[2]);
         const Value total = f.select(same, c[0], f.add(c[0], c[1]));

@@ -69,7 +69,8 @@ bool Expression::is_known(const ir::Expr& e, std::map<const ir::Expr*, bool>& se
   if (e.op == Op::variable) return variables_.contains(e.variable);
   if (const auto at = seen.find(&e); at != seen.end()) return at->second;
   const bool known = std::all_of(e.args.begin(), e.args.end(), [&](const auto& a) { return is_known(*a, seen); }) &&
-                     (e.op != Op::alibi || variables_.contains(ir::Variable::heads));
+                     (e.op != Op::alibi || variables_.contains(ir::Variable::heads)) &&
+                     (e.op != Op::listed || variables_.contains(ir::Variable::h));
   return seen[&e] = known;
 }
 
@@ -112,6 +113,7 @@ Value Expression::spell(const ir::Expr& e) {
   std::vector<Value> args;
   for (const auto& arg : e.args) args.push_back(value(*arg));
   if (e.op == Op::input) return element(e, args);
+  if (e.op == Op::listed) return listed(e, args);
   if (e.op == Op::to_real) return to_real(*f_, args[0], wide_);
   if (e.op == Op::alibi) return alibi(*f_, args[0], variables_.at(ir::Variable::heads));
   if (e.op == Op::divide && e.type == Type::integer) return floor_divide(*f_, args[0], args[1]);
@@ -227,6 +229,62 @@ Value Expression::element(const ir::Expr& e, const std::vector<Value>& indices) 
   return f_->select(of.is_there, read(got), widen(nothing));
 }
 
+Value Expression::listed(const ir::Expr& e, const std::vector<Value>& args) {
+  const auto word = [&](std::size_t member, const char* type) {
+    const std::size_t offset =
+        offsetof(weft_args, lists) + static_cast<std::size_t>(e.input) * sizeof(weft_list) + member;
+    return f_->load(type, f_->at(Builder::argument("ptr", "a"), "i8", Builder::i64(static_cast<std::int64_t>(offset))),
+                    8);
+  };
+  const Value head = f_->add(f_->mul(variables_.at(ir::Variable::b), word(offsetof(weft_list, stride_b), "i64")),
+                             f_->mul(variables_.at(ir::Variable::h), word(offsetof(weft_list, stride_h), "i64")));
+  const Value data = f_->at(word(offsetof(weft_list, data), "ptr"), "i32", head);
+  const Value stride = word(offsetof(weft_list, stride_row), "i64");
+  const Value count = word(offsetof(weft_list, count), "i64");
+  const auto one = [&](const Value& row, const Value& key) {
+    return f_->call("i1", "listed", {f_->at(data, "i32", f_->mul(row, stride)), count, key});
+  };
+  if (lanes_of(args[0]) == 1 && lanes_of(args[1]) == 1) return one(args[0], args[1]);
+  const Value rows = widen(args[0]), keys = widen(args[1]);
+  const auto lane = [&](const Value& v, const Value& i) {
+    return f_->emit("i64", fmt::format("extractelement {} {}, i64 {}", v.type, v.name, i.name));
+  };
+  const Value none = f_->splat(kZero, lanes_);
+  const auto found =
+      f_->fold(kZero, Builder::i64(lanes_), 1, {none}, [&](const Value& i, const std::vector<Value>& so_far) {
+        const Value is = f_->cast("zext", one(lane(rows, i), lane(keys, i)), "i64");
+        return std::vector<Value>{f_->emit(
+            so_far[0].type,
+            fmt::format("insertelement {} {}, i64 {}, i64 {}", so_far[0].type, so_far[0].name, is.name, i.name))};
+      });
+  return f_->icmp("ne", found[0], none);
+}
+
+namespace {
+
+/// @listed: is the number among ascending ones?
+std::string listed_function() {
+  Builder f("listed", "i1", "ptr %list, i64 %count, i64 %key", true);
+  const Value key = Builder::argument("i64", "key");
+  const auto at = [&](const Value& i) {
+    return f.cast("sext", f.load("i32", f.at(Builder::argument("ptr", "list"), "i32", i), 4), "i64");
+  };
+  const Value low = f.slot(kZero), high = f.slot(Builder::argument("i64", "count"));
+  f.repeat_while([&] { return f.icmp("slt", f.get(low), f.get(high)); },
+                 [&] {
+                   const Value middle = f.op("ashr", f.add(f.get(low), f.get(high)), Builder::i64(1));
+                   const Value before = f.icmp("slt", at(middle), key);
+                   f.set(low, f.select(before, f.add(middle, Builder::i64(1)), f.get(low)));
+                   f.set(high, f.select(before, f.get(high), middle));
+                 });
+  const Value no = Builder::i1(false);
+  f.ret_if(f.icmp("sge", f.get(low), Builder::argument("i64", "count")), &no);
+  f.ret(f.icmp("eq", at(f.get(low)), key));
+  return f.finish();
+}
+
+}  // namespace
+
 std::string expression_functions(const Target&, int lanes) {
   std::string text = "; Expressions: codegen/cpu/expression.h\n" + elementary_declarations(lanes);
   for (const char* element : {"i8", "i32", "float"}) {
@@ -235,7 +293,7 @@ std::string expression_functions(const Target&, int lanes) {
                         std::string_view(element) == "float" ? "f32" : element, vector_type(lanes, "ptr"),
                         vector_type(lanes, "i1"));
   }
-  return text + "\n" + division_functions(lanes);
+  return text + "\n" + listed_function() + division_functions(lanes);
 }
 
 }  // namespace weft::codegen::cpu

@@ -35,6 +35,9 @@ class Expression {
   /// Position of row 0, for axes over queries: i64.
   void let_offset(Value offset) { offset_ = std::move(offset); }
 
+  /// The value of a node, computed elsewhere.
+  void know(const ir::Expr& e, Value value) { known_.insert_or_assign(&e, std::move(value)); }
+
   /// Spells every part of `e` whose variables are known.
   void prepare(const ir::Expr& e);
   /// The value of `e`: single where it can be.
@@ -57,6 +60,7 @@ class Expression {
   Value integer(const ir::Expr& e, const std::vector<Value>& args);
   Value real(const ir::Expr& e, const std::vector<Value>& args);
   Value compare(const ir::Expr& e, const std::vector<Value>& args);
+  Value listed(const ir::Expr& e, const std::vector<Value>& args);
   Value element(const ir::Expr& e, const std::vector<Value>& indices);
   const InputFacts& facts(int input);
   Value widen(const Value& v);

@@ -6,6 +6,22 @@
 
 namespace weft::codegen::cpu {
 
+namespace {
+
+Kernel::Condition condition_of(const ir::Predicate& p) {
+  constexpr auto kStationary = ir::Stationary::query;
+  Kernel::Condition out;
+  out.holds = p.holds ? p.holds
+                      : ir::apply(ir::Op::logical_and, {ir::apply(ir::Op::less_equal, {p.lo, p.key}),
+                                                        ir::apply(ir::Op::less, {p.key, p.hi})});
+  out.parts = ir::row_parts(p, kStationary);
+  out.on_row = ir::reads_row(p, kStationary) && !ir::reads_key(p, kStationary);
+  out.unit = ir::key_unit(p, kStationary);
+  return out;
+}
+
+}  // namespace
+
 Kernel::Kernel(const ir::Plan& p, const Target& t)
     : plan(p),
       target(t),
@@ -52,12 +68,30 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
   value_wide = take(keys * d_v * 4);
   round_keys = take(p.dropout > 0 ? 20 * 4 : 0);
   random = take(p.dropout > 0 ? 4 * lanes * 4 : 0);
+  for (const auto& predicate : p.predicates) {
+    Condition c = condition_of(predicate);
+    c.parts_at = take((static_cast<std::int64_t>(c.parts.size()) + 2) * rows * 8);
+    conditions.push_back(std::move(c));
+    lags = lags || predicate.modulus > 1;
+  }
+  conditions_at = take(static_cast<std::int64_t>(conditions.size()) * kConditionWords * 8);
+  mask = take(conditions.empty() ? 0 : lanes * 4);
+  state_words = lags ? int{kLagStateWords} : int{kStateWords};
   terms = end;
-  term_stride = kStateWords * 8 + 2 * rows * 4;
+  term_stride = state_words * 8 + 2 * rows * 4;
 }
 
 Part::Part(const Kernel& k, const std::string& name, const std::string& result, const std::string& more)
     : Builder(name, result, "ptr %a, ptr %s" + (more.empty() ? "" : ", " + more), true), kernel(k) {}
+
+void Part::each_condition(const Value& term, const std::function<void(Value, Value, Value)>& body) {
+  const Value first = table(word(term, kPairAt));
+  for_each(i64(0), word(term, kPairCount), 1, [&](const Value& i) {
+    const Value use = at(first, "i64", mul(i, i64(kPairWords)));
+    const Value number = word(use, kPairNumber);
+    body(condition(number), number, icmp("ne", word(use, kPairNegated), i64(0)));
+  });
+}
 
 Value Part::floor_div(const Value& x, const Value& w) {
   const Value quotient = op("sdiv", x, w);

@@ -4,9 +4,11 @@
 #include "codegen/cpu/builder.h"
 #include "codegen/tables_image.h"
 #include "compiler/ir/plan.h"
+#include "compiler/ir/schedule.h"
 #include "compiler/target/target.h"
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,23 @@ enum TileWord {
 
 /// Words of one live term's state.
 enum TermState { kMayLo, kMayHi, kMustLo, kMustHi, kLive, kAt, kSegmentEnd, kHit, kStateWords };
+/// More of them, where conditions can give a term its stream.
+enum LagState { kRateNow = kStateWords, kResidueNow, kStreamFrom, kLagStateWords };
+
+/// Words of what the tile's rows say to one condition on pairs: see ir::TilePredicate.
+enum ConditionWord {
+  kOnRow,
+  kSomeMeet,
+  kSomeFail,
+  kRuns,
+  kLeast,
+  kMost,
+  kUnit,
+  kKnownUnit,
+  kKnown,  ///< unit of keys that was asked about last, and the answer
+  kRunRows,
+  kConditionWords = kRunRows + static_cast<int>(ir::kMostRuns)
+};
 
 /// All sizes and byte offsets of one kernel.
 struct Kernel {
@@ -60,8 +79,23 @@ struct Kernel {
   std::int64_t key_at[2], value_at[2], key_weight[2], key_position[2];
   std::int64_t key_wide, value_wide;
   std::int64_t round_keys, random;  ///< dropout: keys of ten rounds; words of four keys for one vector of rows
-  std::int64_t terms;               ///< from here on: per term
-  std::int64_t term_stride;         ///< state words, then lo and hi per row as i32
+
+  /// A condition on pairs.
+  struct Condition {
+    ir::ExprPtr holds;
+    std::vector<ir::ExprPtr> parts;  ///< what it reads of the row
+    bool on_row = false;             ///< reads nothing else
+    std::int64_t unit = 1;           ///< keys in a row that it cannot tell apart
+    std::int64_t parts_at = 0;       ///< in the scratch: parts, and bounds of an interval, for each row
+  };
+  std::vector<Condition> conditions;
+  bool lags = false;  ///< some condition can become the stream of a term
+  std::int64_t conditions_at, mask;
+  bool has_expressions() const { return plan.score || !plan.predicates.empty() || !plan.forms.empty(); }
+
+  int state_words;           ///< of a term
+  std::int64_t terms;        ///< from here on: per term
+  std::int64_t term_stride;  ///< state words, then lo and hi per row as i32
 
   std::string vf() const { return vector_type(lanes, "float"); }
   std::string vi() const { return vector_type(lanes, "i32"); }
@@ -95,8 +129,23 @@ class Part : public Builder {
     return at(at(in_scratch(base), "float", mul(key, i64(kernel.rows))), "float", v);
   }
   Value group_key(const Value& i) { return load("i64", at(in_scratch(kernel.groups), "i64", i), 8); }
-  Value term_lo(const Value& state) { return at(state, "i64", i64(kStateWords)); }
-  Value term_hi(const Value& state) { return at(state, "i8", i64(kStateWords * 8 + kernel.rows * 4)); }
+  Value term_lo(const Value& state) { return at(state, "i64", i64(kernel.state_words)); }
+  Value term_hi(const Value& state) { return at(state, "i8", i64(kernel.state_words * 8 + kernel.rows * 4)); }
+  /// Step and residue of a term's stream in this tile.
+  Value rate(const Value& term, const Value& state) { return kernel.lags ? word(state, kRateNow) : word(term, kRate); }
+  Value residue(const Value& term, const Value& state) {
+    return kernel.lags ? word(state, kResidueNow) : word(term, kResidue);
+  }
+  /// The same for term number t of a pass.
+  Value rate_at(const Value& term, const Value& t) {
+    return kernel.lags ? word(term_state(t), kRateNow) : word(term, kRate);
+  }
+  /// State of a condition on pairs.
+  Value condition(const Value& number) {
+    return at(in_scratch(kernel.conditions_at), "i64", mul(number, i64(kConditionWords)));
+  }
+  /// A term's conditions: body(state, number, is negated).
+  void each_condition(const Value& term, const std::function<void(Value, Value, Value)>& body);
   /// Cut points (4 a term) and the list of a zone's terms, behind the last term.
   Value cuts() { return term_state(arg(offsetof(weft_args, most_terms))); }
   Value zone_terms() { return at(cuts(), "i64", mul(arg(offsetof(weft_args, most_terms)), i64(4))); }
@@ -124,11 +173,16 @@ class Part : public Builder {
   std::vector<Value> transpose8(const std::vector<Value>& rows);
 };
 
+/// An expression where the tile's facts are known; rows and keys are not.
+class Expression;
+Expression expression_at(Part& f, int lanes);
+
 // Each emits the functions of one part.
-std::string emit_rows(const Kernel& kernel);      ///< @rows, @load_q, @finish_pass, @store_rows, carry
-std::string emit_schedule(const Kernel& kernel);  ///< @bound, @spans, @intervals, @zone, @next
-std::string emit_walk(const Kernel& kernel);      ///< @full_zone, @partial_zone, @flush_full
-std::string emit_blocks(const Kernel& kernel);    ///< @full_block, @partial_block
-std::string emit_pairs(const Kernel& kernel);     ///< @rewrite, @rewrite_kept, @seed, @drop, @drop_kept
+std::string emit_rows(const Kernel& kernel);        ///< @rows, @load_q, @finish_pass, @store_rows, carry
+std::string emit_schedule(const Kernel& kernel);    ///< @bound, @spans, @intervals, @zone, @next
+std::string emit_walk(const Kernel& kernel);        ///< @full_zone, @partial_zone, @flush_full
+std::string emit_blocks(const Kernel& kernel);      ///< @full_block, @partial_block
+std::string emit_conditions(const Kernel& kernel);  ///< what expressions use, @runs, @describe, @answers, @mask
+std::string emit_pairs(const Kernel& kernel);       ///< @rewrite, @rewrite_kept, @seed, @drop, @drop_kept
 
 }  // namespace weft::codegen::cpu

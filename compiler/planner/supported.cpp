@@ -16,7 +16,7 @@ struct Ability {
   bool dropout = false;
   bool conditions = false;  ///< on pairs, and bounds that a row gives
 };
-constexpr Ability kCpuKernels = {.scores = true, .dropout = true};
+constexpr Ability kCpuKernels = {.scores = true, .dropout = true, .conditions = true};
 constexpr Ability kCudaKernels = {.scores = true, .dropout = true};
 
 bool can_bound(SetKind kind) {
