@@ -143,6 +143,7 @@ Result<Arguments> Arguments::make(const ir::Plan& plan, const ir::Shape& shape, 
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     out.stored_inputs_.emplace_back(inputs[i], plan.inputs[i].type, layout);
   }
+  out.lists_ = StoredLists(plan, shape, rounded(q, plan.bind.dtype), rounded(k, plan.bind.dtype), inputs);
   out.fill();
   return out;
 }
@@ -189,6 +190,7 @@ void Arguments::fill() {
   args.most_terms = image_.most_terms;
   args.carry = carry_.data();
   args.seed = shape_.dropout_seed;
+  lists_.put(args);
   for (std::size_t i = 0; i < stored_inputs_.size(); ++i) args.inputs[i] = stored_inputs_[i].view;
 }
 

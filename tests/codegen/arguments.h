@@ -6,6 +6,7 @@
 #include "compiler/ir/plan.h"
 #include "compiler/ir/tables.h"
 #include "compiler/ir/tensor.h"
+#include "tests/codegen/stored_lists.h"
 
 #include <cstdint>
 #include <functional>
@@ -97,6 +98,7 @@ class Arguments {
   std::vector<float> lse_, branch_lse_, carry_;
   std::vector<std::int64_t> offsets_;
   std::vector<StoredInput> stored_inputs_;
+  StoredLists lists_;
 };
 
 }  // namespace weft::testing
