@@ -1,5 +1,6 @@
 #include "codegen/cuda/emit.h"
 
+#include "codegen/cuda/conditions.h"
 #include "codegen/cuda/headers.h"
 #include "codegen/cuda/pairs.h"
 #include "compiler/base/text_writer.h"
@@ -14,19 +15,21 @@ namespace {
 constexpr int kAlignment = 16;  // of struct Shared
 // Without a number here ptxas aims at more blocks for some head dims, and spills a few bytes for it.
 constexpr int kBlocks = 2;
-constexpr int kTermBytes = 144;  // of struct Term and its share of struct Lists
+constexpr int kConditionBytes = 64;  // of struct Condition
+constexpr int kTermBytes = 160;      // of struct Term and its share of struct Lists
 
 /// What some range of the plan needs code for; the rest of it falls away when the text is compiled.
 struct Uses {
   bool classes = false, row_bits = false, row_conditions = false;
   bool streams = false, filters = false;
-  bool segments = false, parts = false;
+  bool segments = false, parts = false, forms = false;
   bool slots = false;
 };
 
 void note(Uses& uses, const ir::Bound& bound) {
   uses.segments |= bound.kind == ir::Bound::Kind::segment;
   uses.parts |= bound.kind == ir::Bound::Kind::part;
+  uses.forms |= bound.kind == ir::Bound::Kind::form;
 }
 
 void note(Uses& uses, const ir::KeyRange& range) {
@@ -41,6 +44,7 @@ void note(Uses& uses, const ir::KeyRange& range) {
 
 Uses uses_of(const ir::Plan& plan) {
   Uses uses;
+  for (const auto& p : plan.predicates) uses.streams |= p.modulus > 1;
   for (const auto& phase : plan.phases) {
     for (const auto& pass : phase.passes) {
       for (const auto& range : pass.ranges) note(uses, range);
@@ -75,10 +79,12 @@ std::int64_t shared_struct_bytes(const ir::Plan& plan) {
   const std::int64_t columns = (plan.bind.d_v + 15) / 16 * 16;
   const std::int64_t stage = std::max<std::int64_t>(c.depth * (c.tile_q + 4 + c.tile_k + 4), c.staged * columns);
   const auto inputs = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.inputs.size()));
+  const auto conditions = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.predicates.size()));
   const std::int64_t floats = c.tile_q * c.tile_k + stage;
   const std::int64_t of_rows = c.tile_q * (8 + 4 + 4 + 4);
   const std::int64_t of_keys = (c.tile_k + c.threads) * (4 + 4) + c.tile_k * 4;
-  const std::int64_t bytes = floats * 4 + of_rows + of_keys + inputs * 4 + c.threads / 32 * 4;
+  const std::int64_t bytes =
+      floats * 4 + of_rows + of_keys + inputs * 4 + c.threads / 32 * 4 + conditions * kConditionBytes;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
@@ -110,6 +116,7 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   constant("kStaged", c.staged, "rows of V in shared memory at a time");
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
+  constant("kConditions", static_cast<std::int64_t>(plan.predicates.size()), "on pairs, beyond bounds and congruences");
   if (plan.phases.size() > 1)
     constant("kPhases", static_cast<std::int64_t>(plan.phases.size()), "launches, with f32 state carried between them");
   constant("kSharedFixed", shared_struct_bytes(plan), "bytes of shared memory …");
@@ -126,6 +133,7 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   flag("kHasFilters", uses.filters, "further congruences of keys");
   flag("kHasSegments", uses.segments, "bounds where a segment begins or ends");
   flag("kHasSlots", uses.slots, "an LSE for each branch");
+  flag("kHasForms", uses.forms, "bounds that an expression of the row gives");
   flag("kHasParts", uses.parts, "bounds that are a share of the sequence");
 }
 
@@ -234,6 +242,7 @@ Source emit(const ir::Plan& plan, const Target& target) {
       w.line("constexpr Element kStored = Element::{};", elements[static_cast<int>(plan.bind.dtype)]);
     }
   }
+  if (has_conditions(plan)) write_conditions(w, plan);
   if (has_pairs(plan)) write_pairs(w, plan);
   kernel(w, plan);
   return {.text = std::move(w).take(), .symbol = "weft_kernel"};

@@ -1,5 +1,6 @@
 #include "codegen/cuda/pairs.h"
 
+#include "codegen/cuda/conditions.h"
 #include "codegen/cuda/expression.h"
 #include "compiler/ir/philox.h"
 
@@ -50,7 +51,7 @@ void write_pairs(TextWriter& w, const ir::Plan& plan) {
 }
 
 bool wants_header(const ir::Plan& plan, std::string_view name) {
-  if (name == "expressions.cuh") return plan.score != nullptr;
+  if (name == "expressions.cuh") return plan.score != nullptr || has_conditions(plan);
   if (name == "dropout.cuh" || name == "philox.cuh") return plan.dropout > 0;
   if (name == "lists.cuh") return false;  // of the prepass: lists.h
   return true;

@@ -17,7 +17,7 @@ struct Ability {
   bool conditions = false;  ///< on pairs, and bounds that a row gives
 };
 constexpr Ability kCpuKernels = {.scores = true, .dropout = true, .conditions = true};
-constexpr Ability kCudaKernels = {.scores = true, .dropout = true};
+constexpr Ability kCudaKernels = {.scores = true, .dropout = true, .conditions = true};
 
 bool can_bound(SetKind kind) {
   const bool is_operator = kind == SetKind::all || kind == SetKind::intersection || kind == SetKind::unite ||

@@ -1,7 +1,7 @@
 #include "runtime/engine/gpu_executor.h"
 
+#include "codegen/cuda/conditions.h"
 #include "codegen/cuda/intervals.h"
-#include "codegen/cuda/pairs.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 }  // namespace
 
 Status GpuExecutor::check_positions(const ir::Shape& shape) const {
-  const bool computes = codegen::cuda::has_pairs(plan_);
+  const bool computes = plan_.score || codegen::cuda::has_conditions(plan_);
   const std::int64_t most = computes ? codegen::cuda::kFarthestPosition : kMost;
   const char* const kernels = computes ? "GPU kernels of patterns with expressions" : "GPU kernels";
   for (std::int64_t b = 0; b < shape.batch; ++b) {

@@ -9,7 +9,7 @@
 
 #include <cmath>
 
-/// Patterns with scores and dropout, whole kernels against the pattern interpreter.
+/// Patterns with scores, dropout and conditions on pairs, whole kernels against the pattern interpreter.
 namespace weft::testing {
 namespace {
 
@@ -41,6 +41,17 @@ const Case kCases[] = {
      "score s + tanh(s) * exp(-abs(s)) + log(1.0 + s * s) / sqrt(2.0 + s * s) + sigmoid(s) * tanh(2.0 * s) - "
      "exp(tanh(s - 1.0)) + sigmoid(3.0 * s + 0.1 * (q % 7)) * tanh(s / (1.0 + k % 5)) - sqrt(abs(s)) + "
      "log(2.0 + sigmoid(-s)) * exp(-s * s) + tanh(s * s) + tanh(0.5 * s) + tanh(0.25 * s + 0.01 * k);"},
+    {"where_of_pairs", "keep where((q * 7 + k * 3) % 5 < 3);"},
+    {"where_of_rows", "keep causal & where(q % 4 != 1);"},
+    {"where_of_heads", "keep where(h % 2 == 0 or k <= q);"},
+    {"where_of_inputs", "input w: i32[batch, tokens]; keep causal & where(w[b, k] % 3 != q % 3);", {{2, 150}}},
+    {"documents", "input w: i32[batch, tokens]; keep causal & document(w);", {{2, 150}}},
+    {"not_documents", "input w: i32[batch, tokens]; keep window(50, 0) - document(w);", {{2, 150}}},
+    {"lag", "keep causal & lag(7);"},
+    {"lag_or_window", "keep causal & (lag(16) | window(9, 0)); score s - 0.01 * (q - k);"},
+    {"blocks", "keep blocks(16, window(2, 0) | global(1)) & causal;"},
+    {"table", "input u: u8[heads, blocks, blocks]; keep blocks(32, table(u));", {{4, 5, 5}}},
+    {"conditions_of_branches", "branch lag(5); branch where((q + k) % 2 == 0); keep causal; combine sum; dropout 0.2;"},
     {"dropout", "keep causal; dropout 0.3;"},
     {"dropout_of_dilated_keys",
      "branches dilated(segments: [64, 128], rates: [1, 4]); score s + 0.02 * (k - q); dropout 0.5;"},
@@ -69,6 +80,11 @@ std::vector<ir::Tensor> inputs_of(const ir::Pattern& pattern, const Case& of) {
   for (std::size_t i = 0; i < of.inputs.size(); ++i) {
     inputs.push_back(normal(of.inputs[i], 10 + i, ir::DType::f32));
     const auto type = pattern.inputs[i].type;
+    // Documents are stretches of some length, tables are sparse.
+    if (of.inputs[i].size() == 2 && type == ir::InputType::i32) {
+      for (std::size_t j = 0; j < inputs.back().data.size(); ++j) inputs.back().data[j] = static_cast<double>(j / 37);
+      continue;
+    }
     for (auto& v : inputs.back().data) {
       if (type == ir::InputType::i32) v = 70 + std::round(30 * v);
       if (type == ir::InputType::u8) v = std::min(255.0, std::abs(std::round(90 * v)));

@@ -22,7 +22,9 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, Tile& t
   const i64* const phase = a.tables + word(a.tables + 1 + a.phase);
   head = a.tables + word(phase + 2 + t.h);
   make_rows(a, s, t, head, number - head_number * (int)a.tiles_per_head, word(phase + 1) != 0);
-  return t.count > 0;
+  if (t.count == 0) return false;
+  if (kConditions > 0) describe_conditions(a, s, t);
+  return true;
 }
 
 /// Softmax over the keys of one pass: full zones first, then the partial ones, each as a stream of blocks of kKeys.
@@ -41,7 +43,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
     while (true) {
       if (filled - done < kKeys) {
         if (zone.begin < zone.end) {
-          filled = append_keys(a, s, terms, zone, drop_keys(s, done, filled));
+          filled = append_keys(a, s, t, terms, zone, drop_keys(s, done, filled));
           done = 0;
           continue;
         }

@@ -12,7 +12,17 @@ constexpr int kColumns = (kDimV + 15) / 16 * 16;  // columns of V as staged
 constexpr int kStageFloats = kDepth * (kRowStride + kKeyStride) > kStaged* kColumns ? kDepth*(kRowStride + kKeyStride)
                                                                                     : kStaged* kColumns;
 
+/// What the tile's rows say to one of the plan's conditions on pairs: see conditions.cuh.
+constexpr int kMostRuns = 8;
+struct __align__(16) Condition {
+  i64 lo, hi;          // of an interval: the least and the largest over the rows
+  int kind, runs;      // how many runs of rows agree; 0: more than follow
+  int row[kMostRuns];  // one of each
+};
+enum ConditionKind { kOnRows = 1, kInterval = 2, kSomeMeet = 4, kSomeFail = 8 };
+
 struct __align__(16) Shared {
+  Condition conditions[kConditions > 0 ? kConditions : 1];
   float weights[kKeys * kRows];  // P, key-major, swizzled: see weight_at
   float stage[kStageFloats];     // columns of Q and K, transposed; or rows of V
   u64 bits[kRows];               // conditions on rows that each row meets
@@ -40,6 +50,7 @@ struct __align__(16) Term {
   int live, whole;
   int branch, segment, rate, residue;
   int filters, filter_at;
+  int conditions, condition_at;
 };
 
 /// Behind Shared: the terms, and four words or zones a term of each of the others.

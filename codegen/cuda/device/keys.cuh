@@ -24,7 +24,7 @@ __device__ __forceinline__ bool hits(const weft_args& a, const Term& term, int y
 }
 
 /// How many branches keep key y of a full zone; of a partial one, how many may.
-__device__ __forceinline__ int weight_of(const weft_args& a, Shared& s, int terms, int y) {
+__device__ __forceinline__ int weight_of(const weft_args& a, Shared& s, const Tile& t, int terms, int y) {
   int weight = 0, counted = -1;
 #pragma unroll 1
   for (int i = 0; i < terms; ++i) {
@@ -32,6 +32,7 @@ __device__ __forceinline__ int weight_of(const weft_args& a, Shared& s, int term
     const int branch = get(term.branch);
     if (branch == counted || !get(term.live) || y < get(term.may_lo) || y >= get(term.may_hi)) continue;
     if (!hits(a, term, y)) continue;
+    if (kConditions > 0 && !may_hold(a, s, t, term, y)) continue;
     counted = branch;
     ++weight;
   }
@@ -39,9 +40,10 @@ __device__ __forceinline__ int weight_of(const weft_args& a, Shared& s, int term
 }
 
 /// Tries the zone's next keys, one per thread, and appends those that count; returns how many the list holds now.
-__device__ __forceinline__ int append_keys(const weft_args& a, Shared& s, int terms, Zone& zone, int filled) {
+__device__ __forceinline__ int append_keys(const weft_args& a, Shared& s, const Tile& t, int terms, Zone& zone,
+                                           int filled) {
   const i64 y = zone.begin + (i64)threadIdx.x * zone.step;
-  const int weight = zone.step > 0 && y < zone.end ? weight_of(a, s, terms, (int)y) : 0;
+  const int weight = zone.step > 0 && y < zone.end ? weight_of(a, s, t, terms, (int)y) : 0;
   const unsigned kept = __ballot_sync(0xFFFFFFFFu, weight > 0);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (lane == 0) put(s.counts[warp], __popc(kept));

@@ -31,6 +31,18 @@ __device__ __forceinline__ unsigned kept_by_term(Shared& s) {
   return kept;
 }
 
+/// Without the pairs that fail the term's conditions.
+__device__ __forceinline__ unsigned keep_holding(const weft_args& a, Shared& s, const Tile& t, const Term& term,
+                                                 unsigned kept) {
+#pragma unroll 1
+  for (unsigned left = kept; left != 0; left &= left - 1) {
+    const int bit = __ffs((int)left) - 1;
+    const int q = get(s.x[row_group() * kRowsEach + bit % 8]), k = get(s.hit[lane_of_row() * kKeysEach + bit / 8]);
+    if (!holds_pair(a, s, t, term, q, k)) kept &= ~(1u << bit);
+  }
+  return kept;
+}
+
 /// Sets or raises the thread's own weights, by 1 where `kept` says so; a weight that is never raised is -0. Nobody else
 /// touches them before a barrier.
 __device__ __forceinline__ void add_kept(Shared& s, unsigned kept, bool anew) {
@@ -48,11 +60,11 @@ __device__ __forceinline__ void add_kept(Shared& s, unsigned kept, bool anew) {
 }
 
 /// The interval of keys that each row of the tile keeps by one term, and which keys of the block the term hits.
-__device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const i64* words, const Term& term, int from,
-                                          int count) {
+__device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const Tile& t, const i64* words,
+                                          const Term& term, int from, int count) {
   if (threadIdx.x < kRows) {
     const int x = get(s.x[threadIdx.x]);
-    const Reach keys = reach_of(a, s, words, x);
+    const Reach keys = reach_of(a, s, t, words, x, 0);
     const Bits bits = bits_of(words);
     const u64 met_bits = get(s.bits[threadIdx.x]);
     const bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
@@ -61,15 +73,16 @@ __device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const i
   } else {
     const int k = threadIdx.x - kRows;
     const int y = k < count ? get(s.key[from + k]) : -1;
-    put(s.hit[k], y >= 0 && hits(a, term, y) ? y : -1);
+    const bool hit = y >= 0 && hits(a, term, y) && (kConditions == 0 || may_hold(a, s, t, term, y));
+    put(s.hit[k], hit ? y : -1);
   }
 }
 static_assert(kRows + kKeys == kThreads, "one thread per row and one per key");
 
 /// Weights of a block of `count` keys from number `from` of the list on, kept in s.weights by the threads that will
 /// use them. Returns whether some pair of the warp is kept.
-__device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const i64* pass, int terms, int from,
-                                            int count) {
+__device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const Tile& t, const i64* pass, int terms,
+                                            int from, int count) {
   const int lowest = get(s.key[from]), highest = get(s.key[from + count - 1]);
   unsigned group = 0, some = 0;
   int branch = -1;  // of the group; the one of the end is -2
@@ -85,9 +98,11 @@ __device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const
       branch = its_branch;
     }
     if (end) break;
-    meet_term(a, s, pass + kTermsAt + i * kTermWords, term, from, count);
+    meet_term(a, s, t, pass + kTermsAt + i * kTermWords, term, from, count);
     __syncthreads();
-    group |= kept_by_term(s);
+    unsigned kept = kept_by_term(s);
+    if (kConditions > 0) kept = keep_holding(a, s, t, term, kept);
+    group |= kept;
     some |= group;
     __syncthreads();
   }

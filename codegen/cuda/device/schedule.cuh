@@ -1,18 +1,19 @@
 #pragma once
 
-#include "codegen/cuda/device/block.cuh"
+#include "codegen/cuda/device/conditions.cuh"
 
 // Which keys a tile visits: see compiler/ir/schedule.h. Bounds never fall as rows grow, so the first and the last row
 // of a tile tell what any and what every row keeps.
 
 /// A closed form at position x.
-__device__ __forceinline__ i64 value_of(const weft_args& a, const Shared& s, const i64* bound, int x) {
+__device__ __forceinline__ i64 value_of(const weft_args& a, const Shared& s, const Tile& t, const i64* bound, int x) {
   const i64 add = word(bound + kBoundAdd);
   const int kind = (int)word(bound + kBoundKind);
   const i64 of = word(bound + kBoundA);
   if (kind == kBoundRow) return x + add;
   if (kHasSegments && kind == kBoundSegment) return floor_to(x, of) + add;
   if (kInputs > 0 && kind == kBoundInput) return get(s.inputs[of]) + add;
+  if (kHasForms && kind == kBoundForm) return form_of(a, t, (int)of, x) + add;
   if (kHasParts && kind == kBoundPart) return word(bound + kBoundB) * a.n_k / of + add;
   return add;
 }
@@ -23,8 +24,10 @@ struct Reach {
   unsigned fails;  // bit i: condition i on rows is not met
 };
 
+/// What bounds that are forms may fall by between rows is added, taken off or left, as `slack` is 1, -1 or 0.
 /// The bounds of a term from below, from above, and those of its conditions on rows lie one behind the other.
-__device__ __forceinline__ Reach reach_of(const weft_args& a, const Shared& s, const i64* term, int x) {
+__device__ __forceinline__ Reach reach_of(const weft_args& a, const Shared& s, const Tile& t, const i64* term, int x,
+                                          int slack) {
   const int lower = (int)word(term + kLoCount), upper = lower + (int)word(term + kHiCount);
   const int bounds = upper + (kHasRowConditions ? (int)word(term + kRowCount) : 0);
   const i64* bound = a.tables + word(term + kLoAt);
@@ -32,7 +35,9 @@ __device__ __forceinline__ Reach reach_of(const weft_args& a, const Shared& s, c
   unsigned fails = 0;
 #pragma unroll 1
   for (int i = 0; i < bounds; ++i, bound += kBoundWords) {
-    const int v = clamp_to_int(value_of(a, s, bound, x));
+    i64 value = value_of(a, s, t, bound, x);
+    if (kHasForms && word(bound + kBoundKind) == kBoundForm) value += slack * word(bound + kBoundB);
+    const int v = clamp_to_int(value);
     if (i < lower) {
       lo = max(lo, v);
     } else if (!kHasRowConditions || i < upper) {
@@ -60,14 +65,25 @@ __device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const T
 #pragma unroll 1
   for (int end = 0; end < 2; ++end) {
     at_first = at_last;
-    at_last = reach_of(a, s, term, end == 0 ? t.first : t.last);
+    at_last = reach_of(a, s, t, term, end == 0 ? t.first : t.last, 2 * end - 1);
   }
   const Bits bits = bits_of(term);
   // A half-line of rows that holds neither end of the tile holds none of it; one that holds both holds all.
-  const bool none = ((bits.need & ~t.any) | (bits.miss & t.every)) != 0 || (at_first.fails & at_last.fails) != 0;
-  const bool all = ((bits.need & ~t.every) | (bits.miss & t.any)) == 0 && (at_first.fails | at_last.fails) == 0;
+  put(to.conditions, (int)word(term + kPairCount));
+  put(to.condition_at, (int)word(term + kPairAt));
+  const Met met = kConditions > 0 ? rows_meet(a, s, to) : Met{false, true};
+  const bool none =
+      met.none || ((bits.need & ~t.any) | (bits.miss & t.every)) != 0 || (at_first.fails & at_last.fails) != 0;
+  const bool all =
+      met.all && ((bits.need & ~t.every) | (bits.miss & t.any)) == 0 && (at_first.fails | at_last.fails) == 0;
   const int may_lo = at_first.lo, may_hi = at_last.hi;
-  const i64 rate = word(term + kRate), segment = word(term + kSegment), residue = word(term + kResidue);
+  i64 rate = word(term + kRate), segment = word(term + kSegment), residue = word(term + kResidue);
+  const int lag = kConditions > 0 && rate == 1 ? lag_of(a, s, to) : -1;
+  if (lag >= 0) {
+    rate = modulus_of(lag);
+    segment = 0;
+    residue = get(s.conditions[lag].lo);
+  }
   const bool live = !none && may_lo < may_hi && residue < kLargest;
   const bool must = live && all && at_last.lo < at_first.hi;
   put(to.may_lo, may_lo);

@@ -308,7 +308,7 @@ __device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, Stat
                                              const i64* pass, int terms, int from, int count, bool partial) {
   bool busy = true;
   if (partial) {
-    busy = weigh_pairs(a, s, pass, terms, from, count);
+    busy = weigh_pairs(a, s, t, pass, terms, from, count);
     if (__syncthreads_or(busy) == 0) return;
   }
   Scores scores = {};

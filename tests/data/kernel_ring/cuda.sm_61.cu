@@ -15,8 +15,9 @@ constexpr int kDepth = 16;           // columns of Q and K in shared memory at a
 constexpr int kStaged = 32;          // rows of V in shared memory at a time
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
-constexpr int kSharedFixed = 28192;  // bytes of shared memory …
-constexpr int kSharedPerTerm = 144;  // … and for each key range of a head
+constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
+constexpr int kSharedFixed = 28256;  // bytes of shared memory …
+constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasRowConditions = false; // ranges of rows only
@@ -24,6 +25,7 @@ constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasFilters = false;  // further congruences of keys
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kHasSlots = false;    // an LSE for each branch
+constexpr bool kHasForms = false;    // bounds that an expression of the row gives
 constexpr bool kHasParts = false;    // bounds that are a share of the sequence
 
 // ---- args.h ----
@@ -42,6 +44,8 @@ constexpr Element kStored = Element::f16;
 // ---- block.cuh ----
 
 // ---- rows.cuh ----
+
+// ---- conditions.cuh ----
 
 // ---- schedule.cuh ----
 

@@ -1,0 +1,128 @@
+#include "codegen/cuda/conditions.h"
+
+#include "codegen/cuda/expression.h"
+#include "compiler/ir/predicates.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+
+namespace weft::codegen::cuda {
+namespace {
+
+using ir::ExprPtr;
+using ir::Op;
+using ir::Stationary;
+
+/// An interval as the truth that it says.
+ExprPtr truth_of(const ir::Predicate& p) {
+  if (p.holds) return p.holds;
+  return ir::apply(Op::logical_and, {ir::apply(Op::less_equal, {p.lo, p.key}), ir::apply(Op::less, {p.key, p.hi})});
+}
+
+bool on_rows(const ir::Predicate& p) { return !ir::reads_key(p, Stationary::query); }
+
+class Writer {
+ public:
+  Writer(TextWriter& w, const ir::Plan& plan) : w_(w), plan_(plan) {}
+
+  void run() {
+    const auto count = plan_.predicates.size();
+    for (std::size_t i = 0; i < count; ++i) condition(i, plan_.predicates[i]);
+    for (std::size_t i = 0; i < plan_.forms.size(); ++i) function("i64", "form", i, "int q", plan_.forms[i]);
+    choice("bool", "holds", "condition", ", int q, int k", count,
+           [](std::size_t i) { return fmt::format("holds_{}(a, t, q, k)", i); });
+    choice("bool", "rows_agree", "condition", ", int q, int other", count, [&](std::size_t i) { return agree(i); });
+    sides();
+    choice("i64", "form_of", "form", ", int q", plan_.forms.size(),
+           [](std::size_t i) { return fmt::format("form_{}(a, t, q)", i); });
+    facts();
+  }
+
+ private:
+  static constexpr const char* kKnown = "const weft_args& a, const Tile& t";
+
+  void function(const char* type, const char* name, std::size_t number, const char* of, const ExprPtr& e) {
+    write_function(w_, fmt::format("__device__ __forceinline__ {} {}_{}({}, {})", type, name, number, kKnown, of), *e,
+                   plan_.inputs);
+    w_.blank();
+  }
+
+  void condition(std::size_t i, const ir::Predicate& p) {
+    function("bool", "holds", i, "int q, int k", truth_of(p));
+    if (on_rows(p)) return;
+    const auto parts = ir::row_parts(p, Stationary::query);
+    const char* const types[] = {"i64", "float", "bool"};
+    for (std::size_t j = 0; j < parts.size(); ++j) {
+      function(types[static_cast<int>(parts[j]->type)], fmt::format("part_{}", i).c_str(), j, "int q", parts[j]);
+    }
+    if (!p.key) return;
+    function("i64", "key", i, "int k", p.key);
+    function("i64", "lo", i, "int q", p.lo);
+    function("i64", "hi", i, "int q", p.hi);
+  }
+
+  /// Rows that agree on all parts say the same of every key.
+  std::string agree(std::size_t i) const {
+    if (on_rows(plan_.predicates[i])) return "true";
+    std::string all;
+    const auto parts = ir::row_parts(plan_.predicates[i], Stationary::query);
+    for (std::size_t j = 0; j < parts.size(); ++j) {
+      all += fmt::format("{}part_{}_{}(a, t, q) == part_{}_{}(a, t, other)", j > 0 ? " && " : "", i, j, i, j);
+    }
+    return all.empty() ? "true" : all;
+  }
+
+  bool has_sides(std::size_t i) const { return plan_.predicates[i].key && !on_rows(plan_.predicates[i]); }
+
+  void sides() {
+    const std::pair<const char*, const char*> all[] = {{"key", "k"}, {"lo", "q"}, {"hi", "q"}};
+    for (const auto& side : all) {
+      choice("i64", fmt::format("{}_of", side.first), "condition", fmt::format(", int {}", side.second),
+             plan_.predicates.size(), [&](std::size_t i) {
+               return has_sides(i) ? fmt::format("{}_{}(a, t, {})", side.first, i, side.second) : std::string("0");
+             });
+    }
+  }
+
+  void facts() {
+    const auto number = [&](const char* name, const std::function<std::string(std::size_t)>& value) {
+      w_.line("__device__ __forceinline__ int {}(int condition) {{", name);
+      for (std::size_t i = 0; i < plan_.predicates.size(); ++i)
+        w_.line("  if (condition == {}) return {};", i, value(i));
+      w_.line("  return 0;");
+      w_.line("}}");
+      w_.blank();
+    };
+    number("kind_of", [&](std::size_t i) {
+      return on_rows(plan_.predicates[i]) ? "kOnRows" : plan_.predicates[i].key ? "kInterval" : "0";
+    });
+    number("modulus_of", [&](std::size_t i) {
+      const std::int64_t modulus = plan_.predicates[i].modulus;
+      return fmt::format("{}", modulus <= INT32_MAX ? modulus : 0);
+    });
+  }
+
+  void choice(const char* type, const std::string& name, const char* number, const std::string& of, std::size_t count,
+              const std::function<std::string(std::size_t)>& value) {
+    w_.line("__device__ __forceinline__ {} {}({}, int {}{}) {{", type, name, kKnown, number, of);
+    for (std::size_t i = 0; i < count; ++i) w_.line("  if ({} == {}) return {};", number, i, value(i));
+    w_.line("  return 0;");
+    w_.line("}}");
+    w_.blank();
+  }
+
+  TextWriter& w_;
+  const ir::Plan& plan_;
+};
+
+}  // namespace
+
+void write_conditions(TextWriter& w, const ir::Plan& plan) {
+  w.blank();
+  w.line("// ---- conditions on pairs, and bounds that rows give ----");
+  w.blank();
+  Writer(w, plan).run();
+}
+
+}  // namespace weft::codegen::cuda

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "compiler/base/text_writer.h"
+#include "compiler/ir/plan.h"
+
+/// The plan's conditions on pairs, and its forms, as the functions that codegen/cuda/device/conditions.cuh declares.
+namespace weft::codegen::cuda {
+
+inline bool has_conditions(const ir::Plan& plan) { return !plan.predicates.empty() || !plan.forms.empty(); }
+void write_conditions(TextWriter& w, const ir::Plan& plan);
+
+}  // namespace weft::codegen::cuda

@@ -1,0 +1,145 @@
+#pragma once
+
+#include "codegen/cuda/device/rows.cuh"
+
+// Conditions on pairs, beyond bounds and congruences: see compiler/ir/predicates.h and schedule.h. A tile asks what its
+// rows say to each. Where neighbouring rows agree on the parts that read a row, the condition is one on keys.
+
+// By number, of conditions and forms; texts that have any define these at their end.
+__device__ __forceinline__ bool holds(const weft_args& a, const Tile& t, int condition, int q, int k);
+__device__ __forceinline__ bool rows_agree(const weft_args& a, const Tile& t, int condition, int q, int other);
+__device__ __forceinline__ int kind_of(int condition);     // of ConditionKind
+__device__ __forceinline__ int modulus_of(int condition);  // more than 1 where key % modulus == lo is meant
+__device__ __forceinline__ i64 key_of(const weft_args& a, const Tile& t, int condition, int k);
+__device__ __forceinline__ i64 lo_of(const weft_args& a, const Tile& t, int condition, int q);
+__device__ __forceinline__ i64 hi_of(const weft_args& a, const Tile& t, int condition, int q);
+__device__ __forceinline__ i64 form_of(const weft_args& a, const Tile& t, int form, int q);
+
+/// The first row of every run of rows that agree, in order.
+__device__ __forceinline__ int find_runs(const weft_args& a, Shared& s, const Tile& t, int condition) {
+  static_assert(kRows == 64, "rows belong to the first two warps");
+  const int r = threadIdx.x;
+  const bool starts =
+      r < t.count && (r == 0 || !rows_agree(a, t, condition, get(s.x[r % kRows]), get(s.x[(r + kRows - 1) % kRows])));
+  const unsigned lanes = __ballot_sync(0xFFFFFFFFu, starts);
+  if (r % 32 == 0) put(s.counts[r / 32], __popc(lanes));
+  const int runs = __syncthreads_count(starts);
+  const int before = __popc(lanes & ((1u << r % 32) - 1)) + (r >= 32 ? get(s.counts[0]) : 0);
+  if (starts && runs <= kMostRuns) put(s.conditions[condition].row[before], get(s.x[r]));
+  return runs <= kMostRuns ? runs : 0;
+}
+
+/// The least `lo` and the largest `hi` of an interval.
+__device__ __forceinline__ void find_ends(const weft_args& a, Shared& s, const Tile& t, int condition) {
+  i64* const ends = (i64*)s.weights;  // nobody needs these yet
+  if (threadIdx.x < kRows) {
+    const int x = get(s.x[threadIdx.x]);
+    put(ends[threadIdx.x], lo_of(a, t, condition, x));
+    put(ends[kRows + threadIdx.x], hi_of(a, t, condition, x));
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  i64 lo = get(ends[0]), hi = get(ends[kRows]);
+#pragma unroll 1
+  for (int r = 1; r < kRows; ++r) {
+    lo = min(lo, get(ends[r]));
+    hi = max(hi, get(ends[kRows + r]));
+  }
+  put(s.conditions[condition].lo, lo);
+  put(s.conditions[condition].hi, hi);
+}
+
+__device__ __forceinline__ void describe_conditions(const weft_args& a, Shared& s, const Tile& t) {
+#pragma unroll 1
+  for (int i = 0; i < kConditions; ++i) {
+    int kind = kind_of(i), runs = 0;
+    if (kind & kOnRows) {
+      const bool mine = (int)threadIdx.x < t.count;
+      const bool met = mine && holds(a, t, i, get(s.x[threadIdx.x % kRows]), 0);
+      if (__syncthreads_or(met)) kind |= kSomeMeet;
+      if (__syncthreads_or(mine && !met)) kind |= kSomeFail;
+    } else {
+      runs = find_runs(a, s, t, i);
+    }
+    if (kind & kInterval) find_ends(a, s, t, i);
+    if (threadIdx.x == 0) {
+      put(s.conditions[i].kind, kind);
+      put(s.conditions[i].runs, runs);
+    }
+    __syncthreads();
+  }
+}
+
+/// A condition, or its opposite, as a term asks for it.
+struct Use {
+  int condition;
+  bool negated;
+};
+__device__ __forceinline__ Use use_of(const weft_args& a, const Term& term, int i) {
+  const i64* const use = a.tables + get(term.condition_at) + i * kPairWords;
+  return {(int)word(use + kPairNumber), word(use + kPairNegated) != 0};
+}
+
+/// Of a term's conditions: no row of the tile meets one; every row meets them all, or leaves them to the filter.
+struct Met {
+  bool none, all;
+};
+__device__ __forceinline__ Met rows_meet(const weft_args& a, Shared& s, const Term& term) {
+  Met met = {false, true};
+#pragma unroll 1
+  for (int i = 0; i < get(term.conditions); ++i) {
+    const Use use = use_of(a, term, i);
+    const Condition& c = s.conditions[use.condition];
+    const int kind = get(c.kind);
+    if (kind & kOnRows) {
+      met.none |= (kind & (use.negated ? kSomeFail : kSomeMeet)) == 0;
+      met.all &= (kind & (use.negated ? kSomeMeet : kSomeFail)) == 0;
+    } else {
+      met.all &= get(c.runs) == 1;
+    }
+  }
+  return met;
+}
+
+/// The condition whose lag a term's keys can be walked by, because all rows agree on it; -1 without one.
+__device__ __forceinline__ int lag_of(const weft_args& a, Shared& s, const Term& term) {
+#pragma unroll 1
+  for (int i = 0; i < get(term.conditions); ++i) {
+    const Use use = use_of(a, term, i);
+    if (!use.negated && modulus_of(use.condition) > 1 && get(s.conditions[use.condition].runs) == 1)
+      return use.condition;
+  }
+  return -1;
+}
+
+/// May some row keep key y by the term's conditions? Exact where its rows are one run.
+__device__ __forceinline__ bool may_hold(const weft_args& a, Shared& s, const Tile& t, const Term& term, int y) {
+#pragma unroll 1
+  for (int i = 0; i < get(term.conditions); ++i) {
+    const Use use = use_of(a, term, i);
+    const Condition& c = s.conditions[use.condition];
+    const int kind = get(c.kind), runs = get(c.runs);
+    if (kind & kOnRows) continue;
+    bool any = runs == 0;
+#pragma unroll 1
+    for (int r = 0; r < runs && !any; ++r) any = holds(a, t, use.condition, get(c.row[r]), y) != use.negated;
+    if (!any) return false;
+    if (runs > 0 || use.negated || (kind & kInterval) == 0) continue;
+    const i64 key = key_of(a, t, use.condition, y);
+    if (key < get(c.lo) || key >= get(c.hi)) return false;
+  }
+  return true;
+}
+
+/// The term's conditions that the filter leaves open.
+__device__ __forceinline__ bool holds_pair(const weft_args& a, Shared& s, const Tile& t, const Term& term, int q,
+                                           int k) {
+#pragma unroll 1
+  for (int i = 0; i < get(term.conditions); ++i) {
+    const Use use = use_of(a, term, i);
+    const Condition& c = s.conditions[use.condition];
+    const bool done = (get(c.kind) & kOnRows) == 0 && get(c.runs) == 1;
+    if (!done && holds(a, t, use.condition, q, k) == use.negated) return false;
+  }
+  return true;
+}
