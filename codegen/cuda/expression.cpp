@@ -84,6 +84,7 @@ class Speller {
     if (e.op == Op::variable)
       return set(node, variable(e.variable), e.variable == ir::Variable::heads ? unary : primary);
     if (e.op == Op::input) return input(node);
+    if (e.op == Op::listed) return listed(node);
     if (e.op == Op::select) return select(node);
     if (is_comparison(e.op)) return compare(node);
     if (e.type == Type::boolean) return logical(node);
@@ -146,6 +147,11 @@ class Speller {
     const Node& head = arg(node, 0);
     const std::string number = head.wide ? fmt::format("clamp_to_int({})", head.text) : head.text;
     set(node, fmt::format("alibi_slope({}, (int)a.heads)", number), primary);
+  }
+
+  void listed(Node& node) const {
+    set(node, fmt::format("is_listed(a.lists[{}], t, {}, {})", node.e->input, arg(node, 0).text, arg(node, 1).text),
+        primary);
   }
 
   void infix(Node& node, const char* sign, Tightness own, bool wide) const {

@@ -8,6 +8,6 @@ struct Header {
   const char* text;
 };
 extern const Header kHeaders[];
-inline constexpr int kHeaderCount = 17;
+inline constexpr int kHeaderCount = 18;
 
 }  // namespace weft::codegen::cuda

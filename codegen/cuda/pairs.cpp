@@ -52,6 +52,8 @@ void write_pairs(TextWriter& w, const ir::Plan& plan) {
 
 bool wants_header(const ir::Plan& plan, std::string_view name) {
   if (name == "expressions.cuh") return plan.score != nullptr || has_conditions(plan);
+  if (name == "conditions.cuh") return has_conditions(plan);
+  if (name == "unconditional.cuh") return !has_conditions(plan);
   if (name == "dropout.cuh" || name == "philox.cuh") return plan.dropout > 0;
   if (name == "lists.cuh") return false;  // of the prepass: lists.h
   return true;

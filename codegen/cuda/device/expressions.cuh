@@ -53,3 +53,17 @@ __device__ __forceinline__ float alibi_slope(int h, int heads) {
   const int near = min(max(h, -(1 << 24)), 1 << 24);
   return root_of_power(near < power ? 8 * (near + 1) : 4 * (2 * (near - power) + 1), bits);
 }
+
+/// Is `key` among the places of a row? They ascend, and were filled by a launch before.
+__device__ __forceinline__ bool is_listed(const weft_list& list, const Tile& t, i64 row, i64 key) {
+  const int* const places = list.data + (t.b * list.stride_b + t.h * list.stride_h + row * list.stride_row);
+  int lo = 0, hi = (int)list.count;
+#pragma unroll 1
+  while (lo < hi) {
+    const int middle = (lo + hi) / 2;
+    const bool below = load_written<int>(places + middle) < key;
+    lo = below ? middle + 1 : lo;
+    hi = below ? hi : middle;
+  }
+  return lo < (int)list.count && load_written<int>(places + lo) == key;
+}

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "codegen/cuda/device/rows.cuh"
+
+// In the place of conditions.cuh, for plans without conditions on pairs and without forms.
+
+struct Met {
+  bool none, all;
+};
+__device__ __forceinline__ void describe_conditions(const weft_args&, Shared&, const Tile&) {}
+__device__ __forceinline__ Met rows_meet(const weft_args&, Shared&, const Term&) { return {false, true}; }
+__device__ __forceinline__ int lag_of(const weft_args&, Shared&, const Term&) { return -1; }
+__device__ __forceinline__ int modulus_of(int) { return 0; }
+__device__ __forceinline__ i64 form_of(const weft_args&, const Tile&, int, int) { return 0; }
+__device__ __forceinline__ bool may_hold(const weft_args&, Shared&, const Tile&, const Term&, int) { return true; }
+__device__ __forceinline__ bool holds_pair(const weft_args&, Shared&, const Tile&, const Term&, int, int) {
+  return true;
+}
