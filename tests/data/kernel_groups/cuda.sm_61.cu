@@ -45,7 +45,7 @@ constexpr Element kStored = Element::f16;
 
 // ---- rows.cuh ----
 
-// ---- conditions.cuh ----
+// ---- unconditional.cuh ----
 
 // ---- schedule.cuh ----
 

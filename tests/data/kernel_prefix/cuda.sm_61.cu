@@ -45,7 +45,7 @@ constexpr Element kStored = Element::f32;
 
 // ---- rows.cuh ----
 
-// ---- conditions.cuh ----
+// ---- unconditional.cuh ----
 
 // ---- schedule.cuh ----
 
