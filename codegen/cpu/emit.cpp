@@ -139,14 +139,16 @@ void open_head(Part& f, const Value& b, const Value& h) {
   f.set_tile(kOffset, f.arg(offsetof(weft_args, offset)));
   f.when(f.icmp("ne", offsets, {"ptr", "null"}),
          [&] { f.set_tile(kOffset, f.load("i64", f.at(offsets, "i64", b), 8)); });
-  const auto open = [&](std::size_t view, TileWord base, TileWord step) {
-    const Value start = f.add(f.mul(b, f.arg(view + offsetof(weft_view, stride_b))),
-                              f.mul(hk, f.arg(view + offsetof(weft_view, stride_h))));
+  const auto open = [&](std::size_t view, TileWord base, TileWord step, TileWord page_step) {
+    const Value stride_b = f.arg(view + offsetof(weft_view, stride_b));
+    const Value of_head = f.mul(hk, f.arg(view + offsetof(weft_view, stride_h)));
+    const Value start = k.plan.bind.paged ? of_head : f.add(f.mul(b, stride_b), of_head);
+    if (k.plan.bind.paged) f.set_tile(page_step, f.mul(stride_b, Part::i64(k.element)));
     f.set_tile(base, f.add(f.arg(view + offsetof(weft_view, data)), f.mul(start, Part::i64(k.element))));
     f.set_tile(step, f.mul(f.arg(view + offsetof(weft_view, stride_n)), Part::i64(k.element)));
   };
-  open(offsetof(weft_args, k), kKeyBase, kKeyStep);
-  open(offsetof(weft_args, v), kValueBase, kValueStep);
+  open(offsetof(weft_args, k), kKeyBase, kKeyStep, kKeyPage);
+  open(offsetof(weft_args, v), kValueBase, kValueStep, kValuePage);
 }
 
 std::string entry(const Kernel& k) {

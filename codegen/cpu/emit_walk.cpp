@@ -12,8 +12,20 @@ Value buffer_part(Part& f, const std::int64_t (&offsets)[2], const Value& which)
   return f.at(f.s, "i8", f.select(f.icmp("eq", which, kZero), Part::i64(offsets[0]), Part::i64(offsets[1])));
 }
 
-Value key_address(Part& f, const Value& y) { return f.add(f.tile(kKeyBase), f.mul(y, f.tile(kKeyStep))); }
-Value value_address(Part& f, const Value& y) { return f.add(f.tile(kValueBase), f.mul(y, f.tile(kValueStep))); }
+/// Of row y, in pages or one behind the other.
+Value row_address(Part& f, const Value& y, TileWord base, TileWord step, TileWord page_step) {
+  if (!f.kernel.plan.bind.paged) return f.add(f.tile(base), f.mul(y, f.tile(step)));
+  const Value size = f.arg(offsetof(weft_args, page_size));
+  const Value number = f.op("sdiv", y, size);
+  const Value row =
+      f.at(f.arg(offsetof(weft_args, pages), "ptr"), "i32", f.mul(f.tile(kB), f.arg(offsetof(weft_args, page_stride))));
+  const Value page = f.cast("sext", f.load("i32", f.at(row, "i32", number), 4), "i64");
+  const Value start = f.add(f.tile(base), f.mul(page, f.tile(page_step)));
+  return f.add(start, f.mul(f.sub(y, f.mul(number, size)), f.tile(step)));
+}
+
+Value key_address(Part& f, const Value& y) { return row_address(f, y, kKeyBase, kKeyStep, kKeyPage); }
+Value value_address(Part& f, const Value& y) { return row_address(f, y, kValueBase, kValueStep, kValuePage); }
 
 /// A key that a block takes in: addresses of its rows, and its position where that is kept.
 struct Key {
@@ -172,6 +184,29 @@ void add_weights(Part& f, const Value& pass, const Value& count, const Value& ba
   });
 }
 
+/// Rows of `take` keys from `from` on, with weight 1.
+void put_progression(Part& f, const Value& from, const Value& rate, const Value& take, const Value& ks, const Value& vs,
+                     const Value& ws) {
+  if (f.kernel.plan.bind.paged) {
+    f.for_each(kZero, take, 1, [&](const Value& i) {
+      const Value y = f.add(from, f.mul(i, rate));
+      f.store(key_address(f, y), f.at(ks, "i64", i), 8);
+      f.store(value_address(f, y), f.at(vs, "i64", i), 8);
+      f.store(Part::f32(1), f.at(ws, "float", i), 4);
+    });
+    return;
+  }
+  const Value k_step = f.mul(f.tile(kKeyStep), rate);
+  const Value v_step = f.mul(f.tile(kValueStep), rate);
+  f.fold(kZero, take, 1, {key_address(f, from), value_address(f, from)},
+         [&](const Value& i, const std::vector<Value>& rows) {
+           f.store(rows[0], f.at(ks, "i64", i), 8);
+           f.store(rows[1], f.at(vs, "i64", i), 8);
+           f.store(Part::f32(1), f.at(ws, "float", i), 4);
+           return std::vector<Value>{f.add(rows[0], k_step), f.add(rows[1], v_step)};
+         });
+}
+
 void walk_progression(Part& f, const Value& pass, const Value& count, const Value& base, const Value& hi) {
   const Kernel& k = f.kernel;
   const Value rate = f.rate_at(f.term(pass, base), base);
@@ -184,18 +219,10 @@ void walk_progression(Part& f, const Value& pass, const Value& count, const Valu
                    const Value filled = f.tile(kFilled);
                    const Value take = f.min(f.get(left), f.sub(Part::i64(k.keys), filled));
                    const Value from = f.get(y);
-                   const Value k_step = f.mul(f.tile(kKeyStep), rate);
-                   const Value v_step = f.mul(f.tile(kValueStep), rate);
                    const Value ks = f.at(buffer_part(f, k.key_at, buffer), "i64", filled);
                    const Value vs = f.at(buffer_part(f, k.value_at, buffer), "i64", filled);
                    const Value ws = f.at(buffer_part(f, k.key_weight, buffer), "float", filled);
-                   f.fold(kZero, take, 1, {key_address(f, from), value_address(f, from)},
-                          [&](const Value& i, const std::vector<Value>& rows) {
-                            f.store(rows[0], f.at(ks, "i64", i), 8);
-                            f.store(rows[1], f.at(vs, "i64", i), 8);
-                            f.store(Part::f32(1), f.at(ws, "float", i), 4);
-                            return std::vector<Value>{f.add(rows[0], k_step), f.add(rows[1], v_step)};
-                          });
+                   put_progression(f, from, rate, take, ks, vs, ws);
                    if (k.positions) {
                      const Value at = f.at(buffer_part(f, k.key_position, buffer), "i64", filled);
                      f.fold(kZero, take, 1, {from}, [&](const Value& i, const std::vector<Value>& position) {

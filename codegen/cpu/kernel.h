@@ -29,7 +29,9 @@ enum TileWord {
   kKeyBase,
   kValueBase,  ///< address of key 0 for this (batch, kv head)
   kKeyStep,
-  kValueStep,   ///< bytes from key to key
+  kValueStep,  ///< bytes from key to key
+  kKeyPage,
+  kValuePage,   ///< and from page to page, of a K and V in pages
   kCuts,        ///< number of cut points
   kLanesReady,  ///< per-row intervals are computed
   kBuffer,

@@ -114,6 +114,7 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   constant("kDimV", plan.bind.d_v, "columns of V and O");
   constant("kDepth", c.depth, "columns of Q and K in shared memory at a time");
   constant("kStaged", c.staged, "rows of V in shared memory at a time");
+  w.line("constexpr bool kPaged = {};{:{}}// K and V come in pages", plan.bind.paged, "", plan.bind.paged ? 8 : 7);
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
   constant("kConditions", static_cast<std::int64_t>(plan.predicates.size()), "on pairs, beyond bounds and congruences");

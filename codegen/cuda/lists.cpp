@@ -43,6 +43,7 @@ Source emit_lists(const ir::Plan& plan) {
   w.blank();
   w.line("constexpr int kThreads = {};  // of a block", kListThreads);
   w.line("constexpr int kDim = {};  // columns of Q and K", plan.bind.d);
+  w.line("constexpr bool kPaged = {};  // K and V come in pages", plan.bind.paged);
   for (int i = 0; i < kHeaderCount; ++i) {
     const std::string_view name = kHeaders[i].name;
     if (std::find(kParts.begin(), kParts.end(), name) == kParts.end()) continue;

@@ -148,6 +148,7 @@ struct Bind {
   int packed_heads = 1;     ///< query heads of one kv head that share a tile
   int align = 1;            ///< elements every row start is aligned to
   bool branch_lse = false;  ///< also the LSE of every branch
+  bool paged = false;       ///< K and V come in pages
   bool operator==(const Bind&) const = default;
 };
 

@@ -223,6 +223,7 @@ class PlanReader {
     b.packed_heads = line.small("packed_heads");
     b.align = line.small("align");
     b.branch_lse = line.small("branch_lse") != 0;
+    b.paged = line.small("paged") != 0;
   }
   void ring(LineReader& line) {
     Ring ring;

@@ -44,6 +44,7 @@ struct CompileOptions {
   std::optional<std::int64_t> heads = {}, kv_heads = {}, dim = {}, dim_v = {};
   std::optional<DType> dtype = {};
   bool branch_lse = false;  ///< also make RunArgs::branch_lse available
+  bool paged = false;       ///< K and V come in pages: RunArgs::pages
   /// `cpu`, `cpu:NAME`, `interpreter` (f64, slow, the meaning itself); `cuda`, `cuda:N` (a GPU of this machine),
   /// `sm_NN` (compiled anywhere, run where there is such a GPU), `emulate:sm_NN` (CUDA text on the host, slow).
   std::string target = "cpu";
@@ -65,6 +66,15 @@ struct RunArgs {
   OutputView branch_lse = {};                 ///< [branches, B, H, n_q] f32; no data: not wanted
   std::span<const NamedInput> inputs = {};    ///< every `input` of the pattern, in any order
   std::span<const std::int64_t> offset = {};  ///< position of row 0: one, or one per batch entry; none: n_k - n_q
+  /// Sequences of different lengths behind one another, without padding: q and out are [1, total, H, d], k and v
+  /// [1, total, H_kv, d]; sequence b has rows cu_q[b] .. cu_q[b + 1] - 1 and keys likewise. lse is [1, H, total],
+  /// branch_lse [branches, 1, H, total]. In host memory, one entry more than sequences; none: not packed.
+  std::span<const std::int64_t> cu_q = {}, cu_k = {};
+  /// K and V in pages, as serving engines keep them: k is [pages, page size, H_kv, d], v likewise, and token n of
+  /// sequence b stands in page pages[b, n / page size], i32. `kv_lengths`, in host memory, has the tokens of each
+  /// sequence. Kernels compiled with CompileOptions::paged only.
+  TensorView pages = {};
+  std::span<const std::int64_t> kv_lengths = {};
   std::uint64_t dropout_seed = 0;
   std::span<std::byte> workspace = {};  ///< at least Kernel::workspace bytes; empty: the engine's own pool
   int threads = 0;                      ///< 0: as the engine says

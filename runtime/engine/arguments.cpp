@@ -51,8 +51,52 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.offset = args.offset.empty() ? shape.n_k - shape.n_q : args.offset.front();
   to.scale = plan.scale.value_or(1 / std::sqrt(static_cast<double>(plan.bind.d)));
   to.seed = args.dropout_seed;
+  to.pages = static_cast<const std::int32_t*>(args.pages.data);
+  to.page_stride = args.pages.stride[0];
+  to.page_size = args.pages.data != nullptr ? args.k.extent[1] : 0;
   set_inputs(to, launch.inputs);
   return to;
+}
+
+std::vector<Piece> pieces_of(const Launch& launch, const weft_args& block, std::size_t element_bytes) {
+  const auto& shape = launch.shape;
+  if (launch.sequences.empty()) {
+    return {{.shape = shape, .block = block, .first_head = 0, .heads = shape.batch * shape.heads}};
+  }
+  std::vector<Piece> out;
+  for (const auto& s : launch.sequences) {
+    if (s.n_q == 0) continue;
+    Piece piece{.shape = shape, .block = block, .first_head = s.b * shape.heads, .heads = shape.heads};
+    piece.shape.n_q = s.n_q;
+    piece.shape.n_k = s.n_k;
+    const auto& offsets = shape.offset;
+    const std::int64_t offset = offsets.empty()       ? s.n_k - s.n_q
+                                : offsets.size() == 1 ? offsets[0]
+                                                      : offsets[static_cast<std::size_t>(s.b)];
+    piece.shape.offset = {offset};
+    weft_args& to = piece.block;
+    to.n_q = s.n_q;
+    to.n_k = s.n_k;
+    to.offset = offset;
+    to.offsets = nullptr;
+    const auto begin_at = [&](weft_view& view, std::int64_t row) {
+      view.data = static_cast<std::byte*>(view.data) + row * view.stride_n * static_cast<std::int64_t>(element_bytes);
+      view.stride_b = 0;
+    };
+    if (launch.packed_q) {
+      begin_at(to.q, s.first_q);
+      begin_at(to.o, s.first_q);
+      if (to.lse != nullptr) to.lse += s.first_q;
+      if (to.branch_lse != nullptr) to.branch_lse += s.first_q;
+      to.lse_stride_b = to.branch_lse_stride_b = 0;
+    }
+    if (launch.packed_k) {
+      begin_at(to.k, s.first_k);
+      begin_at(to.v, s.first_k);
+    }
+    out.push_back(std::move(piece));
+  }
+  return out;
 }
 
 std::int64_t tiles_per_head(const ir::Phase& phase, const ir::PhaseTable& table, const ir::Shape& shape) {

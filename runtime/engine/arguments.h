@@ -21,6 +21,15 @@ namespace weft {
 /// caller's own array where there is one offset per batch entry.
 weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunArgs& args);
 
+/// What is launched at once: the whole batch, or one sequence of it. `block` has its sizes, and tensors that begin with
+/// it; tiles are numbered as if the whole batch had its lengths, so that kernels know which entry it is.
+struct Piece {
+  ir::Shape shape;
+  weft_args block;
+  std::int64_t first_head = 0, heads = 0;  ///< of batch x heads
+};
+std::vector<Piece> pieces_of(const Launch& launch, const weft_args& block, std::size_t element_bytes);
+
 /// Row tiles of one (batch, head): the most of any, so that tile numbers are a plain product.
 std::int64_t tiles_per_head(const ir::Phase& phase, const ir::PhaseTable& table, const ir::Shape& shape);
 

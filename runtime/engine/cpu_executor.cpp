@@ -75,20 +75,23 @@ Status CpuExecutor::run(const ir::Pattern&, const Launch& launch, const RunArgs&
   block.carry = reinterpret_cast<float*>(first + tables->scratch * static_cast<std::size_t>(threads));
   WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(shape)));
   auto* const lists = reinterpret_cast<std::int32_t*>(reinterpret_cast<std::byte*>(block.carry) + aligned(carry));
-  place_lists(plan_, shape, lists, block);
-  fill_lists(plan_, launch, args, block, *workers_, threads);
-  for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
-    run_phase(phase, *tables, launch, block, first, threads);
+  for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
+    place_lists(plan_, piece.shape, lists, piece.block);
+    fill_lists(plan_, piece, *workers_, threads);
+    for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
+      run_phase(phase, *tables, piece, first, threads);
+    }
   }
   if (pooled.bytes) pool_.give_back(std::move(pooled));
   return done;
 }
 
-void CpuExecutor::run_phase(std::size_t phase, const PerHeads& per_heads, const Launch& launch, weft_args args,
-                            std::byte* scratch, int threads) const {
+void CpuExecutor::run_phase(std::size_t phase, const PerHeads& per_heads, const Piece& piece, std::byte* scratch,
+                            int threads) const {
+  weft_args args = piece.block;
   args.phase = static_cast<std::int64_t>(phase);
-  args.tiles_per_head = tiles_per_head(plan_.phases[phase], per_heads.tables.tables.phases[phase], launch.shape);
-  const auto total = launch.shape.batch * launch.shape.heads * args.tiles_per_head;
+  args.tiles_per_head = tiles_per_head(plan_.phases[phase], per_heads.tables.tables.phases[phase], piece.shape);
+  const auto first = piece.first_head * args.tiles_per_head, total = piece.heads * args.tiles_per_head;
   const auto slots = static_cast<int>(std::min<std::int64_t>(threads, total));
   // Small enough that the last ones even out, large enough that neighbours share keys in a thread's cache.
   const auto chunk = std::clamp<std::int64_t>(total / (std::int64_t{threads} * 32), 1, 8);
@@ -97,8 +100,8 @@ void CpuExecutor::run_phase(std::size_t phase, const PerHeads& per_heads, const 
     weft_args mine = args;
     mine.scratch = scratch + per_heads.scratch * static_cast<std::size_t>(slot);
     for (auto begin = next.fetch_add(chunk); begin < total; begin = next.fetch_add(chunk)) {
-      mine.tile_begin = begin;
-      mine.tile_end = std::min(begin + chunk, total);
+      mine.tile_begin = first + begin;
+      mine.tile_end = first + std::min(begin + chunk, total);
       function_(&mine);
     }
   });

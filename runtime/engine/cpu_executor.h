@@ -33,7 +33,7 @@ class CpuExecutor : public Executor {
   };
   Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
   Result<std::size_t> total_scratch(const PerHeads& per_heads, const ir::Shape& shape, int threads) const;
-  void run_phase(std::size_t phase, const PerHeads& per_heads, const Launch& launch, weft_args args, std::byte* scratch,
+  void run_phase(std::size_t phase, const PerHeads& per_heads, const Piece& piece, std::byte* scratch,
                  int threads) const;
 
   ir::Plan plan_;

@@ -68,6 +68,7 @@ Status CudaExecutor::check_pointers(const ir::Pattern& pattern, const Launch& la
   WEFT_CHECK(check("out", args.out.data));
   WEFT_CHECK(check("lse", args.lse.data));
   WEFT_CHECK(check("branch_lse", args.branch_lse.data));
+  WEFT_CHECK(check("pages", args.pages.data));
   WEFT_CHECK(check("the workspace", args.workspace.data()));
   for (std::size_t i = 0; i < launch.inputs.size(); ++i) {
     WEFT_CHECK(check(fmt::format("input '{}'", pattern.inputs[i].name), launch.inputs[i].data));
@@ -113,30 +114,28 @@ Status CudaExecutor::queue(const PerHeads& per_heads, const Launch& launch, cons
               (reinterpret_cast<cuda::DeviceAddress>(scratch), block.offsets, args.offset.size_bytes(), stream));
     block.offsets = reinterpret_cast<const std::int64_t*>(scratch);
   }
-  if (lists_ != nullptr) {
-    WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(launch.shape)));
-    auto* const memory = scratch + offset_bytes(launch.shape.batch) + aligned(carry);
-    WEFT_CHECK(queue_lists(launch.shape, memory, stream, block));
-  }
-  for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
-    WEFT_CHECK(open_phase(phase, per_heads.tables, launch.shape, block));
-    WEFT_CHECK(module_->launch(
-        {.blocks = block.tile_end, .threads = geometry_.threads, .shared_bytes = per_heads.shared_bytes}, &block,
-        stream));
+  WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(launch.shape)));
+  for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
+    if (lists_ != nullptr) {
+      auto* const memory = scratch + offset_bytes(launch.shape.batch) + aligned(carry);
+      WEFT_CHECK(queue_lists(piece, memory, stream));
+    }
+    for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
+      WEFT_TRY(const auto blocks, open_phase(phase, per_heads.tables, piece));
+      WEFT_CHECK(
+          module_->launch({.blocks = blocks, .threads = geometry_.threads, .shared_bytes = per_heads.shared_bytes},
+                          &piece.block, stream));
+    }
   }
   return done;
 }
 
-Status CudaExecutor::queue_lists(const ir::Shape& shape, std::byte* memory, cuda::StreamHandle* stream,
-                                 weft_args& block) const {
-  WEFT_TRY(const auto bytes, list_bytes(plan_, shape));
-  place_lists(plan_, shape, reinterpret_cast<std::int32_t*>(memory), block);
-  WEFT_TRY(const auto launches, list_launches(plan_, shape));
+Status CudaExecutor::queue_lists(Piece& piece, std::byte* memory, cuda::StreamHandle* stream) const {
+  WEFT_TRY(const auto bytes, list_bytes(plan_, piece.shape));
+  place_lists(plan_, piece.shape, reinterpret_cast<std::int32_t*>(memory), piece.block);
+  WEFT_TRY(const auto launches, list_launches(plan_, piece));
   for (const auto& one : launches) {
-    weft_args mine = block;
-    mine.phase = one.phase;
-    mine.tiles_per_head = one.rows;
-    mine.tile_begin = one.first_row;
+    weft_args mine = one.block;
     mine.scratch = memory + aligned(bytes);
     WEFT_CHECK(lists_->launch({.blocks = one.blocks,
                                .threads = codegen::cuda::kListThreads,

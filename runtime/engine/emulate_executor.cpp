@@ -49,6 +49,7 @@ Regions caller_regions(const ir::Pattern& pattern, const Launch& launch, const R
   add_region(regions, "out", args.out, true);
   add_region(regions, "lse", args.lse, true);
   add_region(regions, "branch_lse", args.branch_lse, true);
+  add_region(regions, "pages", args.pages, false);
   for (std::size_t i = 0; i < launch.inputs.size(); ++i) {
     add_region(regions, "input " + pattern.inputs[i].name, launch.inputs[i], false);
   }
@@ -101,21 +102,17 @@ struct EmulateExecutor::Prepass {
   std::vector<float> scratch;
 };
 
-Status EmulateExecutor::fill_lists(const Launch& launch, const RunArgs& args, Regions regions, Prepass& memory,
-                                   weft_args& block) const {
+Status EmulateExecutor::fill_lists(Piece& piece, const RunArgs& args, Regions regions, Prepass& memory) const {
   if (lists_ == nullptr) return done;
-  WEFT_TRY(const auto bytes, list_bytes(plan_, launch.shape));
+  WEFT_TRY(const auto bytes, list_bytes(plan_, piece.shape));
   memory.lists.resize(bytes / sizeof(std::int32_t));
-  memory.scratch.resize(list_scratch_bytes(plan_, launch.shape) / sizeof(float));
+  memory.scratch.resize(list_scratch_bytes(plan_, piece.shape) / sizeof(float));
   add_region(regions, "lists", memory.lists, true);
   add_region(regions, "scratch of the lists", memory.scratch, true);
-  place_lists(plan_, launch.shape, memory.lists.data(), block);
-  WEFT_TRY(const auto launches, list_launches(plan_, launch.shape));
+  place_lists(plan_, piece.shape, memory.lists.data(), piece.block);
+  WEFT_TRY(const auto launches, list_launches(plan_, piece));
   for (const auto& one : launches) {
-    weft_args mine = block;
-    mine.phase = one.phase;
-    mine.tiles_per_head = one.rows;
-    mine.tile_begin = one.first_row;
+    weft_args mine = one.block;
     mine.scratch = memory.scratch.data();
     WEFT_TRY(const auto report, lists_->launch({.blocks = one.blocks,
                                                 .threads = codegen::cuda::kListThreads,
@@ -149,22 +146,25 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Prog
   block.most_terms = tables->image.most_terms;
   block.carry = carry.empty() ? nullptr : carry.data();
   block.offsets = offsets.empty() ? nullptr : offsets.data();
-  Prepass prepass;
-  WEFT_CHECK(fill_lists(launch, args, regions, prepass, block));
-  add_region(regions, "lists", prepass.lists, false);
-  std::vector<emulate::Report> reports;
-  for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
-    WEFT_CHECK(open_phase(phase, *tables, launch.shape, block));
-    const auto cores = std::max(1U, std::thread::hardware_concurrency());
-    WEFT_TRY(auto report, program.launch({.blocks = block.tile_end,
-                                          .threads = geometry_.threads,
-                                          .shared_bytes = geometry_.shared_bytes(block.most_terms),
-                                          .args = &block,
-                                          .args_bytes = sizeof block,
-                                          .memory = regions,
-                                          .workers = args.threads > 0 ? args.threads : static_cast<int>(cores)}));
-    WEFT_CHECK(faultless(report, plan_.name));
-    reports.push_back(std::move(report));
+  std::vector<emulate::Report> reports(plan_.phases.size());
+  for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
+    Prepass prepass;
+    WEFT_CHECK(fill_lists(piece, args, regions, prepass));
+    auto readable = regions;
+    add_region(readable, "lists", prepass.lists, false);
+    for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
+      WEFT_TRY(const auto blocks, open_phase(phase, *tables, piece));
+      const auto cores = std::max(1U, std::thread::hardware_concurrency());
+      WEFT_TRY(auto report, program.launch({.blocks = blocks,
+                                            .threads = geometry_.threads,
+                                            .shared_bytes = geometry_.shared_bytes(block.most_terms),
+                                            .args = &piece.block,
+                                            .args_bytes = sizeof piece.block,
+                                            .memory = readable,
+                                            .workers = args.threads > 0 ? args.threads : static_cast<int>(cores)}));
+      WEFT_CHECK(faultless(report, plan_.name));
+      reports[phase] += report;
+    }
   }
   return reports;
 }

@@ -27,8 +27,7 @@ class EmulateExecutor : public GpuExecutor {
 
   EmulateExecutor(ir::Plan plan, codegen::Source source, std::shared_ptr<const emulate::Program> program,
                   std::shared_ptr<const emulate::Program> lists);
-  Status fill_lists(const Launch& launch, const RunArgs& args, std::vector<emulate::Region> regions, Prepass& memory,
-                    weft_args& block) const;
+  Status fill_lists(Piece& piece, const RunArgs& args, std::vector<emulate::Region> regions, Prepass& memory) const;
   Result<std::vector<emulate::Report>> run_on(const emulate::Program& program, const ir::Pattern& pattern,
                                               const Launch& launch, const RunArgs& args) const;
 

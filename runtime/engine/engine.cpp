@@ -29,7 +29,7 @@ std::string request_key(std::string_view text, const CompileOptions& options) {
   for (const auto& part :
        {options.pattern, options.target, spelled(options.heads), spelled(options.kv_heads), spelled(options.dim),
         spelled(options.dim_v), std::string(options.dtype ? to_string(*options.dtype) : "-"),
-        std::string(options.branch_lse ? "branches" : "-")}) {
+        std::string(options.branch_lse ? "branches" : "-"), std::string(options.paged ? "paged" : "-")}) {
     key.append(part).push_back('\0');
   }
   for (const auto& [name, value] : options.params) {

@@ -103,7 +103,11 @@ Result<ir::Bind> bind_of(const ir::Pattern& pattern, const CompileOptions& optio
   };
   if (!pattern.dim) return open("dim");
   if (!pattern.dtype) return open("dtype");
-  return ir::Bind{.d = *pattern.dim, .d_v = *pattern.dim_v, .dtype = *pattern.dtype, .branch_lse = options.branch_lse};
+  return ir::Bind{.d = *pattern.dim,
+                  .d_v = *pattern.dim_v,
+                  .dtype = *pattern.dtype,
+                  .branch_lse = options.branch_lse,
+                  .paged = options.paged};
 }
 
 Result<Planned> plan_pattern(Front front, const CompileOptions& options, const Target& target) {

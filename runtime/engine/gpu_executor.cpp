@@ -30,16 +30,17 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
   return done;
 }
 
-Status GpuExecutor::open_phase(std::size_t phase, const HeadTables& tables, const ir::Shape& shape,
-                               weft_args& block) const {
+Result<std::int64_t> GpuExecutor::open_phase(std::size_t phase, const HeadTables& tables, Piece& piece) const {
+  weft_args& block = piece.block;
   block.phase = static_cast<std::int64_t>(phase);
-  block.tiles_per_head = tiles_per_head(plan_.phases[phase], tables.tables.phases[phase], shape);
-  if (__builtin_mul_overflow(shape.batch * shape.heads, block.tiles_per_head, &block.tile_end) ||
+  block.tiles_per_head = tiles_per_head(plan_.phases[phase], tables.tables.phases[phase], piece.shape);
+  if (__builtin_mul_overflow(piece.first_head + piece.heads, block.tiles_per_head, &block.tile_end) ||
       block.tile_end > kMost) {
     return user_error(fmt::format("batch {}, {} heads and {} row tiles a head are more than the {} tiles of one launch",
-                                  shape.batch, shape.heads, block.tiles_per_head, kMost));
+                                  piece.shape.batch, piece.shape.heads, block.tiles_per_head, kMost));
   }
-  return done;
+  block.tile_begin = piece.first_head * block.tiles_per_head;
+  return block.tile_end - block.tile_begin;
 }
 
 }  // namespace weft

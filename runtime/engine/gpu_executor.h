@@ -20,8 +20,8 @@ class GpuExecutor : public Executor {
  protected:
   /// Kernels count positions and tiles in 32 bits. User error where a launch needs more.
   Status check_positions(const ir::Shape& shape) const;
-  /// `block` for one phase: its number, and its tiles as one range.
-  Status open_phase(std::size_t phase, const HeadTables& tables, const ir::Shape& shape, weft_args& block) const;
+  /// The piece's block for one phase: its number, and its tiles as one range. Returns how many there are.
+  Result<std::int64_t> open_phase(std::size_t phase, const HeadTables& tables, Piece& piece) const;
 
   const ir::Plan plan_;
   const codegen::cuda::Geometry geometry_;

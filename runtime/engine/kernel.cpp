@@ -5,7 +5,11 @@
 namespace weft {
 
 LaunchContract contract_of(const Kernel::State& state) {
-  return {.pattern = state.pattern, .dtype = state.dtype, .any_float = state.any_float, .branch_lse = state.branch_lse};
+  return {.pattern = state.pattern,
+          .dtype = state.dtype,
+          .any_float = state.any_float,
+          .branch_lse = state.branch_lse,
+          .paged = state.paged};
 }
 
 std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std::string target, std::string plan_text,
@@ -13,6 +17,7 @@ std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std
   auto state = std::make_shared<Kernel::State>();
   state->dtype = from_ir(bind.dtype);
   state->branch_lse = bind.branch_lse;
+  state->paged = bind.paged;
   state->pattern_text = ir::print(front.pattern);
   state->plan_text = std::move(plan_text);
   state->source_text = std::move(source_text);

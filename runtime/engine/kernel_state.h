@@ -28,6 +28,7 @@ struct Kernel::State {
   DType dtype = DType::f32;
   bool any_float = false;
   bool branch_lse = false;
+  bool paged = false;
   std::string pattern_text, plan_text, source_text, target;
   std::string binary;  ///< the object or cubin that is loaded; empty where nothing is
   std::optional<int> registers, spill_bytes;

@@ -16,6 +16,8 @@ using Names = std::array<const char*, kMaxRank>;
 constexpr Names kRowAxes = {"batch", "tokens", "heads", "dim"};
 constexpr Names kLseAxes = {"batch", "heads", "tokens", ""};
 constexpr Names kBranchLseAxes = {"branches", "batch", "heads", "tokens"};
+constexpr Names kPageAxes = {"pages", "page size", "heads", "dim"};
+constexpr Names kTableAxes = {"batch", "pages", "", ""};
 
 constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxHeads = 65535;  // counters of the random numbers hold sixteen bits of each
@@ -112,31 +114,104 @@ Status check_sizes(const ir::Pattern& pattern, const ir::Shape& shape) {
   return done;
 }
 
+/// The tensors themselves, and the sizes that they alone tell: of packed and paged ones not yet the lengths.
 Result<ir::Shape> check_tensors(const LaunchContract& contract, const RunArgs& args) {
   const auto dtype = contract.any_float ? args.q.dtype : contract.dtype;
   if (dtype == DType::i32 || dtype == DType::u8) {
     return user_error(fmt::format("q is {}; expected a float type", to_string(dtype)));
   }
+  const Names& key_axes = contract.paged ? kPageAxes : kRowAxes;
   WEFT_CHECK(check_view("q", args.q, dtype, 4, kRowAxes));
-  WEFT_CHECK(check_view("k", args.k, dtype, 4, kRowAxes));
-  WEFT_CHECK(check_view("v", args.v, dtype, 4, kRowAxes));
+  WEFT_CHECK(check_view("k", args.k, dtype, 4, key_axes));
+  WEFT_CHECK(check_view("v", args.v, dtype, 4, key_axes));
   WEFT_CHECK(check_view("out", args.out, dtype, 4, kRowAxes));
   WEFT_CHECK(check_distinct("out", args.out, kRowAxes));
   const auto& q = args.q.extent;
   const auto& k = args.k.extent;
-  WEFT_CHECK(expect_extent("k", args.k, 0, kRowAxes, q[0], "as in q"));
-  WEFT_CHECK(expect_extent("k", args.k, 3, kRowAxes, q[3], "as in q"));
-  WEFT_CHECK(expect_extent("v", args.v, 0, kRowAxes, q[0], "as in q"));
-  WEFT_CHECK(expect_extent("v", args.v, 1, kRowAxes, k[1], "as in k"));
-  WEFT_CHECK(expect_extent("v", args.v, 2, kRowAxes, k[2], "as in k"));
+  if (!contract.paged) WEFT_CHECK(expect_extent("k", args.k, 0, kRowAxes, q[0], "as in q"));
+  WEFT_CHECK(expect_extent("k", args.k, 3, key_axes, q[3], "as in q"));
+  WEFT_CHECK(expect_extent("v", args.v, 0, key_axes, k[0], "as in k"));
+  WEFT_CHECK(expect_extent("v", args.v, 1, key_axes, k[1], "as in k"));
+  WEFT_CHECK(expect_extent("v", args.v, 2, key_axes, k[2], "as in k"));
   WEFT_CHECK(expect_extent("out", args.out, 0, kRowAxes, q[0], "as in q"));
   WEFT_CHECK(expect_extent("out", args.out, 1, kRowAxes, q[1], "as in q"));
   WEFT_CHECK(expect_extent("out", args.out, 2, kRowAxes, q[2], "as in q"));
   WEFT_CHECK(expect_extent("out", args.out, 3, kRowAxes, args.v.extent[3], "as in v"));
-  ir::Shape shape{
+  return ir::Shape{
       .batch = q[0], .n_q = q[1], .n_k = k[1], .heads = q[2], .kv_heads = k[2], .d = q[3], .d_v = args.v.extent[3]};
-  WEFT_CHECK(check_sizes(contract.pattern, shape));
-  return shape;
+}
+
+/// Cumulative lengths that ascend from 0 or more to no more than there is.
+Status check_cumulative(const char* name, std::span<const std::int64_t> cu, const char* tensor,
+                        const TensorView& view) {
+  if (cu.size() < 2) return user_error(fmt::format("{} has {} entries; one sequence has two", name, cu.size()));
+  if (view.extent[0] != 1) {
+    return user_error(
+        fmt::format("{}, dimension 0 (batch): the extent is {}; packed sequences have 1", tensor, view.extent[0]));
+  }
+  if (cu.front() < 0) return user_error(fmt::format("{}[0] is {}; it must be 0 or more", name, cu.front()));
+  for (std::size_t i = 1; i < cu.size(); ++i) {
+    if (cu[i] < cu[i - 1]) {
+      return user_error(fmt::format("{}[{}] is {}, less than the {} before it", name, i, cu[i], cu[i - 1]));
+    }
+  }
+  if (cu.back() <= view.extent[1]) return done;
+  return user_error(fmt::format("{} ends at {}; {} has {} tokens", name, cu.back(), tensor, view.extent[1]));
+}
+
+Status check_pages(const RunArgs& args, std::int64_t batch) {
+  const auto lengths = static_cast<std::int64_t>(args.kv_lengths.size());
+  if (lengths != batch) {
+    return user_error(fmt::format("{} kv_lengths are given; expected one per sequence ({})", lengths, batch));
+  }
+  WEFT_CHECK(check_view("pages", args.pages, DType::i32, 2, kTableAxes));
+  WEFT_CHECK(expect_extent("pages", args.pages, 0, kTableAxes, batch, "one row per sequence"));
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const auto tokens = args.kv_lengths[static_cast<std::size_t>(b)];
+    const auto room = args.pages.extent[1] * args.k.extent[1];
+    if (tokens >= 0 && tokens <= room) continue;
+    return user_error(fmt::format("kv_lengths[{}] is {}; {} pages of {} tokens hold 0 to {}", b, tokens,
+                                  args.pages.extent[1], args.k.extent[1], room));
+  }
+  return done;
+}
+
+/// Sequences of different lengths, where the launch has any.
+Status find_sequences(const LaunchContract& contract, const RunArgs& args, Launch& launch) {
+  const bool packed_q = !args.cu_q.empty(), packed_k = !args.cu_k.empty();
+  if (contract.paged != (args.pages.data != nullptr)) {
+    return user_error(contract.paged ? "pages has no data, but the kernel was compiled for K and V in pages"
+                                     : "pages are given, but the kernel was compiled without CompileOptions::paged");
+  }
+  if (!packed_q && !packed_k && !contract.paged) return done;
+  if (contract.any_float) return user_error("the interpreter takes tensors of one length: no cu_q, cu_k or pages");
+  if (packed_q == contract.paged ? packed_k : packed_k != packed_q) {
+    return user_error(contract.paged ? "K and V in pages have kv_lengths, not cu_k" : "cu_q and cu_k go together");
+  }
+  if (packed_q) WEFT_CHECK(check_cumulative("cu_q", args.cu_q, "q", args.q));
+  if (packed_k) WEFT_CHECK(check_cumulative("cu_k", args.cu_k, "k", args.k));
+  if (packed_k && args.cu_k.size() != args.cu_q.size()) {
+    return user_error(fmt::format("cu_q has {} entries and cu_k {}", args.cu_q.size(), args.cu_k.size()));
+  }
+  ir::Shape& shape = launch.shape;
+  if (packed_q) shape.batch = static_cast<std::int64_t>(args.cu_q.size()) - 1;
+  if (contract.paged) WEFT_CHECK(check_pages(args, shape.batch));
+  std::int64_t most_q = 0, most_k = 0;
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    const auto at = static_cast<std::size_t>(b);
+    Sequence s{.b = b, .n_q = shape.n_q};
+    if (packed_q) s.first_q = args.cu_q[at], s.n_q = args.cu_q[at + 1] - s.first_q;
+    if (packed_k) s.first_k = args.cu_k[at];
+    s.n_k = packed_k ? args.cu_k[at + 1] - s.first_k : args.kv_lengths[at];
+    most_q = std::max(most_q, s.n_q);
+    most_k = std::max(most_k, s.n_k);
+    launch.sequences.push_back(s);
+  }
+  shape.n_q = most_q;
+  shape.n_k = most_k;
+  launch.packed_q = packed_q;
+  launch.packed_k = packed_k;
+  return done;
 }
 
 Status check_lse(const LaunchContract& contract, const RunArgs& args, const ir::Shape& shape) {
@@ -148,9 +223,9 @@ Status check_lse(const LaunchContract& contract, const RunArgs& args, const ir::
     }
     WEFT_CHECK(check_view("lse", args.lse, DType::f32, 3, kLseAxes));
     WEFT_CHECK(check_distinct("lse", args.lse, kLseAxes));
-    WEFT_CHECK(expect_extent("lse", args.lse, 0, kLseAxes, shape.batch, "as in q"));
+    WEFT_CHECK(expect_extent("lse", args.lse, 0, kLseAxes, args.q.extent[0], "as in q"));
     WEFT_CHECK(expect_extent("lse", args.lse, 1, kLseAxes, shape.heads, "as in q"));
-    WEFT_CHECK(expect_extent("lse", args.lse, 2, kLseAxes, shape.n_q, "as in q"));
+    WEFT_CHECK(expect_extent("lse", args.lse, 2, kLseAxes, args.q.extent[1], "as in q"));
   }
   if (args.branch_lse.data != nullptr) {
     if (!contract.branch_lse) {
@@ -160,9 +235,9 @@ Status check_lse(const LaunchContract& contract, const RunArgs& args, const ir::
     WEFT_CHECK(check_view("branch_lse", args.branch_lse, DType::f32, 4, kBranchLseAxes));
     WEFT_CHECK(check_distinct("branch_lse", args.branch_lse, kBranchLseAxes));
     WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 0, kBranchLseAxes, branches, "the pattern's branches"));
-    WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 1, kBranchLseAxes, shape.batch, "as in q"));
+    WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 1, kBranchLseAxes, args.q.extent[0], "as in q"));
     WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 2, kBranchLseAxes, shape.heads, "as in q"));
-    WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 3, kBranchLseAxes, shape.n_q, "as in q"));
+    WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 3, kBranchLseAxes, args.q.extent[1], "as in q"));
   }
   return done;
 }
@@ -223,7 +298,17 @@ Result<std::vector<TensorView>> check_inputs(const ir::Pattern& pattern, const R
 }  // namespace
 
 Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args) {
-  WEFT_TRY(auto shape, check_tensors(contract, args));
+  Launch launch;
+  WEFT_TRY(launch.shape, check_tensors(contract, args));
+  WEFT_CHECK(find_sequences(contract, args, launch));
+  const auto& shape = launch.shape;
+  if (launch.sequences.empty()) WEFT_CHECK(check_sizes(contract.pattern, shape));
+  for (const auto& s : launch.sequences) {
+    ir::Shape one = shape;
+    one.n_q = s.n_q;
+    one.n_k = s.n_k;
+    WEFT_CHECK(check_sizes(contract.pattern, one));
+  }
   WEFT_CHECK(check_lse(contract, args, shape));
   const auto offsets = static_cast<std::int64_t>(args.offset.size());
   if (offsets > 1 && offsets != shape.batch) {
@@ -235,9 +320,9 @@ Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args)
       return user_error(fmt::format("offset {} is beyond the {} tokens of one sequence", offset, kMaxTokens));
     }
   }
-  shape.offset.assign(args.offset.begin(), args.offset.end());
-  WEFT_TRY(auto inputs, check_inputs(contract.pattern, args, shape));
-  return Launch{.shape = std::move(shape), .inputs = std::move(inputs)};
+  launch.shape.offset.assign(args.offset.begin(), args.offset.end());
+  WEFT_TRY(launch.inputs, check_inputs(contract.pattern, args, shape));
+  return launch;
 }
 
 }  // namespace weft

@@ -10,9 +10,18 @@
 
 namespace weft {
 
-/// A launch whose sizes are known to be consistent.
+/// One of several sequences of different lengths.
+struct Sequence {
+  std::int64_t b = 0;
+  std::int64_t n_q = 0, n_k = 0;
+  std::int64_t first_q = 0, first_k = 0;  ///< rows of the tensors where it begins, if they are packed
+};
+
+/// A launch whose sizes are known to be consistent. With `sequences`, the shape has the longest of each.
 struct Launch {
   ir::Shape shape;
+  std::vector<Sequence> sequences;  ///< empty: all entries of the batch are alike
+  bool packed_q = false, packed_k = false;
   std::vector<TensorView> inputs;  ///< in the order of Pattern::inputs
 };
 
@@ -22,6 +31,7 @@ struct LaunchContract {
   DType dtype = DType::f32;  ///< of q, k, v and out
   bool any_float = false;    ///< the interpreter: any float type, as long as q, k, v and out agree
   bool branch_lse = false;   ///< may RunArgs::branch_lse be asked for?
+  bool paged = false;        ///< do K and V come in pages?
 };
 
 /// Everything that can be wrong with a launch, before anything is written. The first finding is returned; it

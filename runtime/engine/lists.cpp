@@ -18,47 +18,36 @@ namespace {
 
 constexpr std::int32_t kUnused = std::numeric_limits<std::int32_t>::max();
 
-float element(const TensorView& view, const std::byte* row, std::int64_t i) {
-  const std::byte* at = row + i * static_cast<std::int64_t>(size_of(view.dtype));
-  if (view.dtype == DType::f32) return *reinterpret_cast<const float*>(at);
-  const auto bits = *reinterpret_cast<const std::uint16_t*>(at);
-  return view.dtype == DType::f16 ? half_to_float(bits) : bf16_to_float(bits);
+float element(ir::DType type, const void* data, std::int64_t at) {
+  if (type == ir::DType::f32) return static_cast<const float*>(data)[at];
+  const auto bits = static_cast<const std::uint16_t*>(data)[at];
+  return type == ir::DType::f16 ? half_to_float(bits) : bf16_to_float(bits);
 }
 
-/// Mean over tokens [begin, end) of the view, where they exist.
-std::vector<double> mean(const TensorView& view, std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end) {
-  begin = std::max<std::int64_t>(begin, 0);
-  end = std::min(end, view.extent[1]);
-  std::vector<double> out(static_cast<std::size_t>(view.extent[3]));
-  const auto size = static_cast<std::int64_t>(size_of(view.dtype));
-  const auto* base = static_cast<const std::byte*>(view.data);
-  for (std::int64_t n = begin; n < end; ++n) {
-    const std::byte* row = base + (b * view.stride[0] + n * view.stride[1] + h * view.stride[2]) * size;
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] += element(view, row, static_cast<std::int64_t>(i));
-  }
-  for (auto& value : out) value /= static_cast<double>(std::max<std::int64_t>(1, end - begin));
-  return out;
-}
-
-/// One list being filled.
+/// One list of one piece being filled.
 class Filler {
  public:
-  Filler(const ir::List& list, const Launch& launch, const RunArgs& args, const weft_list& to)
-      : list_(list), launch_(launch), args_(args), to_(to), shape_(list_shape(list, launch.shape)) {}
+  Filler(const ir::Plan& plan, const ir::List& list, const Piece& piece, const weft_list& to)
+      : plan_(plan), list_(list), piece_(piece), args_(piece.block), to_(to), shape_(list_shape(list, piece.shape)) {}
 
   void run(const Workers& workers, int threads) {
-    if (list_.kind == ir::List::Kind::top && list_.input < 0) {
-      means_.resize(static_cast<std::size_t>(launch_.shape.batch * launch_.shape.kv_heads * shape_.blocks));
-      each(workers, threads, static_cast<std::int64_t>(means_.size()), [&](std::int64_t i) {
-        const std::int64_t block = i % shape_.blocks, rest = i / shape_.blocks;
-        means_[static_cast<std::size_t>(i)] =
-            mean(args_.k, rest / launch_.shape.kv_heads, rest % launch_.shape.kv_heads, block * list_.block,
-                 (block + 1) * list_.block);
+    const std::int64_t heads = piece_.shape.heads, kv_heads = piece_.shape.kv_heads;
+    const std::int64_t first_b = piece_.first_head / heads, entries = piece_.heads / heads;
+    if (codegen::cuda::pools(list_)) {
+      means_.resize(static_cast<std::size_t>(piece_.shape.batch * kv_heads * shape_.blocks));
+      each(workers, threads, entries * kv_heads * shape_.blocks, [&](std::int64_t i) {
+        const std::int64_t at = first_b * kv_heads * shape_.blocks + i;
+        const std::int64_t block = at % shape_.blocks, head = at / shape_.blocks;
+        const std::int64_t b = head / kv_heads, h = head % kv_heads;
+        means_[static_cast<std::size_t>(at)] = mean(
+            block * list_.block, std::min((block + 1) * list_.block, args_.n_k),
+            [&](std::int64_t n) { return key_row(b, n) + h * args_.k.stride_h; }, args_.k.data);
       });
     }
-    each(workers, threads, shape_.batches * launch_.shape.heads * shape_.rows, [&](std::int64_t i) {
-      const std::int64_t row = i % shape_.rows, rest = i / shape_.rows;
-      choose(rest / launch_.shape.heads, rest % launch_.shape.heads, shape_.first_row + row);
+    const std::int64_t batches = shape_.batches > 1 ? entries : 1;
+    each(workers, threads, batches * heads * shape_.rows, [&](std::int64_t i) {
+      const std::int64_t row = i % shape_.rows, head = i / shape_.rows;
+      choose(first_b + head / heads, head % heads, shape_.first_row + row);
     });
   }
 
@@ -69,6 +58,26 @@ class Filler {
     workers.run(static_cast<int>(std::min<std::int64_t>(threads, count)), [&](int) {
       for (std::int64_t i = next++; i < count; i = next++) work(i);
     });
+  }
+
+  std::int64_t key_row(std::int64_t b, std::int64_t n) const {
+    if (args_.pages == nullptr) return b * args_.k.stride_b + n * args_.k.stride_n;
+    const std::int64_t page = args_.pages[b * args_.page_stride + n / args_.page_size];
+    return page * args_.k.stride_b + n % args_.page_size * args_.k.stride_n;
+  }
+
+  /// Of rows [begin, end), where `row(n)` is the first element of row n.
+  template <typename Row>
+  std::vector<double> mean(std::int64_t begin, std::int64_t end, const Row& row, const void* data) const {
+    std::vector<double> out(static_cast<std::size_t>(plan_.bind.d));
+    for (std::int64_t n = begin; n < end; ++n) {
+      const std::int64_t first = row(n);
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        out[i] += element(plan_.bind.dtype, data, first + static_cast<std::int64_t>(i));
+      }
+    }
+    for (auto& value : out) value /= static_cast<double>(std::max<std::int64_t>(1, end - begin));
+    return out;
   }
 
   void choose(std::int64_t b, std::int64_t h, std::int64_t row) const {
@@ -85,16 +94,19 @@ class Filler {
   std::vector<double> scores(std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t count) const {
     std::vector<double> out(static_cast<std::size_t>(count));
     if (list_.input >= 0) {
-      const TensorView& given = launch_.inputs[static_cast<std::size_t>(list_.input)];
-      const std::int64_t at = std::clamp<std::int64_t>(row, 0, given.extent[2] - 1);
+      const weft_input& given = args_.inputs[list_.input];
+      const std::int64_t at = std::clamp<std::int64_t>(row, 0, given.extents[2] - 1);
       const auto* line =
-          static_cast<const float*>(given.data) + b * given.stride[0] + h * given.stride[1] + at * given.stride[2];
-      for (std::int64_t i = 0; i < count; ++i) out[static_cast<std::size_t>(i)] = line[i * given.stride[3]];
+          static_cast<const float*>(given.data) + b * given.strides[0] + h * given.strides[1] + at * given.strides[2];
+      for (std::int64_t i = 0; i < count; ++i) out[static_cast<std::size_t>(i)] = line[i * given.strides[3]];
       return out;
     }
-    const std::int64_t first = launch_.shape.offset_of(b);
-    const auto query = mean(args_.q, b, h, row * list_.block - first, (row + 1) * list_.block - first);
-    const std::int64_t kv = b * launch_.shape.kv_heads + h / (launch_.shape.heads / launch_.shape.kv_heads);
+    const std::int64_t first = piece_.shape.offset_of(b);
+    const auto query = mean(
+        std::max<std::int64_t>(row * list_.block - first, 0), std::min((row + 1) * list_.block - first, args_.n_q),
+        [&](std::int64_t n) { return b * args_.q.stride_b + n * args_.q.stride_n + h * args_.q.stride_h; },
+        args_.q.data);
+    const std::int64_t kv = b * piece_.shape.kv_heads + h / (piece_.shape.heads / piece_.shape.kv_heads);
     for (std::int64_t i = 0; i < count; ++i) {
       const auto& key = means_[static_cast<std::size_t>(kv * shape_.blocks + i)];
       out[static_cast<std::size_t>(i)] = std::inner_product(query.begin(), query.end(), key.begin(), 0.0);
@@ -120,9 +132,10 @@ class Filler {
     return order;
   }
 
+  const ir::Plan& plan_;
   const ir::List& list_;
-  const Launch& launch_;
-  const RunArgs& args_;
+  const Piece& piece_;
+  const weft_args& args_;
   const weft_list& to_;
   ListShape shape_;
   std::vector<std::vector<double>> means_;  ///< of key blocks
@@ -182,16 +195,29 @@ std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape) {
   return static_cast<std::size_t>(most) * sizeof(float);
 }
 
-Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const ir::Shape& shape) {
+Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const Piece& piece) {
   std::vector<ListLaunch> out;
+  const std::int64_t heads = piece.shape.heads, kv_heads = piece.shape.kv_heads;
+  const std::int64_t first_b = piece.first_head / heads, entries = piece.heads / heads;
   for (std::size_t i = 0; i < plan.lists.size(); ++i) {
-    const ListShape s = list_shape(plan.lists[i], shape);
-    const auto phase = static_cast<std::int64_t>(2 * i);
-    if (codegen::cuda::pools(plan.lists[i])) out.push_back({phase, shape.batch * shape.kv_heads * s.blocks, 0, 0});
-    out.push_back({phase + 1, s.batches * shape.heads * s.rows, s.rows, s.first_row});
+    const ListShape s = list_shape(plan.lists[i], piece.shape);
+    ListLaunch one{.blocks = 0, .block = piece.block};
+    if (codegen::cuda::pools(plan.lists[i])) {
+      one.blocks = entries * kv_heads * s.blocks;
+      one.block.phase = static_cast<std::int64_t>(2 * i);
+      one.block.tile_end = first_b * kv_heads * s.blocks;
+      out.push_back(one);
+    }
+    const bool shared = s.batches == 1;
+    one.blocks = (shared ? 1 : entries) * heads * s.rows;
+    one.block.phase = static_cast<std::int64_t>(2 * i + 1);
+    one.block.tiles_per_head = s.rows;
+    one.block.tile_begin = s.first_row;
+    one.block.tile_end = (shared ? 0 : first_b) * heads * s.rows;
+    out.push_back(one);
   }
   for (const auto& launch : out) {
-    if (launch.blocks > std::numeric_limits<std::int32_t>::max()) {
+    if (launch.block.tile_end + launch.blocks > std::numeric_limits<std::int32_t>::max()) {
       return user_error(
           fmt::format("{} rows of blocks to choose keys for are more than one launch takes", launch.blocks));
     }
@@ -199,10 +225,9 @@ Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const ir::Sh
   return out;
 }
 
-void fill_lists(const ir::Plan& plan, const Launch& launch, const RunArgs& args, const weft_args& block,
-                const Workers& workers, int threads) {
+void fill_lists(const ir::Plan& plan, const Piece& piece, const Workers& workers, int threads) {
   for (std::size_t i = 0; i < plan.lists.size(); ++i) {
-    Filler(plan.lists[i], launch, args, block.lists[i]).run(workers, threads);
+    Filler(plan, plan.lists[i], piece, piece.block.lists[i]).run(workers, threads);
   }
 }
 

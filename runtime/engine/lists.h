@@ -3,7 +3,7 @@
 #include "codegen/args.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/tensor.h"
-#include "runtime/engine/kernel_state.h"
+#include "runtime/engine/arguments.h"
 #include "runtime/engine/workers.h"
 
 #include <cstdint>
@@ -33,16 +33,15 @@ void place_lists(const ir::Plan& plan, const ir::Shape& shape, std::int32_t* mem
 /// Bytes of scratch that the prepass on a GPU takes beside the lists: means of key blocks, scores of what was chosen.
 std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape);
 
-/// One launch of the prepass kernel of codegen/cuda/lists.h.
+/// One launch of the prepass kernel of codegen/cuda/lists.h; of its block only the scratch is missing.
 struct ListLaunch {
-  std::int64_t phase = 0, blocks = 0;
-  std::int64_t rows = 0, first_row = 0;  ///< tiles_per_head and tile_begin of its argument block
+  std::int64_t blocks = 0;
+  weft_args block;
 };
-/// In order. User error where one has more blocks of threads than a launch can.
-Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const ir::Shape& shape);
+/// In order, for a piece whose lists are placed. User error where one has more blocks of threads than a launch can.
+Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const Piece& piece);
 
-/// Fills the lists on the host.
-void fill_lists(const ir::Plan& plan, const Launch& launch, const RunArgs& args, const weft_args& block,
-                const Workers& workers, int threads);
+/// Fills the lists of a piece on the host.
+void fill_lists(const ir::Plan& plan, const Piece& piece, const Workers& workers, int threads);
 
 }  // namespace weft

@@ -14,10 +14,11 @@ struct ListRow {
   float* best;  // scores of what stands in the places, in scratch memory
 };
 
-/// Launches count rows from tile_begin on, tiles_per_head of them for each head.
+/// Which of its list's rows a block of threads has; launches begin with number tile_end, rows with number tile_begin,
+/// and there are tiles_per_head of them for each head.
 __device__ __forceinline__ ListRow open_row(const weft_args& a, const weft_list& list, int block_size) {
   const int rows = (int)a.tiles_per_head;
-  const int number = (int)blockIdx.x;
+  const int number = (int)a.tile_end + (int)blockIdx.x;
   const int head = number / rows;
   ListRow r;
   r.b = head / (int)a.heads;
@@ -64,24 +65,24 @@ __device__ __forceinline__ float element(const weft_view& view, i64 at) {
   }
 }
 
-/// Mean of one column over tokens [begin, end), as far as there are any.
-__device__ __forceinline__ float mean(const weft_view& view, i64 base, i64 begin, i64 end, i64 tokens) {
-  begin = max(begin, (i64)0);
-  end = min(end, tokens);
-  float sum = 0;
-  for (i64 n = begin; n < end; ++n) sum += element(view, base + n * view.stride_n);
-  return begin < end ? sum / (float)(end - begin) : 0;
+/// Where key n of a batch entry begins, in elements: in pages, or one behind the other.
+__device__ __forceinline__ i64 key_row(const weft_args& a, const weft_view& view, int b, i64 n) {
+  if (!kPaged) return b * view.stride_b + n * view.stride_n;
+  const i64 page = load_global<int>(a.pages + (b * a.page_stride + n / a.page_size));
+  return page * view.stride_b + n % a.page_size * view.stride_n;
 }
 
 /// Means of the key blocks, one for each block of threads: [B, H_kv, blocks, d] at the front of the scratch.
 __device__ __forceinline__ void pool_keys(const weft_args& a, int block_size) {
   const int blocks = (int)((a.n_k + block_size - 1) / block_size);
-  const int head = (int)blockIdx.x / blocks, block = (int)blockIdx.x - head * blocks;
+  const int number = (int)a.tile_end + (int)blockIdx.x;
+  const int head = number / blocks, block = number - head * blocks;
   const int b = head / (int)a.kv_heads, h = head - b * (int)a.kv_heads;
+  const i64 begin = (i64)block * block_size, end = min(begin + block_size, a.n_k);
   for (int c = (int)threadIdx.x; c < kDim; c += kThreads) {
-    const i64 base = b * a.k.stride_b + h * a.k.stride_h + c;
-    const float m = mean(a.k, base, (i64)block * block_size, (i64)(block + 1) * block_size, a.n_k);
-    store_global<float>((float*)a.scratch + ((i64)blockIdx.x * kDim + c), m);
+    float sum = 0;
+    for (i64 n = begin; n < end; ++n) sum += element(a.k, key_row(a, a.k, b, n) + h * a.k.stride_h + c);
+    store_global<float>((float*)a.scratch + ((i64)number * kDim + c), sum / (float)(end - begin));
   }
 }
 
@@ -93,9 +94,13 @@ struct ListShared {
 __device__ __forceinline__ void pool_queries(const weft_args& a, ListShared& s, const ListRow& r, int block_size) {
   const i64 offset = a.offsets != nullptr ? load_global<i64>(a.offsets + r.b) : a.offset;
   const i64 first = (i64)r.row * block_size - offset;
+  const i64 begin = max(first, (i64)0), end = min(first + block_size, a.n_q);
   for (int c = (int)threadIdx.x; c < kDim; c += kThreads) {
-    const i64 base = r.b * a.q.stride_b + r.h * a.q.stride_h + c;
-    store_shared<float>(&s.query[c], mean(a.q, base, first, first + block_size, a.n_q));
+    float sum = 0;
+    for (i64 n = begin; n < end; ++n) {
+      sum += element(a.q, r.b * a.q.stride_b + n * a.q.stride_n + r.h * a.q.stride_h + c);
+    }
+    store_shared<float>(&s.query[c], begin < end ? sum / (float)(end - begin) : 0);
   }
 }
 

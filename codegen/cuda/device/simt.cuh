@@ -43,6 +43,9 @@ struct Views {
   const unsigned char *q, *k, *v;
   i64 q_step, k_step, v_step;
   bool aligned;  // may be read four elements at a time
+  const int* pages;  // of a K and V in pages: the entry's row of the table …
+  int page_size;     // … tokens of a page, and how far pages are apart
+  i64 k_page, v_page;
 };
 
 __device__ __forceinline__ const unsigned char* origin(const weft_view& view, int b, int h) {
@@ -58,13 +61,27 @@ __device__ __forceinline__ Views open_views(const weft_args& a, const Tile& t) {
   const int kv_head = t.h / ((int)a.heads / (int)a.kv_heads);
   Views w;
   w.q = origin(a.q, t.b, t.h);
-  w.k = origin(a.k, t.b, kv_head);
-  w.v = origin(a.v, t.b, kv_head);
+  w.k = origin(a.k, kPaged ? 0 : t.b, kv_head);
+  w.v = origin(a.v, kPaged ? 0 : t.b, kv_head);
   w.q_step = a.q.stride_n * kBytes<kStored>;
   w.k_step = a.k.stride_n * kBytes<kStored>;
   w.v_step = a.v.stride_n * kBytes<kStored>;
   w.aligned = (misalignment(w.q, w.q_step) | misalignment(w.k, w.k_step) | misalignment(w.v, w.v_step)) == 0;
+  if (kPaged) {
+    w.pages = a.pages + times(t.b, a.page_stride);
+    w.page_size = (int)a.page_size;
+    w.k_page = a.k.stride_b * kBytes<kStored>;
+    w.v_page = a.v.stride_b * kBytes<kStored>;
+    w.aligned = w.aligned && (misalignment(w.k, w.k_page) | misalignment(w.v, w.v_page)) == 0;
+  }
   return w;
+}
+
+/// How far key's row lies behind the view's first.
+__device__ __forceinline__ i64 row_offset(const Views& w, int key, i64 step, i64 page_step) {
+  if (!kPaged) return times(key, step);
+  const int page = key / w.page_size;
+  return times(load_global<int>(w.pages + page), page_step) + times(key - page * w.page_size, step);
 }
 
 /// Columns [column, column + kDepth) of one row per two threads, transposed into shared memory. Two lanes read
@@ -115,7 +132,7 @@ __device__ __forceinline__ void multiply_scores(Shared& s, const Views& w, const
                                                 bool busy, Scores& scores) {
   const int mine = threadIdx.x / 2;
   const unsigned char* const q_row = w.q + times(get(s.x[mine]) - t.offset, w.q_step);
-  const unsigned char* const k_row = w.k + times(get(s.key[from + min(mine, count - 1)]), w.k_step);
+  const unsigned char* const k_row = w.k + row_offset(w, get(s.key[from + min(mine, count - 1)]), w.k_step, w.k_page);
   float* const q = s.stage;
   float* const k = s.stage + kDepth * kRowStride;
 #pragma unroll 1
@@ -212,7 +229,8 @@ __device__ __forceinline__ bool stage_values(Shared& s, const Views& w, int from
     const int key = first + i / kFoursARow, column = i % kFoursARow * 4;
     float4 v = make_float4(0, 0, 0, 0);
     if (key < count && column < kDimV) {
-      v = load4_anywhere<kStored>(w.v + times(get(s.key[from + key]), w.v_step) + column * kBytes<kStored>, w.aligned);
+      const i64 row = row_offset(w, get(s.key[from + key]), w.v_step, w.v_page);
+      v = load4_anywhere<kStored>(w.v + row + column * kBytes<kStored>, w.aligned);
     }
     strange |= !(fabsf(v.x) + fabsf(v.y) + fabsf(v.z) + fabsf(v.w) < infinity());
     store_shared(&s.stage[i / kFoursARow * kColumns + column], v);
