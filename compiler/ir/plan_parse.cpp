@@ -223,7 +223,8 @@ class PlanReader {
     b.packed_heads = line.small("packed_heads");
     b.align = line.small("align");
     b.branch_lse = line.small("branch_lse") != 0;
-    b.paged = line.small("paged") != 0;
+    b.paged = !line.at_end();
+    if (b.paged) line.expect("paged");
   }
   void ring(LineReader& line) {
     Ring ring;

@@ -1,0 +1,162 @@
+#include "tests/engine/problem.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+/// Sequences of different lengths in one launch, packed behind one another or with their keys in pages: each must have
+/// the bits of a launch of its own.
+namespace weft::test {
+namespace {
+
+constexpr std::int64_t kHeads = 4, kKvHeads = 2, kDim = 16;
+const std::vector<std::int64_t> kQueries = {3, 1, 70, 0, 33}, kKeys = {40, 129, 70, 12, 65};
+
+std::vector<float> numbers(std::int64_t count, std::uint32_t seed) {
+  std::vector<float> out(static_cast<std::size_t>(count));
+  for (auto& value : out) {
+    seed = seed * 1664525U + 1013904223U;
+    value = static_cast<float>(seed >> 8) / static_cast<float>(1 << 23) - 1;
+  }
+  return out;
+}
+
+std::vector<std::int64_t> cumulative(const std::vector<std::int64_t>& lengths) {
+  std::vector<std::int64_t> out = {0};
+  for (auto n : lengths) out.push_back(out.back() + n);
+  return out;
+}
+
+struct Results {
+  std::vector<float> out, lse;  ///< [total, H, d], [H, total]
+  explicit Results(std::int64_t rows)
+      : out(static_cast<std::size_t>(rows * kHeads * kDim), -7), lse(static_cast<std::size_t>(rows * kHeads), -7) {}
+  OutputView o(std::int64_t first, std::int64_t rows) {
+    return dense_output(out.data() + first * kHeads * kDim, DType::f32, {1, rows, kHeads, kDim});
+  }
+  OutputView l(std::int64_t first, std::int64_t rows, std::int64_t total) {
+    OutputView view = dense_output(lse.data() + first, DType::f32, {1, kHeads, rows});
+    view.stride = {kHeads * total, total, 1, 0};
+    return view;
+  }
+};
+
+class Sequences : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {
+ protected:
+  void SetUp() override {
+    q = numbers(rows * kHeads * kDim, 1);
+    k = numbers(keys * kKvHeads * kDim, 2);
+    v = numbers(keys * kKvHeads * kDim, 3);
+  }
+
+  Kernel compile(bool paged) {
+    auto kernel = engine.compile(std::get<0>(GetParam()),
+                                 {.dim = kDim, .dtype = DType::f32, .paged = paged, .target = std::get<1>(GetParam())});
+    EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
+    return std::move(*kernel);
+  }
+
+  TensorView packed(const std::vector<float>& x, std::int64_t first, std::int64_t n, std::int64_t heads) const {
+    return dense_view(x.data() + first * heads * kDim, DType::f32, {1, n, heads, kDim});
+  }
+
+  /// One launch for each sequence.
+  Results apart() {
+    const Kernel kernel = compile(false);
+    Results results(rows);
+    for (std::size_t b = 0; b < kQueries.size(); ++b) {
+      if (kQueries[b] == 0) continue;
+      const auto status = kernel.run({.q = packed(q, cu_q[b], kQueries[b], kHeads),
+                                      .k = packed(k, cu_k[b], kKeys[b], kKvHeads),
+                                      .v = packed(v, cu_k[b], kKeys[b], kKvHeads),
+                                      .out = results.o(cu_q[b], kQueries[b]),
+                                      .lse = results.l(cu_q[b], kQueries[b], rows)});
+      EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
+    }
+    return results;
+  }
+
+  Engine engine{{.no_cache = true}};
+  const std::vector<std::int64_t> cu_q = cumulative(kQueries), cu_k = cumulative(kKeys);
+  const std::int64_t rows = cu_q.back(), keys = cu_k.back();
+  std::vector<float> q, k, v;
+};
+
+TEST_P(Sequences, PackedAreAsIfAlone) {
+  Results want = apart(), got(rows);
+  const auto status = compile(false).run({.q = packed(q, 0, rows, kHeads),
+                                          .k = packed(k, 0, keys, kKvHeads),
+                                          .v = packed(v, 0, keys, kKvHeads),
+                                          .out = got.o(0, rows),
+                                          .lse = got.l(0, rows, rows),
+                                          .cu_q = cu_q,
+                                          .cu_k = cu_k});
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  EXPECT_EQ(got.out, want.out);
+  EXPECT_EQ(got.lse, want.lse);
+}
+
+TEST_P(Sequences, InPagesAreAsIfAlone) {
+  constexpr std::int64_t kPage = 16;
+  std::int64_t most = 0, pages = 0;
+  for (auto n : kKeys) most = std::max(most, (n + kPage - 1) / kPage), pages += (n + kPage - 1) / kPage;
+  // Pages lie in reverse; what no token fills is NaN, and rows of the table behind a sequence's pages point nowhere.
+  std::vector<std::int32_t> table(kKeys.size() * static_cast<std::size_t>(most), 1 << 30);
+  const auto size = static_cast<std::size_t>(pages * kPage * kKvHeads * kDim);
+  std::vector<float> paged_k(size, std::numeric_limits<float>::quiet_NaN()), paged_v = paged_k;
+  std::int64_t next = pages;
+  constexpr std::int64_t kRow = kKvHeads * kDim;
+  for (std::size_t b = 0; b < kKeys.size(); ++b) {
+    for (std::int64_t n = 0; n < kKeys[b]; ++n) {
+      if (n % kPage == 0)
+        table[b * static_cast<std::size_t>(most) + static_cast<std::size_t>(n / kPage)] =
+            static_cast<std::int32_t>(--next);
+      const std::int64_t to = (next * kPage + n % kPage) * kRow, from = (cu_k[b] + n) * kRow;
+      std::copy_n(k.begin() + from, kRow, paged_k.begin() + to);
+      std::copy_n(v.begin() + from, kRow, paged_v.begin() + to);
+    }
+  }
+  Results want = apart(), got(rows);
+  const auto status =
+      compile(true).run({.q = packed(q, 0, rows, kHeads),
+                         .k = dense_view(paged_k.data(), DType::f32, {pages, kPage, kKvHeads, kDim}),
+                         .v = dense_view(paged_v.data(), DType::f32, {pages, kPage, kKvHeads, kDim}),
+                         .out = got.o(0, rows),
+                         .lse = got.l(0, rows, rows),
+                         .cu_q = cu_q,
+                         .pages = dense_view(table.data(), DType::i32, {static_cast<std::int64_t>(kKeys.size()), most}),
+                         .kv_lengths = kKeys});
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  EXPECT_EQ(got.out, want.out);
+  EXPECT_EQ(got.lse, want.lse);
+}
+
+TEST_P(Sequences, WrongLengthsAreRefused) {
+  const Kernel kernel = compile(false);
+  Results got(rows);
+  RunArgs args{.q = packed(q, 0, rows, kHeads),
+               .k = packed(k, 0, keys, kKvHeads),
+               .v = packed(v, 0, keys, kKvHeads),
+               .out = got.o(0, rows)};
+  const auto message = [&](std::vector<std::int64_t> of_q, std::vector<std::int64_t> of_k) {
+    args.cu_q = of_q;
+    args.cu_k = of_k;
+    const auto status = kernel.run(args);
+    return status.ok() ? "" : status.error().message;
+  };
+  EXPECT_EQ(message({0, 3, 2}, {0, 5, 9}), "cu_q[2] is 2, less than the 3 before it");
+  EXPECT_EQ(message({0, 3}, {0, 5, 9}), "cu_q has 2 entries and cu_k 3");
+  EXPECT_EQ(message({0, 3}, {}), "cu_q and cu_k go together");
+  EXPECT_EQ(message({0, 3}, {0, keys + 1}), "cu_k ends at 317; k has 316 tokens");
+  EXPECT_EQ(got.out, std::vector<float>(got.out.size(), -7));
+}
+
+INSTANTIATE_TEST_SUITE_P(Patterns, Sequences,
+                         ::testing::Combine(::testing::Values("pattern p { keep causal; }",
+                                                              "pattern p { keep window(20, 0); }",
+                                                              "pattern p { branches dilated(segments: [16, 64], "
+                                                              "rates: [1, 3]); keep causal; }"),
+                                            ::testing::Values("cpu", "emulate:sm_61")));
+
+}  // namespace
+}  // namespace weft::test
