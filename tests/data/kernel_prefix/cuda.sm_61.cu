@@ -13,6 +13,7 @@ constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
 constexpr int kDepth = 16;           // columns of Q and K in shared memory at a time
 constexpr int kStaged = 32;          // rows of V in shared memory at a time
+constexpr bool kPaged = false;       // K and V come in pages
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
