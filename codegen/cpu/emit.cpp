@@ -17,7 +17,7 @@ std::string fresh(const Kernel& k) {
     f.vstore(lowest, f.in_scratch(k.m), v);
     f.vstore(f.vsplat(0), f.in_scratch(k.l), v);
   });
-  f.for_each(kZero, Part::i64(static_cast<std::int64_t>(k.d_v) * k.rows), k.lanes,
+  f.for_each(kZero, Part::i64(static_cast<std::int64_t>(k.v_pad) * k.rows), k.lanes,
              [&](const Value& at) { f.vstore(f.vsplat(0), f.in_scratch(k.acc), at); });
   f.ret();
   return f.finish();
@@ -75,7 +75,7 @@ std::string run_tile(const Kernel& k) {
   const Value head = Part::argument("ptr", "head");
   f.call_void("load_q", {f.a, f.s});
   if (k.many_passes) {
-    f.for_each(kZero, Part::i64(static_cast<std::int64_t>(k.d_v) * k.rows), k.lanes,
+    f.for_each(kZero, Part::i64(static_cast<std::int64_t>(k.v_pad) * k.rows), k.lanes,
                [&](const Value& at) { f.vstore(f.vsplat(0), f.in_scratch(k.out), at); });
   }
   f.for_each(kZero, Part::argument("i64", "passes"), 1, [&](const Value& p) {
@@ -188,7 +188,15 @@ std::string preamble(const Kernel& k) {
       k.target.name, k.d, k.d_v, ir::to_string(k.plan.bind.dtype), k.rows, k.keys, k.lanes, k.sub_k,
       k.plan.phases.size(), k.many_passes ? ", O summed over passes" : "");
   text += fmt::format("declare {0} @llvm.fmuladd.v{1}f32({0}, {0}, {0})\n", k.vf(), k.lanes);
-  text += "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n\n";
+  text += "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n";
+  if (k.d != k.d_pad || k.d_v != k.v_pad) {
+    text +=
+        "declare <8 x float> @llvm.masked.load.v8f32.p0(ptr, i32, <8 x i1>, <8 x float>)\n"
+        "declare <8 x i16> @llvm.masked.load.v8i16.p0(ptr, i32, <8 x i1>, <8 x i16>)\n"
+        "declare void @llvm.masked.store.v8f32.p0(<8 x float>, ptr, i32, <8 x i1>)\n"
+        "declare void @llvm.masked.store.v8i16.p0(<8 x i16>, ptr, i32, <8 x i1>)\n";
+  }
+  text += "\n";
   return text;
 }
 

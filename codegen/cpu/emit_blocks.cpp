@@ -19,32 +19,32 @@ const Value kMinusInfinity{"float", "0xFFF0000000000000"};
 
 Value load_row(Part& f, const Value& rows, const Value& key) { return f.load("ptr", f.at(rows, "ptr", key), 8); }
 
-/// A K row as f32: in place, or widened into the scratch once a block. It is read once from end to end.
+/// A K row as f32: in place, or widened and padded in the scratch once a block. It is read once from end to end.
 Value key_row(Part& f, const Value& rows, const Value& key) {
-  if (f.kernel.wide) return load_row(f, rows, key);
-  return f.at(f.in_scratch(f.kernel.key_wide), "float", f.mul(key, Part::i64(f.kernel.d)));
+  if (f.kernel.keys_in_place) return load_row(f, rows, key);
+  return f.at(f.in_scratch(f.kernel.key_wide), "float", f.mul(key, Part::i64(f.kernel.d_pad)));
 }
 
 /// A V row as f32, likewise.
 Value value_row(Part& f, const Value& key) {
-  if (f.kernel.wide) return load_row(f, Part::argument("ptr", "values"), key);
-  return f.at(f.in_scratch(f.kernel.value_wide), "float", f.mul(key, Part::i64(f.kernel.d_v)));
+  if (f.kernel.values_in_place) return load_row(f, Part::argument("ptr", "values"), key);
+  return f.at(f.in_scratch(f.kernel.value_wide), "float", f.mul(key, Part::i64(f.kernel.v_pad)));
 }
 
-/// @widen: the block's K and V rows of a narrow type, to f32 in the scratch.
+/// @widen: the block's K and V rows that cannot be read in place, to f32 in the scratch.
 std::string widen(const Kernel& k) {
   Part f(k, "widen", "void", "ptr %keys, ptr %values, i64 %count");
-  const auto copy = [&](const Value& rows, std::int64_t to, int width) {
+  const auto copy = [&](const Value& rows, std::int64_t to, int width, int padded) {
     f.for_each(kZero, Part::argument("i64", "count"), 1, [&](const Value& key) {
       const Value from = load_row(f, rows, key);
-      const Value row = f.at(f.in_scratch(to), "float", f.mul(key, Part::i64(width)));
-      f.for_each(kZero, Part::i64(width), 8, [&](const Value& c) {
-        f.store(f.load8(f.at(from, "i8", f.mul(c, Part::i64(k.element)))), f.at(row, "float", c), 4);
+      const Value row = f.at(f.in_scratch(to), "float", f.mul(key, Part::i64(padded)));
+      f.each_eight(width, [&](const Value& c, int eight) {
+        f.store(f.load8(f.at(from, "i8", f.mul(c, Part::i64(k.element))), eight), f.at(row, "float", c), 4);
       });
     });
   };
-  copy(Part::argument("ptr", "keys"), k.key_wide, k.d);
-  copy(Part::argument("ptr", "values"), k.value_wide, k.d_v);
+  if (!k.keys_in_place) copy(Part::argument("ptr", "keys"), k.key_wide, k.d, k.d_pad);
+  if (!k.values_in_place) copy(Part::argument("ptr", "values"), k.value_wide, k.d_v, k.v_pad);
   f.ret();
   return f.finish();
 }
@@ -58,7 +58,7 @@ std::vector<Value> score_tile(Part& f, const std::vector<Value>& rows, const Val
   const Kernel& k = f.kernel;
   const Value q = f.in_scratch(k.q);
   const std::vector<Value> zeros(rows.size() * static_cast<std::size_t>(vectors), f.vsplat(0));
-  return f.fold(kZero, Part::i64(k.d), kColumns, zeros, [&](const Value& c, std::vector<Value> sums) {
+  return f.fold(kZero, Part::i64(k.d_pad), kColumns, zeros, [&](const Value& c, std::vector<Value> sums) {
     for (int u = 0; u < kColumns; ++u) {
       const Value column = f.add(c, Part::i64(u));
       const Value q_row = f.at(f.at(q, "float", f.mul(column, Part::i64(k.rows))), "float", v);
@@ -186,7 +186,7 @@ void full_weights(Part& f, const Value& weights, const Value& count, const Value
 void full_outputs(Part& f, const Value& count, const Value& v) {
   const Kernel& k = f.kernel;
   constexpr int kUnroll = 4;  // divides micro_k
-  f.for_each(kZero, Part::i64(k.d_v), k.micro_k, [&](const Value& c) {
+  f.for_each(kZero, Part::i64(k.v_pad), k.micro_k, [&](const Value& c) {
     const Value acc = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
     std::vector<Value> sums;
     for (int i = 0; i < k.micro_k; ++i) {
@@ -226,7 +226,7 @@ std::string full_block(const Kernel& k) {
   const Value keys = Part::argument("ptr", "keys");
   const Value values = Part::argument("ptr", "values");
   const Value count = Part::argument("i64", "count");
-  if (!k.wide) f.call_void("widen", {f.a, f.s, keys, values, count});
+  if (k.widens()) f.call_void("widen", {f.a, f.s, keys, values, count});
   f.for_each(kZero, Part::i64(k.rows), k.micro_q * k.lanes, [&](const Value& v) {
     full_scores(f, keys, count, v);
     if (k.plan.score) on_pairs(f, "rewrite", count, v);
@@ -321,7 +321,7 @@ void add_outputs(Part& f, const Value& key, const Value& c, const Value& v, bool
 /// must stay with the rows that keep its key, so 0 * V is not added.
 void partial_outputs(Part& f, const Value& groups, const Value& v, int columns, bool guarded) {
   const Kernel& k = f.kernel;
-  f.for_each(kZero, Part::i64(k.d_v), columns, [&](const Value& c) {
+  f.for_each(kZero, Part::i64(k.v_pad), columns, [&](const Value& c) {
     const Value acc = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
     std::vector<Value> sums;
     for (int i = 0; i < columns; ++i) sums.push_back(f.vload(acc, Part::i64(i * k.rows)));
@@ -342,7 +342,7 @@ Value not_finite(Part& f, const Value& count) {
   const auto splat8 = [&](std::int64_t v) { return f.splat(Part::i32(v), 8); };
   const auto found = f.fold(kZero, count, 1, {splat8(0)}, [&](const Value& key, std::vector<Value> seen) {
     const Value row = value_row(f, key);
-    return f.fold(kZero, Part::i64(k.d_v), 8, seen, [&](const Value& c, const std::vector<Value>& s) {
+    return f.fold(kZero, Part::i64(k.v_pad), 8, seen, [&](const Value& c, const std::vector<Value>& s) {
       const Value bits = f.bit_and(f.load("<8 x i32>", f.at(row, "i32", c), 4), splat8(0x7FFFFFFF));
       const Value bad = f.cast("sext", f.icmp("uge", bits, splat8(0x7F800000)), "<8 x i32>");
       return std::vector<Value>{f.bit_or(s[0], bad)};
@@ -356,7 +356,7 @@ std::string partial_block(const Kernel& k) {
   const Value keys = Part::argument("ptr", "keys");
   const Value values = Part::argument("ptr", "values");
   const Value count = Part::argument("i64", "count");
-  if (!k.wide) f.call_void("widen", {f.a, f.s, keys, values, count});
+  if (k.widens()) f.call_void("widen", {f.a, f.s, keys, values, count});
   const Value guarded = not_finite(f, count);
   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
     const Value groups = list_groups(f, v, count);
@@ -377,7 +377,7 @@ std::string partial_block(const Kernel& k) {
 
 std::string emit_blocks(const Kernel& k) {
   std::string text = "; Blocks of keys: scores, weights, outputs\n";
-  if (!k.wide) text += widen(k);
+  if (k.widens()) text += widen(k);
   return text + full_block(k) + partial_block(k);
 }
 

@@ -155,10 +155,10 @@ std::string load_q(const Kernel& k) {
   const Value factor = f.splat(f.cast("fptrunc", scale, "float"), 8);
   f.for_each(kZero, Part::i64(k.rows), 8, [&](const Value& r) {
     const std::vector<Value> from = eight_rows(f, offsetof(weft_args, q), r);
-    f.for_each(kZero, Part::i64(k.d), 8, [&](const Value& c) {
+    f.each_eight(k.d, [&](const Value& c, int count) {
       std::vector<Value> rows;
       for (const auto& row : from)
-        rows.push_back(f.op("fmul", f.load8(f.at(row, "i8", f.mul(c, Part::i64(k.element)))), factor));
+        rows.push_back(f.op("fmul", f.load8(f.at(row, "i8", f.mul(c, Part::i64(k.element))), count), factor));
       const std::vector<Value> columns = f.transpose8(rows);
       const Value to = f.at(f.at(f.in_scratch(k.q), "float", f.mul(c, Part::i64(k.rows))), "float", r);
       for (int i = 0; i < 8; ++i)
@@ -245,13 +245,13 @@ std::string store_rows(const Kernel& k) {
   const Value from = f.in_scratch(k.many_passes ? k.out : k.acc);
   f.for_each(kZero, f.tile(kCount), 8, [&](const Value& r) {
     const std::vector<Value> to = eight_rows(f, offsetof(weft_args, o), r);
-    f.for_each(kZero, Part::i64(k.d_v), 8, [&](const Value& c) {
+    f.each_eight(k.d_v, [&](const Value& c, int count) {
       const Value column = f.at(f.at(from, "float", f.mul(c, Part::i64(k.rows))), "float", r);
       std::vector<Value> columns;
       for (int i = 0; i < 8; ++i)
         columns.push_back(f.load("<8 x float>", f.at(column, "float", Part::i64(i * k.rows)), 32));
       const std::vector<Value> rows = f.transpose8(columns);
-      for (std::size_t i = 0; i < 8; ++i) f.store8(rows[i], f.at(to[i], "i8", f.mul(c, Part::i64(k.element))));
+      for (std::size_t i = 0; i < 8; ++i) f.store8(rows[i], f.at(to[i], "i8", f.mul(c, Part::i64(k.element))), count);
     });
   });
   f.ret();

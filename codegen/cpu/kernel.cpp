@@ -30,11 +30,14 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
       keys(p.choices.tile_k),
       d(static_cast<int>(p.bind.d)),
       d_v(static_cast<int>(p.bind.d_v)),
+      d_pad((d + 7) / 8 * 8),
+      v_pad((d_v + 7) / 8 * 8),
       micro_k(p.choices.micro_k),
       micro_q(p.choices.micro_q),
       sub_k(p.choices.sub_k),
       element(ir::size_of(p.bind.dtype)),
-      wide(p.bind.dtype == ir::DType::f32),
+      keys_in_place(p.bind.dtype == ir::DType::f32 && d == d_pad),
+      values_in_place(p.bind.dtype == ir::DType::f32 && d_v == v_pad),
       many_passes(
           std::any_of(p.phases.begin(), p.phases.end(), [](const ir::Phase& f) { return f.passes.size() > 1; })),
       positions((p.score && ir::reads(*p.score, ir::Variable::k)) || p.dropout > 0) {
@@ -47,9 +50,9 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
   x = take(rows * 8);
   x32 = take(rows * 4);
   bits = take(rows * 8);
-  q = take(d * rows * 4);
-  acc = take(d_v * rows * 4);
-  out = take(many_passes ? d_v * rows * 4 : 0);
+  q = take(d_pad * rows * 4);
+  acc = take(v_pad * rows * 4);
+  out = take(many_passes ? v_pad * rows * 4 : 0);
   m = take(rows * 4);
   l = take(rows * 4);
   alpha = take(rows * 4);
@@ -64,8 +67,8 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
     key_weight[i] = take(keys * 4);
     key_position[i] = take(positions ? keys * 8 : 0);
   }
-  key_wide = take(wide ? 0 : keys * d * 4);
-  value_wide = take(keys * d_v * 4);
+  key_wide = take(keys_in_place ? 0 : keys * d_pad * 4);
+  value_wide = take(keys * v_pad * 4);
   round_keys = take(p.dropout > 0 ? 20 * 4 : 0);
   random = take(p.dropout > 0 ? 4 * lanes * 4 : 0);
   for (const auto& predicate : p.predicates) {
@@ -147,22 +150,40 @@ namespace {
 const std::string kF8 = "<8 x float>";
 const std::string kI8 = "<8 x i32>";
 const std::string kH8 = "<8 x i16>";
+
+/// A mask of the first lanes of eight.
+std::string first(int count) {
+  std::string out;
+  for (int i = 0; i < 8; ++i) out += fmt::format("{}i1 {}", i == 0 ? "<" : ", ", i < count ? "true" : "false");
+  return out + ">";
+}
 }  // namespace
 
-Value Part::load8(const Value& address) {
+Value Part::load8(const Value& address, int count) {
   const auto isplat = [&](std::int64_t v) { return splat(i32(v), 8); };
+  const auto read = [&](const std::string& type, int bytes) {
+    return count == 8
+               ? load(type, address, bytes)
+               : emit(type,
+                      fmt::format(
+                          "call {0} @llvm.masked.load.{1}.p0(ptr {2}, i32 {3}, <8 x i1> {4}, {0} zeroinitializer)",
+                          type, type == kF8 ? "v8f32" : "v8i16", address.name, bytes, first(count)));
+  };
   switch (kernel.plan.bind.dtype) {
     case ir::DType::f32:
-      return load(kF8, address, 4);
+      return read(kF8, 4);
     case ir::DType::bf16:
-      return cast("bitcast", op("shl", cast("zext", load(kH8, address, 2), kI8), isplat(16)), kF8);
+      return cast("bitcast", op("shl", cast("zext", read(kH8, 2), kI8), isplat(16)), kF8);
     case ir::DType::f16:
       break;
   }
-  if (kernel.target.has_f16c) return cast("fpext", load("<8 x half>", address, 2), kF8);
+  if (kernel.target.has_f16c) {
+    const Value halves = count == 8 ? load("<8 x half>", address, 2) : cast("bitcast", read(kH8, 2), "<8 x half>");
+    return cast("fpext", halves, kF8);
+  }
   // Without F16C: move exponent and mantissa up; a multiplication by 2^112 mends the exponent's bias, subnormal
   // numbers included. Infinity and NaN keep the largest exponent.
-  const Value h = cast("zext", load(kH8, address, 2), kI8);
+  const Value h = cast("zext", read(kH8, 2), kI8);
   const Value sign = op("shl", bit_and(h, isplat(0x8000)), isplat(16));
   const Value magnitude = op("shl", bit_and(h, isplat(0x7FFF)), isplat(13));
   const Value scaled = cast("bitcast", op("fmul", cast("bitcast", magnitude, kF8), splat(f32(0x1p112), 8)), kI8);
@@ -171,12 +192,19 @@ Value Part::load8(const Value& address) {
   return cast("bitcast", bit_or(finite_or_not, sign), kF8);
 }
 
-void Part::store8(const Value& v, const Value& address) {
+void Part::store8(const Value& v, const Value& address, int count) {
   const auto isplat = [&](std::int64_t n) { return splat(i32(n), 8); };
-  const auto narrow = [&](const Value& bits32) { store(cast("trunc", bits32, kH8), address, 2); };
+  const auto write = [&](const Value& value, int bytes) {
+    if (count == 8) return store(value, address, bytes);
+    const bool halves = value.type != kF8;
+    const Value stored = value.type == "<8 x half>" ? cast("bitcast", value, kH8) : value;
+    emit(fmt::format("call void @llvm.masked.store.{}.p0({} {}, ptr {}, i32 {}, <8 x i1> {})",
+                     halves ? "v8i16" : "v8f32", stored.type, stored.name, address.name, bytes, first(count)));
+  };
+  const auto narrow = [&](const Value& bits32) { write(cast("trunc", bits32, kH8), 2); };
   const auto dtype = kernel.plan.bind.dtype;
-  if (dtype == ir::DType::f32) return store(v, address, 4);
-  if (dtype == ir::DType::f16 && kernel.target.has_f16c) return store(cast("fptrunc", v, "<8 x half>"), address, 2);
+  if (dtype == ir::DType::f32) return write(v, 4);
+  if (dtype == ir::DType::f16 && kernel.target.has_f16c) return write(cast("fptrunc", v, "<8 x half>"), 2);
   const Value bits = cast("bitcast", v, kI8);
   const Value is_nan = fcmp("uno", v, v);
   if (dtype == ir::DType::bf16) {
@@ -196,6 +224,12 @@ void Part::store8(const Value& v, const Value& address) {
   half = select(icmp("uge", magnitude, isplat(0x477FF000)), isplat(0x7C00), half);
   half = select(is_nan, isplat(0x7E00), half);
   narrow(bit_or(half, sign));
+}
+
+void Part::each_eight(int width, const std::function<void(const Value&, int)>& body) {
+  const int whole = width / 8 * 8;
+  if (whole > 0) for_each(i64(0), i64(whole), 8, [&](const Value& c) { body(c, 8); });
+  if (whole < width) body(i64(whole), width - whole);
 }
 
 std::vector<Value> Part::transpose8(const std::vector<Value>& rows) {

@@ -70,11 +70,12 @@ struct Kernel {
   int rows;   ///< per tile
   int keys;   ///< per block
   int d, d_v;
+  int d_pad, v_pad;  ///< to whole eights: columns of Q, K and V in the scratch; those behind the last hold 0
   int micro_k, micro_q, sub_k;
-  int element;       ///< bytes of the stored type
-  bool wide;         ///< stored as f32: K and V are read in place
-  bool many_passes;  ///< O is summed over passes
-  bool positions;    ///< positions of a block's keys stand beside their rows
+  int element;                          ///< bytes of the stored type
+  bool keys_in_place, values_in_place;  ///< rows of K and V are read where they are: f32 that loops can step through
+  bool many_passes;                     ///< O is summed over passes
+  bool positions;                       ///< positions of a block's keys stand beside their rows
 
   // Byte offsets in the scratch.
   std::int64_t x, x32, bits, q, acc, out, m, l, alpha, top, scores, weight, active, groups;
@@ -93,6 +94,7 @@ struct Kernel {
   std::vector<Condition> conditions;
   bool lags = false;  ///< some condition can become the stream of a term
   std::int64_t conditions_at, mask;
+  bool widens() const { return !keys_in_place || !values_in_place; }
   bool has_expressions() const { return plan.score || !plan.predicates.empty() || !plan.forms.empty(); }
 
   int state_words;           ///< of a term
@@ -168,9 +170,11 @@ class Part : public Builder {
   Value log2(const Value& x);
   /// Is any lane of a vector of i1 set?
   Value any(const Value& mask);
-  /// Eight stored elements as f32, and back.
-  Value load8(const Value& address);
-  void store8(const Value& v, const Value& address);
+  /// Eight stored elements as f32, and back; only the first `count` are touched, the others are 0.
+  Value load8(const Value& address, int count = 8);
+  void store8(const Value& v, const Value& address, int count = 8);
+  /// Columns of a row by eights, the last time perhaps fewer.
+  void each_eight(int width, const std::function<void(const Value& column, int count)>& body);
   /// Eight vectors of eight, rows to columns.
   std::vector<Value> transpose8(const std::vector<Value>& rows);
 };

@@ -54,9 +54,11 @@ void check_set(Draft& draft, const ir::Set& set) {
 }
 
 void check_dim(Draft& draft, const char* name, std::int64_t d) {
-  if (d >= 8 && d <= 256 && d % 8 == 0) return;
+  const std::int64_t step = draft.target.kind == TargetKind::cuda ? 8 : 1;
+  if (d >= step && d <= 256 && d % step == 0) return;
+  const std::string wanted = step == 1 ? "1 to 256" : fmt::format("a multiple of {0} from {0} to 256", step);
   say(draft, "E0408", draft.pattern.dim_range,
-      fmt::format("the {} is {}, but kernels of this version want a multiple of 8 from 8 to 256", name, d), "");
+      fmt::format("the {} is {}, but kernels of this version want {}", name, d, wanted), "");
 }
 
 const Ability& ability(const Draft& draft) {

@@ -99,6 +99,24 @@ TEST_P(Kernels, Dense) {
   expect_matches(one_branch(make_set(SetKind::all)), make_problem(square(200, 2, 32), ir::DType::f32), ir::DType::f32);
 }
 
+/// Rows are read and written to the last element of a head, no further: behind it lies NaN.
+TEST_P(Kernels, EveryHeadDim) {
+  if (find_target(GetParam()).value().kind == TargetKind::cuda) GTEST_SKIP() << "GPUs want multiples of 8";
+  const auto check = [&](std::int64_t d, std::int64_t d_v, ir::DType dtype) {
+    ir::Shape shape = square(75, 2, d);
+    shape.d_v = d_v;
+    SCOPED_TRACE("d " + std::to_string(d) + ", d_v " + std::to_string(d_v));
+    expect_matches(one_branch(make_set(SetKind::window, {40, 3})), make_problem(shape, dtype), dtype,
+                   {.layout = {.head_major = true, .row_gap = 3}});
+  };
+  for (std::int64_t d : {1, 2, 3, 5, 7, 9, 12, 31, 100, 255, 256}) check(d, d, ir::DType::f32);
+  check(64, 13, ir::DType::f32);
+  check(13, 64, ir::DType::f32);
+  for (const auto dtype : {ir::DType::f16, ir::DType::bf16}) {
+    for (std::int64_t d : {1, 6, 15, 81}) check(d, d + 1, dtype);
+  }
+}
+
 TEST_P(Kernels, Causal) {
   expect_matches(one_branch(make_set(SetKind::causal)), make_problem(square(333, 2, 64), ir::DType::f32),
                  ir::DType::f32);

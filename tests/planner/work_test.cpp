@@ -118,17 +118,23 @@ TEST(Work, PlanSizeFollowsTheText) {
 }
 
 TEST(Work, RefusalsNameTheConstruct) {
-  ir::Pattern p = one(ir::make_set(SetKind::random, {3, 7}, {7, 12}));
+  ir::Pattern p = one(ir::make_input_set(SetKind::lengths, 0));
+  ir::Input& input = p.inputs.emplace_back();
+  input.name = "ends";
+  input.axes = {{ir::Axis::Kind::tokens, 0}};
+  input.range = {7, 12};
   const auto made = plan(p, {.d = 64, .d_v = 64}, find_target("cpu:x86-64-v4").value());
   ASSERT_FALSE(made.ok());
   ASSERT_EQ(made.error().diagnostics.size(), 1U);
-  EXPECT_EQ(made.error().diagnostics[0].code, "E0401");
+  EXPECT_EQ(made.error().diagnostics[0].code, "E0404");
   EXPECT_EQ(made.error().diagnostics[0].range, (SourceRange{7, 12}));
-  EXPECT_NE(made.error().diagnostics[0].message.find("random"), std::string::npos);
+  EXPECT_NE(made.error().diagnostics[0].message.find("ends"), std::string::npos);
 
-  const auto odd = plan(one(make_set(SetKind::all)), {.d = 12, .d_v = 64}, find_target("cpu:x86-64-v4").value());
-  ASSERT_FALSE(odd.ok());
-  EXPECT_EQ(odd.error().diagnostics[0].code, "E0408");
+  for (const auto& [target, d] : {std::pair("cpu:x86-64-v4", 257), {"sm_61", 264}}) {
+    const auto odd = plan(one(make_set(SetKind::all)), {.d = d, .d_v = 64}, find_target(target).value());
+    ASSERT_FALSE(odd.ok());
+    EXPECT_EQ(odd.error().diagnostics[0].code, "E0408");
+  }
 }
 
 }  // namespace
