@@ -227,7 +227,20 @@ Node Builder::apply_prefixes(std::vector<Piece>& pieces, std::size_t& at, std::s
   return operand;
 }
 
-Axis Builder::axis(Node extent) {
+void Builder::add_extent(Statement& statement, Node extent) {
+  if (has_room(statement.extents.size(), extent->outer)) statement.extents.push_back(std::move(extent));
+}
+
+/// One more than may be is kept, so that the excess is reported once.
+bool Builder::has_room(std::size_t items, SourceRange place) {
+  if (items == kMostListItems) {
+    report(finding(Code::list_too_long, place, fmt::format("at most {} axes are allowed", kMostListItems)));
+  }
+  return items <= kMostListItems;
+}
+
+void Builder::add_axis(Statement& statement, Node extent) {
+  if (!has_room(statement.axes.size(), extent->outer)) return;
   Axis axis;
   axis.range = extent->outer;
   if (extent->kind == ExprKind::name && is_one_of(WordKind::axis, extent->word)) {
@@ -235,7 +248,7 @@ Axis Builder::axis(Node extent) {
   } else {
     axis.extent = std::move(extent);
   }
-  return axis;
+  statement.axes.push_back(std::move(axis));
 }
 
 ParamType Builder::param_type(const Name& word, bool list) {

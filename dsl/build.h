@@ -55,7 +55,8 @@ class Builder {
   /// Gives the flat sequence of operands its shape by the levels of operators.def.
   Node expression(std::vector<Piece> pieces);
 
-  Axis axis(Node extent);
+  void add_extent(Statement& statement, Node extent);  ///< of `grid`
+  void add_axis(Statement& statement, Node extent);    ///< of `input`
   ParamType param_type(const Name& word, bool list);
 
   /// The grammar expected `what` at `where`.
@@ -84,6 +85,7 @@ class Builder {
   /// Sets the depth; an expression over the limit is reported once and cut, as nobody may walk it.
   Node finish(Node node);
   void report_too_long(SourceRange place);
+  bool has_room(std::size_t items, SourceRange place);
   Node climb(std::vector<Piece>& pieces, std::size_t& at, std::size_t& prefix, int level);
   Node apply_prefixes(std::vector<Piece>& pieces, std::size_t& at, std::size_t& prefix);
   Node combine(const OperatorInfo& op, Node left, Node right);

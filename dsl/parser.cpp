@@ -273,9 +273,11 @@ const auto put_type = [](auto& context) {
   x3::_val(context).type = std::string(x3::_attr(context).text);
   x3::_val(context).type_range = x3::_attr(context).range;
 };
-const auto put_extent = [](auto& context) { x3::_val(context).extents.push_back(std::move(x3::_attr(context))); };
+const auto put_extent = [](auto& context) {
+  builder(context).add_extent(x3::_val(context), std::move(x3::_attr(context)));
+};
 const auto put_axis = [](auto& context) {
-  x3::_val(context).axes.push_back(builder(context).axis(std::move(x3::_attr(context))));
+  builder(context).add_axis(x3::_val(context), std::move(x3::_attr(context)));
 };
 const auto put_entry = [](auto& context) { x3::_val(context).schedule.push_back(std::move(x3::_attr(context))); };
 const auto put_statement_end = [](auto& context) { x3::_val(context).range.end = x3::_attr(context).end; };

@@ -11,6 +11,7 @@ namespace weft::ir {
 namespace {
 
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
+constexpr std::size_t kMostParts = std::size_t{1} << 21;  ///< of the intersections of all branches
 constexpr int kDeepestUse = 64;
 
 struct Entry {
@@ -236,10 +237,21 @@ class Assembler {
     }
   }
 
+  /// Every branch holds them all: what is short to say must not be long to hold.
+  std::size_t parts_of_keeps() const {
+    std::size_t parts = 0;
+    for (const auto& keep : keeps_) parts += std::max<std::size_t>(1, keep->children.size());
+    return parts;
+  }
+
   void combine_branches(const dsl::PatternDef& def) {
     auto& branches = l_.pattern.branches;
     if (l_.failed()) return;
     if (branches.empty()) branches.push_back({make_set(SetKind::all), {}, def.name_range});
+    if (parts_of_keeps() * branches.size() > kMostParts) {
+      return l_.report(
+          finding(Code::too_large, def.name_range, "so many 'keep' statements on so many branches are too large"));
+    }
     for (auto& branch : branches) {
       std::vector<SetPtr> parts{branch.set};
       parts.insert(parts.end(), keeps_.begin(), keeps_.end());

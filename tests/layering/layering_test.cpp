@@ -25,6 +25,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"codegen", {"compiler/base", "compiler/target", "compiler/ir"}},
     {"kernels_cache", {"compiler/base"}},
     {"runtime", {"compiler", "dsl", "codegen", "kernels_cache", "weft"}},
+    {"fuzz", {"compiler", "dsl"}},
     {"tools", {"compiler", "dsl", "codegen", "kernels_cache", "runtime", "weft"}},
 };
 
@@ -88,7 +89,7 @@ struct Findings {
 
 Findings scan(const fs::path& root) {
   Findings findings;
-  for (const auto* top : {"include", "compiler", "dsl", "codegen", "kernels_cache", "runtime", "tools"}) {
+  for (const auto* top : {"include", "compiler", "dsl", "codegen", "kernels_cache", "runtime", "tools", "fuzz"}) {
     if (!fs::exists(root / top)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / top)) {
       if (!entry.is_regular_file() || !is_source(entry.path())) continue;
