@@ -185,7 +185,7 @@ Layout::Id ExpressionLayout::sequence(const std::vector<Item>& items, Packing pa
     const Layout::Id between = gap(items[i].begin, layout_.space());
     const Layout::Id both = layout_.concat({between, items[i].make()});
     parts.push_back(layout_.text(","));
-    parts.push_back(packing == Packing::dense ? layout_.group(both) : both);
+    parts.push_back(packing == Packing::dense ? layout_.packed(both) : both);
   }
   return layout_.concat(std::move(parts));
 }

@@ -17,6 +17,7 @@ Layout::Id Layout::softbreak() { return add({.kind = Kind::softbreak}); }
 Layout::Id Layout::new_line() { return add({.kind = Kind::new_line, .breaks = true}); }
 Layout::Id Layout::concat(std::vector<Id> parts) { return add({.kind = Kind::concat, .parts = std::move(parts)}); }
 Layout::Id Layout::group(Id content) { return add({.kind = Kind::group, .parts = {content}}); }
+Layout::Id Layout::packed(Id content) { return add({.kind = Kind::packed, .parts = {content}}); }
 Layout::Id Layout::nest(int by, Id content) { return add({.kind = Kind::nest, .parts = {content}, .by = by}); }
 
 /// Does `todo`, flat, and what follows it up to the next possible new line, fit into `room`?
@@ -57,7 +58,8 @@ std::string Layout::render(Id root, int indent, int column) const {
     out += node.text;
     column += static_cast<int>(node.text.size());
     bool flat = item.flat;
-    if (node.kind == Kind::group && !flat && !node.breaks) {
+    const bool is_group = node.kind == Kind::group || node.kind == Kind::packed;
+    if (is_group && !flat && !node.breaks) {
       flat = fits({{node.parts.front(), item.indent, true}}, todo, kLineWidth - column);
     }
     for (auto part = node.parts.rbegin(); part != node.parts.rend(); ++part) {

@@ -18,13 +18,14 @@ class Layout {
   Id new_line();   ///< always; the groups around it break
   Id concat(std::vector<Id> parts);
   Id group(Id content);
+  Id packed(Id content);        ///< a group in front of which a line may end: as many as fit share a line
   Id nest(int by, Id content);  ///< new lines inside are indented further
 
   /// Lines behind the first begin with `indent` blanks; the first begins at `column`.
   std::string render(Id root, int indent, int column) const;
 
  private:
-  enum class Kind { text, space, softbreak, new_line, concat, group, nest };
+  enum class Kind { text, space, softbreak, new_line, concat, group, packed, nest };
   struct Node {
     Kind kind;
     std::string text = {};

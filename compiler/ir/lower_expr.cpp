@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMostNodes = std::int64_t{1} << 16;
 constexpr int kDeepest = 4096;
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 20;
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 19;
 
 using Args = std::vector<ExprPtr>;
 

@@ -76,6 +76,13 @@ SetPtr numbers(const Call& call, SetKind kind) {
   return make_set(kind, std::move(args), call.e.range);
 }
 
+/// No keys drawn is the empty set, which has one form only.
+SetPtr random(const Call& call) {
+  SetPtr drawn = numbers(call, SetKind::random);
+  if (!drawn || drawn->args[0] > 0) return drawn;
+  return make_set(SetKind::complement, std::vector<SetPtr>{make_set(SetKind::all)}, call.e.range);
+}
+
 SetPtr dilated(const Call& call) {
   const auto segment = call.integer(0), rate = call.integer(1);
   if (!segment || !rate) return nullptr;
@@ -201,8 +208,9 @@ SetPtr lower_word(const Call& call, SetKind kind) {
     case SetKind::sink:
     case SetKind::global:
     case SetKind::prefix:
-    case SetKind::random:
       return numbers(call, kind);
+    case SetKind::random:
+      return random(call);
     case SetKind::intersection:
     case SetKind::unite:
     case SetKind::difference:

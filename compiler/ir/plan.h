@@ -22,6 +22,10 @@
 /// tiles, with no mask and nothing that depends on the length.
 namespace weft::ir {
 
+/// Of one plan: lists of chosen keys, which arguments have room for, and conditions on pairs.
+inline constexpr std::size_t kMostLists = 4;
+inline constexpr std::size_t kMostPredicates = 256;
+
 inline constexpr int kPlanAbi = 1;
 
 /// One closed form over the tile's rows. `value(x) = base + add` with base by kind:

@@ -12,9 +12,6 @@ namespace {
 constexpr std::int64_t kFarthest = std::int64_t{1} << 61;
 constexpr std::int64_t kMostParts = 1 << 20;
 
-constexpr std::size_t kMostPredicates = 256;
-constexpr std::size_t kMostLists = 4;
-
 /// What a head's tables can be made from: integers and truths over h and H.
 bool over_heads_only(const Expr& e) {
   if (e.type == Type::real || e.op == Op::input) return false;

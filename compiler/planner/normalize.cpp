@@ -82,11 +82,27 @@ class Normalizer {
   Context context_;
 };
 
+/// What a plan has no room for.
+void refuse_excess(Draft& draft) {
+  const auto say = [&](const char* what, std::size_t found, std::size_t most) {
+    if (found <= most || !draft.diagnostics.empty()) return;
+    draft.diagnostics.push_back(
+        {.code = "E0405",
+         .range = draft.pattern.name_range,
+         .message = fmt::format("this pattern has {} different {}; at most {} fit in a kernel", found, what, most),
+         .label = {}});
+  };
+  say("sets of chosen keys ('random', 'top')", draft.plan.lists.size(), ir::kMostLists);
+  say("conditions on pairs", draft.plan.predicates.size(), ir::kMostPredicates);
+  say("bounds that rows give", draft.plan.forms.size(), ir::kMostPredicates);
+}
+
 }  // namespace
 
 void normalize(Draft& draft) {
   Normalizer normalizer(draft);
   for (const auto& branch : draft.pattern.branches) draft.branches.push_back(normalizer.of(*branch.set, false));
+  refuse_excess(draft);
 }
 
 ir::KeyRange range_of(const Conjunction& c, int branch, const ir::HeadSet& heads) {

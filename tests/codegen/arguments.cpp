@@ -239,6 +239,7 @@ std::vector<Span> Arguments::spans() const {
                            of("offsets", offsets_, false),
                            of("tables", image_.words, false)};
   for (const auto& input : stored_inputs_) out.push_back(of("input", input.bytes, false));
+  for (std::size_t i = 0; i < lists_.size(); ++i) out.push_back(of("list", lists_.numbers(i), false));
   return out;
 }
 

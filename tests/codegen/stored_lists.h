@@ -4,6 +4,7 @@
 #include "compiler/ir/plan.h"
 #include "compiler/ir/tensor.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +19,9 @@ class StoredLists {
 
   /// Points the argument block at them.
   void put(weft_args& args) const;
+
+  std::size_t size() const { return lists_.size(); }
+  const std::vector<std::int32_t>& numbers(std::size_t i) const { return lists_[i].numbers; }
 
  private:
   struct Stored {

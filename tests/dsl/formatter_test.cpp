@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace weft::test {
 namespace {
 
@@ -54,6 +56,14 @@ TEST(Formatter, LongLinesFitAgain) {
     EXPECT_LE(end - begin, 120U);
     begin = end + 1;
   }
+}
+
+TEST(Formatter, ListsShareLines) {
+  std::string numbers = "100";
+  for (int i = 101; i < 160; ++i) numbers += ", " + std::to_string(i);
+  const std::string text = formatted("const x = [" + numbers + "];");
+  EXPECT_EQ(text.substr(0, 22), "const x = [\n  100, 101");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5) << text;
 }
 
 }  // namespace

@@ -139,6 +139,11 @@ TEST(Lower, SetsAndPrecedence) {
             "branch neighborhood(size: 7, dilation: 1, stride: 1, causal: true);\n");
 }
 
+TEST(Lower, NoKeysDrawnIsNothing) {
+  EXPECT_EQ(body("branch causal | random(0, seed: 7);"), "branch causal;\n");
+  EXPECT_EQ(codes("pattern p { branch random(0); }"), std::vector<std::string>{"E0321"});
+}
+
 TEST(Lower, TopIsCausalBesideCausal) {
   EXPECT_EQ(body("branch blocks(64, top(8, by: pooled)); keep causal;"),
             "branch blocks(64, top(8, by: pooled, causal: true)) & causal;\n");
@@ -187,7 +192,8 @@ TEST(Lower, InputsTakeTheBlockSizeOfTheirUse) {
             std::vector<std::string>{"E0319"});
   EXPECT_EQ(codes("pattern p { input t: u8[blocks]; }"), std::vector<std::string>{"E0319"});
   // Blocks of one token are blocks, as a block size from outside may have it.
-  EXPECT_EQ(codes("pattern p { input t: u8[blocks, blocks]; branch blocks(1, table(t)); }"), std::vector<std::string>{});
+  EXPECT_EQ(codes("pattern p { input t: u8[blocks, blocks]; branch blocks(1, table(t)); }"),
+            std::vector<std::string>{});
 }
 
 TEST(Lower, EveryErrorThatValuesReveal) {

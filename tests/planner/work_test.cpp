@@ -117,6 +117,16 @@ TEST(Work, PlanSizeFollowsTheText) {
   for (const auto& cell : tables->phases[0].cell_tables) EXPECT_LE(cell.classes.size(), 4U);
 }
 
+TEST(Work, MoreThanAPlanHoldsIsTheUsersToKnow) {
+  std::vector<ir::SetPtr> drawn;
+  for (std::int64_t seed = 0; seed < 5; ++seed) drawn.push_back(ir::make_set(SetKind::random, {3, seed}));
+  const auto made = plan(one(ir::make_set(SetKind::unite, drawn)), {.d = 64, .d_v = 64},
+                         find_target("cpu:x86-64-v4").value(), {.for_kernels = false});
+  ASSERT_FALSE(made.ok());
+  ASSERT_EQ(made.error().diagnostics.size(), 1U);
+  EXPECT_EQ(made.error().diagnostics[0].code, "E0405");
+}
+
 TEST(Work, RefusalsNameTheConstruct) {
   ir::Pattern p = one(ir::make_input_set(SetKind::lengths, 0));
   ir::Input& input = p.inputs.emplace_back();

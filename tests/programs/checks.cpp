@@ -46,6 +46,12 @@ std::string refusal(const Error& error) {
   return error.diagnostics.empty() ? error.message : error.diagnostics.front().code;
 }
 
+std::string all_of(const Error& error) {
+  std::string out = error.message;
+  for (const auto& note : error.notes) out += "\n  " + note;
+  return out;
+}
+
 // ---------------------------------------------------------------- text
 
 Finding check_text(const Program& program) {
@@ -129,7 +135,7 @@ Finding check_plan(const Problem& p, const ir::Plan& plan) {
   if (!again.ok()) return {"text", "the plan's text does not parse: " + again.error().message};
   if (ir::print(*again) != text) return {"text", "the plan's text changes when it is printed again"};
   Coverage coverage(p.pattern, p.program.shape);
-  if (auto wrong = coverage.add(plan, p.inputs); !wrong.empty()) return {"pairs", wrong};
+  if (auto wrong = coverage.add(plan, p.inputs, &p.tensors.q, &p.tensors.k); !wrong.empty()) return {"pairs", wrong};
   auto wrong = coverage.difference(p.pattern, p.inputs, &p.tensors.q, &p.tensors.k);
   if (!wrong.empty()) return {"pairs", wrong};
   const auto& t = p.tensors;
@@ -151,13 +157,13 @@ testing::RunOptions options_of(std::uint64_t seed) {
 Finding check_kernel(const Problem& p, const ir::Pattern& planned, const Target& target, Reached& reached) {
   const auto kernel = testing::AnyKernel::make(planned, p.bind(), target);
   if (!kernel.ok()) {
-    if (kernel.error().diagnostics.empty()) return {target.name, kernel.error().message};
+    if (kernel.error().diagnostics.empty()) return {target.name, all_of(kernel.error())};
     ++reached.codes[refusal(kernel.error())];
     return kFine;
   }
   const auto& t = p.tensors;
   const auto found = kernel->run(p.program.shape, t.q, t.k, t.v, p.inputs, options_of(p.program.seed));
-  if (!found.ok()) return {target.name, found.error().message};
+  if (!found.ok()) return {target.name, all_of(found.error())};
   ++reached.kernels[target.name];
   const auto wrong = difference(*found, p.meant, p.bounds(p.program.dtype));
   return wrong.empty() ? kFine : Finding{target.name, wrong};
@@ -174,7 +180,7 @@ Finding check_backends(const Problem& p, const Checks& checks, Reached& reached)
   const ir::Pattern planned = checks.twist ? checks.twist(p.pattern) : p.pattern;
   const auto plan = planner::plan(planned, p.any_bind(), host_target(), {.for_kernels = false});
   if (!plan.ok()) {
-    if (plan.error().diagnostics.empty()) return {"plan", plan.error().message};
+    if (plan.error().diagnostics.empty()) return {"plan", all_of(plan.error())};
     ++reached.codes[refusal(plan.error())];
     return kFine;
   }

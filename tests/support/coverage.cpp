@@ -30,12 +30,13 @@ bool Coverage::empty() const {
   return std::all_of(weight_.begin(), weight_.end(), [](int weight) { return weight == 0; });
 }
 
-std::string Coverage::add(const ir::Plan& plan, const ir::InputValues& inputs) {
+std::string Coverage::add(const ir::Plan& plan, const ir::InputValues& inputs, const ir::Tensor* q_values,
+                          const ir::Tensor* k_values) {
   const auto tables = ir::make_tables(plan, shape_.heads);
   if (!tables.ok()) return tables.error().message;
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, int>, std::map<int, int>> visits;
   std::string wrong;
-  ir::visit_pairs(plan, *tables, shape_, inputs, [&](const ir::Visit& v) {
+  const auto count = [&](const ir::Visit& v) {
     const ir::Pass& pass = plan.phases[static_cast<std::size_t>(v.phase)].passes[static_cast<std::size_t>(v.pass)];
     if (!pass.out) return;  // only its LSE is wanted
     const bool by_key = plan.phases[static_cast<std::size_t>(v.phase)].stationary == ir::Stationary::key;
@@ -44,7 +45,8 @@ std::string Coverage::add(const ir::Plan& plan, const ir::InputValues& inputs) {
     // A phase visits a pair once in a pass; several phases add up.
     if (++visits[{v.b, v.h, q, k, v.pass}][v.phase] > 1) wrong = "a pair is visited twice in one phase";
     at(slots_ > 1 ? pass.branches.front() : 0, v.b, v.h, q - shape_.offset_of(v.b), k) += v.weight;
-  });
+  };
+  ir::visit_pairs(plan, *tables, shape_, inputs, count, q_values, k_values);
   return wrong;
 }
 

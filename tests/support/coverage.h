@@ -16,11 +16,12 @@ class Coverage {
  public:
   Coverage(const ir::Pattern& pattern, const ir::Shape& shape);
 
-  /// Adds a plan's visits; several plans add up (hops of a ring). Says what is wrong, if anything.
-  std::string add(const ir::Plan& plan, const ir::InputValues& inputs);
+  /// Adds a plan's visits; several plans add up (hops of a ring). Says what is wrong, if anything. q and k are what
+  /// pooled `top` reads, here and below.
+  std::string add(const ir::Plan& plan, const ir::InputValues& inputs, const ir::Tensor* q = nullptr,
+                  const ir::Tensor* k = nullptr);
 
-  /// The first pair whose weight is not the one it is meant to have; empty when there is none. q and k are what pooled
-  /// `top` reads.
+  /// The first pair whose weight is not the one it is meant to have; empty when there is none.
   std::string difference(const ir::Pattern& pattern, const ir::InputValues& inputs, const ir::Tensor* q = nullptr,
                          const ir::Tensor* k = nullptr);
 
