@@ -205,7 +205,7 @@ std::string print(const Plan& plan);
 Result<Plan> parse_plan(std::string_view text);
 
 /// Everything that is wrong with a plan, one sentence each; empty when it is sound. Invariants:
-///  1. d and d_v are from 1 to 256, for GPUs multiples of 8; tile, sub-tile and register tile divide each other.
+///  1. d and d_v are from 1 to 256; tile, sub-tile and register tile divide each other.
 ///  2. At least one phase; the last one does not carry out, the first one does not carry in, and
 ///     phases that carry have exactly one pass.
 ///  3. Every range belongs to a branch of its pass; rates >= 1, segments >= 0, parts within pieces.

@@ -22,7 +22,8 @@ struct Ends {
 Ends ends_of(const Axis& a, const ExprPtr& x, const ExprPtr& n) {
   const ExprPtr group = modulo(x, a.dilation), u = over(x, a.dilation);
   const ExprPtr has_one_more = ir::apply(Op::less, {group, modulo(n, a.dilation)});
-  const ExprPtr length = plus(over(n, a.dilation), ir::apply(Op::select, {has_one_more, ir::constant(1), ir::constant(0)}));
+  const ExprPtr length =
+      plus(over(n, a.dilation), ir::apply(Op::select, {has_one_more, ir::constant(1), ir::constant(0)}));
   const ExprPtr step = times(over(u, a.stride), a.stride);
   const ExprPtr last = minus(length, ir::constant(1));
   const ExprPtr zero = ir::constant(0);
@@ -43,12 +44,12 @@ Conjunction outer_axis(const Axis& a, const Context& at, std::int64_t inner, con
   const std::int64_t tokens = inner * at.unit();
   // Rows of another residue may begin and end one step earlier.
   const std::int64_t slack = a.dilation > 1 ? a.dilation * tokens : 0;
-  Conjunction out = all_of({at.key_from(at.form(times(ends.from, tokens), slack)),
-                            at.key_below(at.form(times(ends.to, tokens), slack))});
+  Conjunction out = all_of(
+      {at.key_from(at.form(times(ends.from, tokens), slack)), at.key_below(at.form(times(ends.to, tokens), slack))});
   if (a.dilation == 1) return out;
   const ExprPtr of_query = modulo(over(at.query(), inner), a.dilation);
-  const Conjunction same = inner == 1 ? at.key_modulo(a.dilation, of_query)
-                                      : at.equal(of_query, modulo(over(at.key(), inner), a.dilation));
+  const Conjunction same =
+      inner == 1 ? at.key_modulo(a.dilation, of_query) : at.equal(of_query, modulo(over(at.key(), inner), a.dilation));
   return all_of({out, same});
 }
 
@@ -77,7 +78,9 @@ Dnf neighborhood(const ir::Set& set, const Context& at) {
     const Axis axis{v[0], v[1], v[2], v[3] != 0};
     const ExprPtr n = axes == 1 ? at.count() : ir::constant(grid[i]);
     if (at.transposed()) {
-      const auto coordinate = [&](const ExprPtr& p) { return i == 0 ? over(p, inner) : modulo(over(p, inner), grid[i]); };
+      const auto coordinate = [&](const ExprPtr& p) {
+        return i == 0 ? over(p, inner) : modulo(over(p, inner), grid[i]);
+      };
       out = all_of({out, asked(axis, at, coordinate(at.query()), coordinate(at.key()), n)});
     } else {
       out = all_of({out, i == 0 ? outer_axis(axis, at, inner, n) : inner_axis(axis, at, inner, grid[i])});

@@ -53,16 +53,14 @@ void check_set(Draft& draft, const ir::Set& set) {
   for (const auto& child : set.children) check_set(draft, *child);
 }
 
-void check_dim(Draft& draft, const char* name, std::int64_t d) {
-  const std::int64_t step = draft.target.kind == TargetKind::cuda ? 8 : 1;
-  if (d >= step && d <= 256 && d % step == 0) return;
-  const std::string wanted = step == 1 ? "1 to 256" : fmt::format("a multiple of {0} from {0} to 256", step);
-  say(draft, "E0408", draft.pattern.dim_range,
-      fmt::format("the {} is {}, but kernels of this version want {}", name, d, wanted), "");
-}
-
 const Ability& ability(const Draft& draft) {
   return draft.target.kind == TargetKind::cuda ? kCudaKernels : kCpuKernels;
+}
+
+void check_dim(Draft& draft, const char* name, std::int64_t d) {
+  if (d >= 1 && d <= 256) return;
+  say(draft, "E0408", draft.pattern.dim_range,
+      fmt::format("the {} is {}, but kernels of this version want 1 to 256", name, d), "");
 }
 
 /// A set that is planned by conditions on pairs; null if there is none.

@@ -26,7 +26,7 @@ ir::Choices for_gpu(const ir::Bind& bind) {
   c.sub_k = 64;
   c.micro_k = 4;
   c.micro_q = 8;
-  c.depth = bind.d % 16 == 0 ? 16 : 8;
+  c.depth = (bind.d + 15) % 16 >= 8 ? 16 : 8;  // columns behind the last are zeros: few of them
   // Rows of V take the place of the columns of Q and K, so they may as well fill it.
   constexpr std::int64_t kStageBytes = 16 * 2 * (64 + 4) * 4;
   const std::int64_t row_bytes = (bind.d_v + 15) / 16 * 16 * 4;

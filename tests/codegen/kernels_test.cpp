@@ -142,6 +142,20 @@ TEST_P(Kernels, StoredTypes) {
   }
 }
 
+/// Rows lie side by side without a gap: what is read or written behind one belongs to the next.
+TEST_P(Kernels, AnyHeadDim) {
+  const std::pair<std::int64_t, std::int64_t> dims[] = {{1, 1}, {3, 5}, {20, 12}, {33, 66}, {100, 100}, {255, 129}};
+  for (const auto& [d, d_v] : dims) {
+    for (auto dtype : {ir::DType::f32, ir::DType::f16}) {
+      const ir::Shape shape{.batch = 2, .n_q = 70, .n_k = 100, .heads = 2, .kv_heads = 1, .d = d, .d_v = d_v};
+      expect_matches(one_branch(make_set(SetKind::window, {40, 0})), make_problem(shape, dtype), dtype);
+      if (dtype == ir::DType::f32) continue;
+      expect_matches(one_branch(make_set(SetKind::causal)), make_problem(shape, dtype), dtype,
+                     {.layout = {.head_major = true, .row_gap = 4 - d % 4}});
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Targets, Kernels, ::testing::Values("cpu", "sm_61"),
                          [](const auto& of) { return std::string(of.param); });
 

@@ -88,9 +88,9 @@ __device__ __forceinline__ void each_result(Shared& s, const State& st, const Ti
 __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const State& st, const Tile& t) {
   unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h);
   const i64 step = a.o.stride_n * kBytes<kStored>;
-  const bool aligned = misalignment(base, step) == 0;
+  const bool aligned = kDimV % 4 == 0 && misalignment(base, step) == 0;
   each_result(s, st, t, [&](int row, int column, float4 o) {
-    store4<kStored>(base + times(row, step) + column * kBytes<kStored>, o, aligned);
+    store4<kStored>(base + times(row, step) + column * kBytes<kStored>, o, aligned, in_four(column));
   });
 }
 
@@ -126,9 +126,9 @@ __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st
   each_result(s, st, t, [&](int row, int column, float4 o) {
     float* const to = carried_row(a, t, row) + column;
     store_global(to, o.x);
-    store_global(to + 1, o.y);
-    store_global(to + 2, o.z);
-    store_global(to + 3, o.w);
+    if (in_four(column) > 1) store_global(to + 1, o.y);
+    if (in_four(column) > 2) store_global(to + 2, o.z);
+    if (in_four(column) > 3) store_global(to + 3, o.w);
   });
   const Sums sums = sums_of_lane(st);
   const int row = lane_of_row() < kRowsEach ? row_number(s, t, lane_of_row()) : -1;

@@ -38,11 +38,14 @@ __device__ __forceinline__ void clear(State& st) {
   }
 }
 
+/// Of V and O: how many of the four columns from this one on there are.
+__device__ __forceinline__ int in_four(int column) { return kDimV % 4 == 0 ? 4 : min(4, kDimV - column); }
+
 /// Where Q, K and V of the tile's batch entry and head begin, in bytes, and how far rows are apart.
 struct Views {
   const unsigned char *q, *k, *v;
   i64 q_step, k_step, v_step;
-  bool aligned;  // may be read four elements at a time
+  bool aligned;      // may be read four elements at a time
   const int* pages;  // of a K and V in pages: the entry's row of the table …
   int page_size;     // … tokens of a page, and how far pages are apart
   i64 k_page, v_page;
@@ -66,7 +69,8 @@ __device__ __forceinline__ Views open_views(const weft_args& a, const Tile& t) {
   w.q_step = a.q.stride_n * kBytes<kStored>;
   w.k_step = a.k.stride_n * kBytes<kStored>;
   w.v_step = a.v.stride_n * kBytes<kStored>;
-  w.aligned = (misalignment(w.q, w.q_step) | misalignment(w.k, w.k_step) | misalignment(w.v, w.v_step)) == 0;
+  w.aligned = kDim % 4 == 0 && kDimV % 4 == 0 &&
+              (misalignment(w.q, w.q_step) | misalignment(w.k, w.k_step) | misalignment(w.v, w.v_step)) == 0;
   if (kPaged) {
     w.pages = a.pages + times(t.b, a.page_stride);
     w.page_size = (int)a.page_size;
@@ -84,14 +88,15 @@ __device__ __forceinline__ i64 row_offset(const Views& w, int key, i64 step, i64
   return times(load_global<int>(w.pages + page), page_step) + times(key - page * w.page_size, step);
 }
 
-/// Columns [column, column + kDepth) of one row per two threads, transposed into shared memory. Two lanes read
-/// neighbouring fours of a row; 4 * stride = 16 modulo 32 keeps their stores apart.
+/// Columns [column, column + kDepth) of one row per two threads, transposed into shared memory; zeros behind the last.
+/// Two lanes read neighbouring fours of a row; 4 * stride = 16 modulo 32 keeps their stores apart.
 __device__ __forceinline__ void stage_columns(float* to, int stride, const unsigned char* row, int column) {
   static_assert(4 * kRowStride % 32 == 16 && 4 * kKeyStride % 32 == 16);
 #pragma unroll
   for (int i = 0; i < kDepth / 8; ++i) {
     const int c = (int)(threadIdx.x % 2 + 2 * i) * 4;
-    const float4 x = load4<kStored>(row + (column + c) * kBytes<kStored>);
+    const bool inside = kDim % kDepth == 0 || column + c < kDim;
+    const float4 x = inside ? load4<kStored>(row + (column + c) * kBytes<kStored>) : make_float4(0, 0, 0, 0);
     float* const at = to + c * stride + threadIdx.x / 2;
     store_shared(at, x.x);
     store_shared(at + stride, x.y);
@@ -105,8 +110,10 @@ __device__ __forceinline__ void stage_each_column(float* q, const unsigned char*
                                                   const unsigned char* k_row, int column) {
 #pragma unroll 1
   for (int c = threadIdx.x % 2; c < kDepth; c += 2) {
-    store_shared(q + c * kRowStride + threadIdx.x / 2, load1<kStored>(q_row + (column + c) * kBytes<kStored>));
-    store_shared(k + c * kKeyStride + threadIdx.x / 2, load1<kStored>(k_row + (column + c) * kBytes<kStored>));
+    const bool inside = kDim % kDepth == 0 || column + c < kDim;
+    const int at = (column + c) * kBytes<kStored>;
+    store_shared(q + c * kRowStride + threadIdx.x / 2, inside ? load1<kStored>(q_row + at) : 0);
+    store_shared(k + c * kKeyStride + threadIdx.x / 2, inside ? load1<kStored>(k_row + at) : 0);
   }
 }
 
@@ -230,7 +237,7 @@ __device__ __forceinline__ bool stage_values(Shared& s, const Views& w, int from
     float4 v = make_float4(0, 0, 0, 0);
     if (key < count && column < kDimV) {
       const i64 row = row_offset(w, get(s.key[from + key]), w.v_step, w.v_page);
-      v = load4_anywhere<kStored>(w.v + row + column * kBytes<kStored>, w.aligned);
+      v = load4_anywhere<kStored>(w.v + row + column * kBytes<kStored>, w.aligned, in_four(column));
     }
     strange |= !(fabsf(v.x) + fabsf(v.y) + fabsf(v.z) + fabsf(v.w) < infinity());
     store_shared(&s.stage[i / kFoursARow * kColumns + column], v);
