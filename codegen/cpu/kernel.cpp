@@ -198,6 +198,12 @@ void Part::store8(const Value& v, const Value& address, int count) {
     if (count == 8) return store(value, address, bytes);
     const bool halves = value.type != kF8;
     const Value stored = value.type == "<8 x half>" ? cast("bitcast", value, kH8) : value;
+    if (count == 1) {
+      // LLVM (19, AVX-512) makes a masked store of one truncated lane a store of the lane as it was before.
+      const char* type = halves ? "i16" : "float";
+      const Value lane = emit(type, fmt::format("extractelement {} {}, i32 0", stored.type, stored.name));
+      return store(lane, address, bytes);
+    }
     emit(fmt::format("call void @llvm.masked.store.{}.p0({} {}, ptr {}, i32 {}, <8 x i1> {})",
                      halves ? "v8i16" : "v8f32", stored.type, stored.name, address.name, bytes, first(count)));
   };

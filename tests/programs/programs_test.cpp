@@ -80,6 +80,17 @@ TEST_P(Programs, HoldTogether) {
 
 INSTANTIATE_TEST_SUITE_P(, Programs, ::testing::Range(0, kCases));
 
+/// Programs that once failed, as they were shrunk.
+TEST(FoundPrograms, HoldTogether) {
+  for (const auto& entry : fs::directory_iterator(WEFT_SOURCE_DIR "/tests/programs/found")) {
+    const auto program = from_file(read_text(entry.path()));
+    ASSERT_TRUE(program.ok()) << entry.path();
+    Reached reached;
+    const Finding f = examine(*program, {.targets = kTargets}, reached);
+    EXPECT_TRUE(f.ok()) << entry.path() << ": " << f.stage << ": " << f.what;
+  }
+}
+
 /// The program of WEFT_PROGRAM, or nothing.
 TEST(OneProgram, HoldsTogether) {
   const char* file = std::getenv("WEFT_PROGRAM");
