@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <type_traits>
 
 namespace weft::codegen {
 namespace {
@@ -12,6 +13,9 @@ static_assert(kBoundSegment == static_cast<int>(ir::Bound::Kind::segment));
 static_assert(kBoundInput == static_cast<int>(ir::Bound::Kind::input));
 static_assert(kBoundPart == static_cast<int>(ir::Bound::Kind::part));
 static_assert(kBoundForm == static_cast<int>(ir::Bound::Kind::form));
+
+static_assert(ir::kMostInputs == kWeftMostInputs && ir::kMostLists == kWeftMostLists);
+static_assert(ir::kMostAxes == std::extent_v<decltype(weft_input::extents)>);
 
 class Imager {
  public:

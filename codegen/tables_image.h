@@ -1,5 +1,6 @@
 #pragma once
 
+#include "codegen/args.h"
 #include "codegen/table_words.h"
 #include "compiler/ir/tables.h"
 

@@ -22,11 +22,11 @@
 /// tiles, with no mask and nothing that depends on the length.
 namespace weft::ir {
 
-/// Of one plan: lists of chosen keys, which arguments have room for, and conditions on pairs.
-inline constexpr std::size_t kMostLists = 4;
-inline constexpr std::size_t kMostPredicates = 256;
-
 inline constexpr int kPlanAbi = 1;
+
+// Of one plan. Inputs and lists: what the argument block has room for (codegen/args.h).
+inline constexpr std::size_t kMostInputs = 16, kMostAxes = 4, kMostLists = 4;
+inline constexpr std::size_t kMostPredicates = 256;
 
 /// One closed form over the tile's rows. `value(x) = base + add` with base by kind:
 ///   constant 0 · row x · segment floor(x / a) * a · input t[b] of input number a ·

@@ -32,9 +32,6 @@ struct Draft {
 /// the kinds that `normalize` knows, inputs are i32[batch], dims fit.
 void refuse_unsupported(Draft& draft);
 
-/// The same for what is known only after `normalize`: conditions on pairs that the target's kernels cannot ask.
-void refuse_conditions(Draft& draft);
-
 /// Sets to disjunctive normal form over monotone half-lines `y < E(x)`, congruences and conditions on pairs, for the
 /// wanted orientation. Guarantees: `branches`, at most 256 conjunctions each, none of them plainly empty.
 void normalize(Draft& draft);

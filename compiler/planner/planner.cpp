@@ -18,7 +18,6 @@ struct PassEntry {
 constexpr PassEntry kPasses[] = {
     {"refuse_unsupported", refuse_unsupported},
     {"normalize", normalize},
-    {"refuse_conditions", refuse_conditions},
     {"make_ranges", make_ranges},
     {"choose_tiles", choose_tiles},
     {"choose_rows", choose_rows},
