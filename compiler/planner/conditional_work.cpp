@@ -14,7 +14,7 @@ using ir::Zone;
 
 constexpr std::int64_t kSampledTiles = 96;
 constexpr std::int64_t kSampledKeys = 32768;  ///< of one zone
-constexpr std::int64_t kPieces = 16;         ///< that they are taken from
+constexpr std::int64_t kPieces = 16;          ///< that they are taken from
 
 /// Calls `visit` for stretches of a zone; returns how many keys one of those looked at stands for.
 template <typename Visit>
