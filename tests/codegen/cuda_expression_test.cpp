@@ -473,9 +473,9 @@ TEST(CudaExpressions, TextGrowsWithTheDifferentNodes) {
   }
   EXPECT_LT(function_of(shared).size(), 1500U);
   ExprPtr deep = ir::variable(Variable::s);
-  for (int i = 0; i < 2000; ++i) deep = ir::apply(Op::exp, {ir::apply(Op::negate, {deep})});
+  for (int i = 0; i < 600; ++i) deep = ir::apply(Op::exp, {ir::apply(Op::negate, {deep})});
   const auto text = function_of(deep);
-  EXPECT_LT(text.size(), 200000U);
+  EXPECT_LT(text.size(), 60000U);
   for (std::size_t at = 0, end; at < text.size(); at = end + 1) {
     end = text.find('\n', at);
     EXPECT_LT(end - at, 330U) << "a line that nobody reads";

@@ -45,8 +45,8 @@ constexpr Planted kPlanted[] = {
      "for (int apart = 1; apart < 16; apart *= 2) x += ", "for (int apart = 1; apart < 8; apart *= 2) x += ", "wrong"},
     {"multiplicity_ignored", "key < count ? get(s.key_weight[from + key]) : -0.0f", "key < count ? 1 : -0.0f", "wrong"},
     // Indices
-    {"key_beyond_the_last", "times(get(s.key[from + min(mine, count - 1)]), w.k_step)",
-     "times(get(s.key[from + min(mine, count - 1)]) + 1, w.k_step)", "out of bounds"},
+    {"key_beyond_the_last", "row_offset(w, get(s.key[from + min(mine, count - 1)]), w.k_step",
+     "row_offset(w, get(s.key[from + min(mine, count - 1)]) + 1, w.k_step", "out of bounds"},
     {"row_of_another_tile", "times(get(s.x[mine]) - t.offset, w.q_step)",
      "times(get(s.x[mine]) - t.offset + 64, w.q_step)", "out of bounds"},
     {"column_twice", "load4<kStored>(row + (column + c)", "load4<kStored>(row + (c)", "wrong"},
