@@ -12,7 +12,7 @@
 namespace weft::ir {
 namespace {
 
-constexpr int kDeepest = 4096;  // as deep as the lowering lets expressions grow
+constexpr int kDeepest = 2048;  // what the stack holds under sanitizers, too
 
 std::string atom(const Expr& e) {
   if (e.op == Op::variable) return std::string(word(kVariables, e.variable));
