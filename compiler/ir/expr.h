@@ -76,6 +76,13 @@ double apply_real(Op op, double a, double b);
 /// `alibi(h)` of semantics section 5.
 double alibi_slope(std::int64_t h, std::int64_t heads);
 
+/// Of two positive numbers; 2^60, which no position comes near, where it is more.
+inline std::int64_t bounded_product(std::int64_t a, std::int64_t b) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 60;
+  std::int64_t out = 0;
+  return __builtin_mul_overflow(a, b, &out) || out > kFar ? kFar : out;
+}
+
 std::int64_t floor_div(std::int64_t a, std::int64_t b);
 std::int64_t floor_mod(std::int64_t a, std::int64_t b);
 

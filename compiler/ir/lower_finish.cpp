@@ -53,7 +53,7 @@ class BlockSizes {
 
   /// `block` is 0 outside of `blocks`: blocks of one token are blocks.
   void visit(const Set& set, std::int64_t block = 0) {
-    if (set.kind == SetKind::blocks) block = std::max<std::int64_t>(block, 1) * set.args[0];
+    if (set.kind == SetKind::blocks) block = bounded_product(std::max<std::int64_t>(block, 1), set.args[0]);
     const auto use = [&](int input) { note(input, block, set.range); };
     if (set.input >= 0) use(set.input);
     if (set.expr) for_each_input(*set.expr, use);

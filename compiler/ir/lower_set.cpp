@@ -117,7 +117,7 @@ bool fits(const Call& call, std::int64_t size, std::int64_t dilation, std::int64
   };
   if (stride > size) return report(fmt::format("the stride {} is larger than the size {}", stride, size));
   const auto& grid = call.l.pattern.grid;
-  if (grid.empty() || size * dilation <= grid[axis]) return true;
+  if (grid.empty() || bounded_product(size, dilation) <= grid[axis]) return true;
   return report(fmt::format("size {} times dilation {} is more than the grid's {}", size, dilation, grid[axis]));
 }
 

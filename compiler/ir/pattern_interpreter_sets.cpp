@@ -93,9 +93,9 @@ bool axial(const Set&, const Scope& scope, const Pair& p) {
 }
 
 bool blocks(const Set& set, const Scope& scope, const Pair& p) {
-  const std::int64_t size = set.args[0];
+  const std::int64_t size = bounded_product(set.args[0], 1);
   const std::int64_t count = (scope.n_k + size - 1) / size;
-  const Scope inside{scope.problem, count, count, scope.block * size};
+  const Scope inside{scope.problem, count, count, bounded_product(scope.block, size)};
   return keeps(*set.children[0], inside, {p.b, p.h, floor_div(p.q, size), floor_div(p.k, size)});
 }
 
