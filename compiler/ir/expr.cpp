@@ -283,7 +283,7 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b !
 /// Never negative, also for a negative divisor, so that `%` is what the language page says.
 std::int64_t floor_mod(std::int64_t a, std::int64_t b) {
   const std::int64_t rest = a % b;
-  return rest >= 0 ? rest : rest + (b < 0 ? -b : b);
+  return rest >= 0 ? rest : b < 0 ? rest - b : rest + b;
 }
 
 }  // namespace weft::ir

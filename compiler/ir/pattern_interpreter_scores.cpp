@@ -35,7 +35,8 @@ double read(const Tensor& tensor, const std::vector<Axis>& axes, const std::vect
   for (std::size_t i = 0; i < index.size(); ++i) {
     const std::int64_t extent = tensor.shape[i];
     if (extent == 0) return 0;
-    const std::int64_t at = axes[i].kind == Axis::Kind::queries ? index[i] - offset : index[i];
+    const std::int64_t at =
+        axes[i].kind == Axis::Kind::queries ? apply_integer(Op::subtract, index[i], offset) : index[i];
     flat = flat * extent + std::clamp<std::int64_t>(at, 0, extent - 1);
   }
   return tensor.data[static_cast<std::size_t>(flat)];
