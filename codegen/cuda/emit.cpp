@@ -138,15 +138,6 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   flag("kHasParts", uses.parts, "bounds that are a share of the sequence");
 }
 
-void header(TextWriter& w, const Header& h) {
-  w.blank();
-  w.line("// ---- {} ----", h.name);
-  const bool has_twin = std::string_view(h.name) == "ptx.cuh";
-  if (has_twin) w.line("#ifndef WEFT_EMULATED");
-  w.raw(h.text);
-  if (has_twin) w.line("#endif");
-}
-
 constexpr const char* kOnePass = R"(
   // One softmax over the keys of every branch.
   const i64* const pass = a.tables + word(head + kPassesAt);
@@ -219,6 +210,15 @@ void kernel(TextWriter& w, const ir::Plan& plan) {
 
 }  // namespace
 
+void write_header(TextWriter& w, const Header& h) {
+  w.blank();
+  w.line("// ---- {} ----", h.name);
+  const bool has_twin = std::string_view(h.name) == "ptx.cuh";
+  if (has_twin) w.line("#ifndef WEFT_EMULATED");
+  w.raw(h.text);
+  if (has_twin) w.line("#endif");
+}
+
 Source emit(const ir::Plan& plan, const Target& target) {
   const char* const elements[] = {"f32", "f16", "bf16"};
   TextWriter w;
@@ -235,7 +235,7 @@ Source emit(const ir::Plan& plan, const Target& target) {
   constants(w, plan);
   for (int i = 0; i < kHeaderCount; ++i) {
     if (!wants_header(plan, kHeaders[i].name)) continue;
-    header(w, kHeaders[i]);
+    write_header(w, kHeaders[i]);
     const std::string_view name = kHeaders[i].name;
     if (name == "table_words.h") w.line("using namespace weft::codegen;");
     if (name == "numbers.cuh") {

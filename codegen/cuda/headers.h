@@ -1,5 +1,7 @@
 #pragma once
 
+#include "compiler/base/text_writer.h"
+
 /// The device headers (codegen/cuda/device/) as texts, in the order in which they build on each other.
 namespace weft::codegen::cuda {
 
@@ -8,6 +10,10 @@ struct Header {
   const char* text;
 };
 extern const Header kHeaders[];
+
+/// One of them as a part of a text, under its name.
+void write_header(TextWriter& w, const Header& h);
+
 inline constexpr int kHeaderCount = 18;
 
 }  // namespace weft::codegen::cuda

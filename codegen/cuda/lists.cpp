@@ -12,15 +12,6 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kParts = {"args.h", "ptx.cuh", "numbers.cuh", "philox.cuh", "lists.cuh"};
 
-void header(TextWriter& w, const Header& h) {
-  w.blank();
-  w.line("// ---- {} ----", h.name);
-  const bool has_twin = std::string_view(h.name) == "ptx.cuh";
-  if (has_twin) w.line("#ifndef WEFT_EMULATED");
-  w.raw(h.text);
-  if (has_twin) w.line("#endif");
-}
-
 void list(TextWriter& w, const ir::List& l, std::size_t number) {
   if (pools(l)) w.line("    case {}: return pool_keys(a, {});", 2 * number, l.block);
   w.line("    case {}: {{", 2 * number + 1);
@@ -47,7 +38,7 @@ Source emit_lists(const ir::Plan& plan) {
   for (int i = 0; i < kHeaderCount; ++i) {
     const std::string_view name = kHeaders[i].name;
     if (std::find(kParts.begin(), kParts.end(), name) == kParts.end()) continue;
-    header(w, kHeaders[i]);
+    write_header(w, kHeaders[i]);
     if (name == "numbers.cuh") {
       w.blank();
       w.line("constexpr Element kStored = Element::{};", elements[static_cast<int>(plan.bind.dtype)]);
