@@ -12,4 +12,7 @@ void front_end(std::string_view text);
 /// Text as a plan through parser, verifier, printer, and tables for several numbers of heads.
 void plan_text(std::string_view text);
 
+/// Bytes as a bundle of kernels, and as the inside of one whose digests are right.
+void bundle(std::string_view bytes);
+
 }  // namespace weft::fuzz

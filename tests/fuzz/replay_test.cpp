@@ -51,6 +51,16 @@ TEST_P(PlanText, Replay) {
 
 INSTANTIATE_TEST_SUITE_P(, PlanText, ::testing::ValuesIn(files({"fuzz/corpus/plan_text"})), name_of);
 
+class BundleBytes : public ::testing::TestWithParam<fs::path> {};
+
+TEST_P(BundleBytes, Replay) {
+  const std::string bytes = read_text(GetParam());
+  EXPECT_EQ(within_limits([&] { fuzz::bundle(bytes); }), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(, BundleBytes, ::testing::ValuesIn(files({"fuzz/corpus/bundle", "tests/data/bundles"})),
+                         name_of);
+
 /// The targets end a process that they find fault with; these must not.
 TEST(Replay, RandomPrograms) {
   for (std::uint64_t seed = 5000; seed < 5200; ++seed) fuzz::front_end(random_program(seed).text);

@@ -1,0 +1,49 @@
+#include "kernels_cache/bundle/kernel.h"
+
+#include "kernels_cache/bundle/numbers.h"
+
+#include <array>
+
+namespace weft::bundle {
+namespace {
+
+constexpr std::array<std::string Kernel::*, 4> kFacts = {&Kernel::request, &Kernel::variant, &Kernel::compiler,
+                                                         &Kernel::launch};
+
+}  // namespace
+
+std::string encode_facts(const Kernel& kernel) {
+  std::string out;
+  for (const auto fact : kFacts) put<std::uint32_t>(out, static_cast<std::uint32_t>((kernel.*fact).size()));
+  for (const auto fact : kFacts) out += kernel.*fact;
+  return out;
+}
+
+Status decode_facts(std::string_view bytes, Kernel& kernel) {
+  const auto wrong = user_error("the facts about a kernel are wrong");
+  std::size_t at = 4 * kFacts.size();
+  if (bytes.size() < at) return wrong;
+  for (std::size_t i = 0; i < kFacts.size(); ++i) {
+    const auto length = get<std::uint32_t>(bytes, 4 * i);
+    if (length > bytes.size() - at) return wrong;
+    kernel.*kFacts[i] = bytes.substr(at, length);
+    at += length;
+  }
+  if (at != bytes.size()) return wrong;
+  return done;
+}
+
+Result<Packed> pack(const Kernel& kernel) {
+  Packed out{.digest = sha256(kernel.request),
+             .name = kernel.name,
+             .target = kernel.target,
+             .registers = kernel.registers,
+             .spill_bytes = kernel.spill_bytes};
+  WEFT_TRY(out.facts, pack(encode_facts(kernel)));
+  WEFT_TRY(out.binary, pack(kernel.binary));
+  WEFT_TRY(out.source, pack(kernel.source));
+  WEFT_TRY(out.plan, pack(kernel.plan));
+  return out;
+}
+
+}  // namespace weft::bundle

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "kernels_cache/bundle/section.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace weft::bundle {
+
+/// One kernel of a bundle.
+struct Kernel {
+  std::string name = {};    ///< the pattern's
+  std::string target = {};  ///< `cpu:x86-64-v3`, `sm_61`
+  /// What a reader asks for: a cache::Key's text of everything that can change the binary's meaning. The compiler is
+  /// no part of it, since a machine that only reads bundles has none.
+  std::string request = {};
+  std::string variant = {};   ///< for people: dtype, dims, parameters
+  std::string compiler = {};  ///< which one made it
+  std::string launch = {};    ///< what the runtime needs beside the binary
+  std::string binary = {}, source = {}, plan = {};
+  std::optional<std::uint32_t> registers = {}, spill_bytes = {};
+  bool operator==(const Kernel&) const = default;
+};
+
+/// The same, as it lies in a file: packing is most of the work, and can be done by many threads.
+struct Packed {
+  Sha256 digest{};  ///< of the request
+  std::string name = {}, target = {};
+  std::optional<std::uint32_t> registers = {}, spill_bytes = {};
+  Section facts = {}, binary = {}, source = {}, plan = {};
+};
+Result<Packed> pack(const Kernel& kernel);
+
+/// The texts of the `facts` section, lengths first; they are the request, the variant, the compiler and the launch.
+std::string encode_facts(const Kernel& kernel);
+/// Fills them in. User error for bytes that encode_facts() did not write.
+Status decode_facts(std::string_view bytes, Kernel& kernel);
+
+}  // namespace weft::bundle
