@@ -4,10 +4,11 @@
 
 namespace weft::codegen {
 
-/// A plan spelled for one target: text for its compiler, and the name of the kernel in it.
+/// A plan spelled for one target: text for its compiler, and the names of the kernels in it.
 struct Source {
   std::string text;
   std::string symbol;
+  std::string prepass = {};  ///< of what runs before it; empty where nothing does, or the host does it
 };
 
 }  // namespace weft::codegen

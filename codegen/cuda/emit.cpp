@@ -2,6 +2,7 @@
 
 #include "codegen/cuda/conditions.h"
 #include "codegen/cuda/headers.h"
+#include "codegen/cuda/lists.h"
 #include "codegen/cuda/pairs.h"
 #include "compiler/base/text_writer.h"
 
@@ -110,6 +111,7 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   constant("kKeys", c.tile_k, "keys computed at a time");
   constant("kThreads", c.threads, "of a block");
   constant("kBlocks", kBlocks, "that an SM must hold: registers may take what they leave");
+  if (has_prepass(plan)) constant("kPrepassThreads", kPrepassThreads, "of a block of the prepass");
   constant("kDim", plan.bind.d, "columns of Q and K");
   constant("kDimV", plan.bind.d_v, "columns of V and O");
   constant("kDepth", c.depth, "columns of Q and K in shared memory at a time");
@@ -245,8 +247,11 @@ Source emit(const ir::Plan& plan, const Target& target) {
   }
   if (has_conditions(plan)) write_conditions(w, plan);
   if (has_pairs(plan)) write_pairs(w, plan);
+  if (has_prepass(plan)) write_prepass(w, plan);
   kernel(w, plan);
-  return {.text = std::move(w).take(), .symbol = "weft_kernel"};
+  return {.text = std::move(w).take(),
+          .symbol = "weft_kernel",
+          .prepass = has_prepass(plan) ? kPrepassSymbol : std::string()};
 }
 
 std::string annotated(const Source& source, const ir::Plan& plan, std::string_view pattern_text) {
@@ -266,7 +271,11 @@ std::string annotated(const Source& source, const ir::Plan& plan, std::string_vi
 }
 
 Geometry geometry(const ir::Plan& plan) {
-  return {.threads = plan.choices.threads, .shared_fixed = shared_struct_bytes(plan), .shared_per_term = kTermBytes};
+  return {.threads = plan.choices.threads,
+          .shared_fixed = shared_struct_bytes(plan),
+          .shared_per_term = kTermBytes,
+          .prepass_threads = has_prepass(plan) ? kPrepassThreads : 0,
+          .prepass_shared = has_prepass(plan) ? prepass_shared_bytes(plan) : 0};
 }
 
 }  // namespace weft::codegen::cuda

@@ -1,22 +1,26 @@
 #pragma once
 
-#include "codegen/source.h"
+#include "compiler/base/text_writer.h"
 #include "compiler/ir/plan.h"
 
 #include <cstdint>
 
-/// The prepass of a plan with lists (`random`, `top`): a text of its own, with the kernel
-/// `extern "C" __global__ void weft_lists(const weft_args a)`. Phase 2 i of it pools the keys of list i, one block of
-/// threads a block of keys of each kv head; phase 2 i + 1 fills the list, one block of threads a row of blocks.
+/// The prepass of a plan with lists (`random`, `top`): a second kernel of the plan's text, `extern "C" __global__ void
+/// weft_prepass(const weft_args a)`. Phase 2 i of it pools the keys of list i, one block of threads a block of keys of
+/// each kv head; phase 2 i + 1 fills the list, one block of threads a row of blocks.
 namespace weft::codegen::cuda {
 
-/// For plans that have lists.
-Source emit_lists(const ir::Plan& plan);
+inline constexpr const char* kPrepassSymbol = "weft_prepass";
+inline constexpr int kPrepassThreads = 128;
 
-inline constexpr int kListThreads = 128;
+inline bool has_prepass(const ir::Plan& plan) { return !plan.lists.empty(); }
+
+/// For plans that have one: behind the headers of the text and its constants, of which it uses kPrepassThreads, kDim,
+/// kPaged and kStored.
+void write_prepass(TextWriter& w, const ir::Plan& plan);
 
 /// Dynamic shared memory of a block, bytes.
-std::int64_t list_shared_bytes(const ir::Plan& plan);
+std::int64_t prepass_shared_bytes(const ir::Plan& plan);
 
 /// Is there anything to pool for this list?
 inline bool pools(const ir::List& list) { return list.kind == ir::List::Kind::top && list.input < 0; }

@@ -2,6 +2,7 @@
 
 #include "codegen/cuda/conditions.h"
 #include "codegen/cuda/expression.h"
+#include "codegen/cuda/lists.h"
 #include "compiler/ir/philox.h"
 
 namespace weft::codegen::cuda {
@@ -54,8 +55,9 @@ bool wants_header(const ir::Plan& plan, std::string_view name) {
   if (name == "expressions.cuh") return plan.score != nullptr || has_conditions(plan);
   if (name == "conditions.cuh") return has_conditions(plan);
   if (name == "unconditional.cuh") return !has_conditions(plan);
-  if (name == "dropout.cuh" || name == "philox.cuh") return plan.dropout > 0;
-  if (name == "lists.cuh") return false;  // of the prepass: lists.h
+  if (name == "dropout.cuh") return plan.dropout > 0;
+  if (name == "philox.cuh") return plan.dropout > 0 || has_prepass(plan);
+  if (name == "lists.cuh") return has_prepass(plan);
   return true;
 }
 

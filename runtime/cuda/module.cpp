@@ -21,20 +21,42 @@ bool is_cubin(std::string_view bytes) {
          header.e_machine == EM_CUDA;
 }
 
+/// A cubin in a device's memory. Unloaded on destruction.
+class Module::Image {
+ public:
+  explicit Image(std::shared_ptr<const Device> on) : device(std::move(on)) {}
+  Image(const Image&) = delete;
+  Image& operator=(const Image&) = delete;
+  ~Image() {
+    if (handle == nullptr) return;
+    if (const auto current = Current::make(*device)) device->driver().functions().cuModuleUnload(handle);
+  }
+
+  const std::shared_ptr<const Device> device;
+  ModuleHandle* handle = nullptr;
+};
+
 Result<std::shared_ptr<const Module>> Module::load(std::shared_ptr<const Device> device, std::string_view cubin,
                                                    const std::string& symbol, const std::string& name) {
   if (!is_cubin(cubin)) return internal_error(fmt::format("the binary of {} is no cubin", name));
   WEFT_TRY(const auto current, Current::make(*device));
-  const auto& driver = device->driver();
-  std::shared_ptr<Module> module(new Module(device, name));
-  WEFT_CUDA(driver, cuModuleLoadData, (&module->module_, cubin.data()));
-  WEFT_CUDA(driver, cuModuleGetFunction, (&module->function_, module->module_, symbol.c_str()));
-  return std::shared_ptr<const Module>(std::move(module));
+  const auto image = std::make_shared<Image>(device);  // a copy: `current` outlives the image
+  WEFT_CUDA(image->device->driver(), cuModuleLoadData, (&image->handle, cubin.data()));
+  return find(image, symbol, name);
 }
 
-Module::~Module() {
-  if (module_ == nullptr) return;
-  if (const auto current = Current::make(*device_)) device_->driver().functions().cuModuleUnload(module_);
+Result<std::shared_ptr<const Module>> Module::sibling(const std::string& symbol) const {
+  WEFT_TRY(const auto current, Current::make(*device_));
+  return find(image_, symbol, name_);
+}
+
+Result<std::shared_ptr<const Module>> Module::find(std::shared_ptr<const Image> image, const std::string& symbol,
+                                                   const std::string& name) {
+  std::shared_ptr<Module> module(new Module(image->device, name));
+  module->image_ = std::move(image);
+  WEFT_CUDA(module->device_->driver(), cuModuleGetFunction,
+            (&module->function_, module->image_->handle, symbol.c_str()));
+  return std::shared_ptr<const Module>(std::move(module));
 }
 
 Status Module::allow_shared(std::int64_t bytes) const {

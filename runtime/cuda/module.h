@@ -19,15 +19,14 @@ struct Grid {
 /// The most blocks that one launch has.
 inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
 
-/// One kernel of a cubin, loaded into a device's primary context. Thread-safe.
+/// One kernel of a cubin, which is loaded into a device's primary context. Thread-safe.
 class Module {
  public:
   /// `name` is the pattern's, for messages. Internal error where the bytes are no cubin or lack `symbol`.
   static Result<std::shared_ptr<const Module>> load(std::shared_ptr<const Device> device, std::string_view cubin,
                                                     const std::string& symbol, const std::string& name);
-  ~Module();
-  Module(const Module&) = delete;
-  Module& operator=(const Module&) = delete;
+  /// Another kernel of the same cubin, which stays loaded for as long as one of its kernels is wanted.
+  Result<std::shared_ptr<const Module>> sibling(const std::string& symbol) const;
 
   const std::shared_ptr<const Device>& device() const { return device_; }
 
@@ -39,11 +38,14 @@ class Module {
   Status launch(const Grid& grid, void* argument, StreamHandle* stream) const;
 
  private:
+  class Image;
   Module(std::shared_ptr<const Device> device, std::string name) : device_(std::move(device)), name_(std::move(name)) {}
+  static Result<std::shared_ptr<const Module>> find(std::shared_ptr<const Image> image, const std::string& symbol,
+                                                    const std::string& name);
 
   std::shared_ptr<const Device> device_;
   std::string name_;
-  ModuleHandle* module_ = nullptr;
+  std::shared_ptr<const Image> image_;
   FunctionHandle* function_ = nullptr;
 };
 

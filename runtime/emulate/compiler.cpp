@@ -74,15 +74,21 @@ std::vector<std::string> flags(const Compiler& compiler, const Request& request)
   return out;
 }
 
-/// Only the text itself has its own line numbers: faults are reported with them.
-std::string unit(const Request& request) {
+std::string entry(std::size_t kernel, const std::string& symbol) {
   return fmt::format(
-      "#include <cstdint>\n{}\n{}\n#line 1 \"{}\"\n{}\n#line 1 \"weft_entry\"\n"
       "extern \"C\" __attribute__((visibility(\"default\"))) void {}(const void* args) {{\n"
       "  weft_emulated::call(&{}, args);\n}}\n"
       "extern \"C\" __attribute__((visibility(\"default\"))) const unsigned long long {} =\n"
       "    weft_emulated::args_size(&{});\n",
-      kHooksText, kPreludeText, kTextName, request.text, kEntry, request.symbol, kArgsBytes, request.symbol);
+      entry_name(kernel), symbol, args_bytes_name(kernel), symbol);
+}
+
+/// Only the text itself has its own line numbers: faults are reported with them.
+std::string unit(const Request& request) {
+  std::string out = fmt::format("#include <cstdint>\n{}\n{}\n#line 1 \"{}\"\n{}\n#line 1 \"weft_entry\"\n", kHooksText,
+                                kPreludeText, kTextName, request.text);
+  for (std::size_t i = 0; i < request.symbols.size(); ++i) out += entry(i, request.symbols[i]);
+  return out;
 }
 
 /// The head of a compiler's output; the rest follows from it.
@@ -107,6 +113,9 @@ Result<Compiler> find_compiler(const std::string& option) {
   }
   return found->second;
 }
+
+std::string entry_name(std::size_t kernel) { return fmt::format("weft_emulated_entry_{}", kernel); }
+std::string args_bytes_name(std::size_t kernel) { return fmt::format("weft_emulated_args_bytes_{}", kernel); }
 
 std::string Request::digest(const Compiler& compiler) const {
   std::string all = compiler.path + '\n' + compiler.version + '\n';

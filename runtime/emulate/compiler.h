@@ -2,7 +2,9 @@
 
 #include "compiler/base/result.h"
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 namespace weft::emulate {
 
@@ -17,10 +19,10 @@ struct Compiler {
 /// replaced. Environment error, with the package to install, where there is none.
 Result<Compiler> find_compiler(const std::string& option = "");
 
-/// What is compiled: a text, the name of its kernel, and what is put into it.
+/// What is compiled: a text, the names of its kernels, and what is put into it.
 struct Request {
   const std::string& text;
-  const std::string& symbol;
+  std::vector<std::string> symbols;
   bool count = false;
   bool check_plain = false;
 
@@ -34,8 +36,8 @@ Status compile(const Compiler& compiler, const Request& request, const std::stri
 /// What the compiler and its debug information call the emitted text.
 inline constexpr const char* kTextName = "kernel.cu";
 
-/// In the object: `void entry(const void* args)` and the size of what `args` points to.
-inline constexpr const char* kEntry = "weft_emulated_entry";
-inline constexpr const char* kArgsBytes = "weft_emulated_args_bytes";
+/// In the object, for each kernel: `void entry(const void* args)` and the size of what `args` points to.
+std::string entry_name(std::size_t kernel);
+std::string args_bytes_name(std::size_t kernel);
 
 }  // namespace weft::emulate

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace weft::emulate {
 
@@ -16,8 +17,11 @@ class Object {
   static Result<std::unique_ptr<const Object>> build(const Compiler& compiler, const Request& request,
                                                      const std::string& digest, const std::string& directory);
 
-  void (*entry)(const void* args) = nullptr;
-  std::int64_t args_bytes = 0;  ///< of what `entry` takes
+  struct Kernel {
+    void (*entry)(const void* args) = nullptr;
+    std::int64_t args_bytes = 0;  ///< of what `entry` takes
+  };
+  std::vector<Kernel> kernels;  ///< in the order of the request's symbols
   std::string bytes;            ///< the file
 
   std::uint64_t offset(const void* address) const;  ///< within the object
@@ -28,7 +32,7 @@ class Object {
 
  private:
   Object() = default;
-  static Result<std::unique_ptr<const Object>> load(const std::string& path);
+  static Result<std::unique_ptr<const Object>> load(const std::string& path, std::size_t kernels);
 
   void* library_ = nullptr;
 };

@@ -90,7 +90,8 @@ void name_places(Report& report, const Object& object) {
 Result<std::shared_ptr<const Program>> Program::build(const std::string& text, const std::string& symbol,
                                                       const Options& options) {
   WEFT_TRY(const Compiler compiler, find_compiler(options.compiler));
-  const Request request{.text = text, .symbol = symbol, .count = options.count, .check_plain = options.check_plain};
+  Request request{.text = text, .symbols = {symbol}, .count = options.count, .check_plain = options.check_plain};
+  request.symbols.insert(request.symbols.end(), options.further.begin(), options.further.end());
   const std::string digest = request.digest(compiler);
   const std::shared_ptr<Slot> slot = slot_of(digest);
   const std::lock_guard lock(slot->mutex);
@@ -106,7 +107,9 @@ Result<std::shared_ptr<const Program>> Program::build(const std::string& text, c
 Program::~Program() = default;
 
 Result<Report> Program::launch(const Launch& given) const {
-  WEFT_CHECK(check(given, object_->args_bytes));
+  if (given.kernel >= object_->kernels.size()) return bad_launch(fmt::format("kernel {} of none", given.kernel));
+  const Object::Kernel& kernel = object_->kernels[given.kernel];
+  WEFT_CHECK(check(given, kernel.args_bytes));
   Launch launch = given;
   launch.memory = in_order(launch.memory);
   const std::vector<std::int64_t> order = block_order(launch);
@@ -114,7 +117,7 @@ Result<Report> Program::launch(const Launch& given) const {
       static_cast<std::size_t>(std::clamp<std::int64_t>(launch.workers, 1, std::max<std::int64_t>(launch.blocks, 1)));
   std::vector<std::unique_ptr<Scheduler>> schedulers;
   for (std::size_t i = 0; i < workers; ++i) {
-    WEFT_TRY(auto scheduler, Scheduler::make(object_->entry, launch, count_));
+    WEFT_TRY(auto scheduler, Scheduler::make(kernel.entry, launch, count_));
     schedulers.push_back(std::move(scheduler));
   }
   std::atomic<std::size_t> next = 0;

@@ -18,6 +18,8 @@ struct Options {
   bool check_plain = true;     ///< check loads and stores in plain C++, too, not only those of ptx.cuh
   std::string compiler = {};   ///< empty: WEFT_CXX, else g++, else clang++
   std::string directory = {};  ///< where built objects are kept between processes; empty: nowhere
+  std::vector<std::string> further =
+      {};  ///< symbols of further kernels of the text, which Launch::kernel counts from 1
 };
 
 /// A range of global memory.
@@ -32,6 +34,7 @@ struct Region {
 enum class Order { ascending, descending, random };
 
 struct Launch {
+  std::size_t kernel = 0;  ///< of the program's; 0: the one that build() names
   std::int64_t blocks = 1;
   int threads = 128;  ///< of a block
   std::int64_t shared_bytes = 0;

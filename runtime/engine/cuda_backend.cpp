@@ -1,7 +1,6 @@
 #include "runtime/engine/cuda_backend.h"
 
 #include "codegen/args.h"
-#include "codegen/cuda/lists.h"
 #include "runtime/cuda/examine.h"
 #include "runtime/cuda/module.h"
 #include "runtime/engine/cuda_executor.h"
@@ -18,8 +17,13 @@ namespace {
 
 /// What the runtime must know beside the cubin, as the entry's `launch` section.
 std::string launch_text(const codegen::Source& source, const codegen::cuda::Geometry& geometry) {
-  return fmt::format("abi {}\nsymbol {}\nthreads {}\nshared_fixed {}\nshared_per_term {}\n", kWeftArgsAbi,
-                     source.symbol, geometry.threads, geometry.shared_fixed, geometry.shared_per_term);
+  auto text = fmt::format("abi {}\nsymbol {}\nthreads {}\nshared_fixed {}\nshared_per_term {}\n", kWeftArgsAbi,
+                          source.symbol, geometry.threads, geometry.shared_fixed, geometry.shared_per_term);
+  if (!source.prepass.empty()) {
+    text += fmt::format("prepass {}\nprepass_threads {}\nprepass_shared {}\n", source.prepass, geometry.prepass_threads,
+                        geometry.prepass_shared);
+  }
+  return text;
 }
 
 /// A kernel that was compiled for another machine's GPU.
@@ -89,19 +93,6 @@ Result<Binaries::Found> CudaBackend::binary_of(const codegen::Source& source, co
   });
 }
 
-/// The kernel that makes the plan's lists; null where it has none.
-Result<std::shared_ptr<const cuda::Module>> CudaBackend::load_prepass(const ir::Plan& plan, const Target& target,
-                                                                      const std::shared_ptr<const cuda::Device>& device,
-                                                                      const Binaries& binaries) const {
-  if (plan.lists.empty()) return std::shared_ptr<const cuda::Module>();
-  const auto source = codegen::cuda::emit_lists(plan);
-  const codegen::cuda::Geometry geometry{.threads = codegen::cuda::kListThreads,
-                                         .shared_fixed = codegen::cuda::list_shared_bytes(plan),
-                                         .shared_per_term = 0};
-  WEFT_TRY(const auto binary, binary_of(source, geometry, plan, target, binaries));
-  return cuda::Module::load(device, binary.entry.binary, source.symbol, plan.name);
-}
-
 Result<Built> CudaBackend::build(Planned planned, const Destination& destination, const Binaries& binaries) const {
   auto& front = planned.front;
   auto& plan = planned.plan;
@@ -120,10 +111,13 @@ Result<Built> CudaBackend::build(Planned planned, const Destination& destination
     if (destination.device) return std::move(device).error();
     executor = std::make_unique<Elsewhere>(std::move(plan), std::move(device).error());
   } else {
-    WEFT_TRY(auto lists, load_prepass(plan, target, *device, binaries));
     WEFT_TRY(auto module,
              cuda::Module::load(std::move(*device), binary.entry.binary, source.symbol, front.pattern.name));
-    executor = std::make_unique<CudaExecutor>(std::move(plan), target, std::move(module), std::move(lists));
+    std::shared_ptr<const cuda::Module> prepass;
+    if (!source.prepass.empty()) {
+      WEFT_TRY(prepass, module->sibling(source.prepass));
+    }
+    executor = std::make_unique<CudaExecutor>(std::move(plan), target, std::move(module), std::move(prepass));
   }
   binary.load_ms += loading.ms();
 

@@ -30,9 +30,6 @@ class CudaBackend {
  private:
   Result<Binaries::Found> binary_of(const codegen::Source& source, const codegen::cuda::Geometry& geometry,
                                     const ir::Plan& plan, const Target& target, const Binaries& binaries) const;
-  Result<std::shared_ptr<const cuda::Module>> load_prepass(const ir::Plan& plan, const Target& target,
-                                                           const std::shared_ptr<const cuda::Device>& device,
-                                                           const Binaries& binaries) const;
 
   EngineOptions options_;
 };

@@ -1,6 +1,5 @@
 #include "runtime/engine/cuda_executor.h"
 
-#include "codegen/cuda/lists.h"
 #include "runtime/engine/lists.h"
 
 #include <fmt/format.h>
@@ -22,8 +21,11 @@ std::size_t offset_bytes(std::int64_t batch) { return aligned(static_cast<std::s
 }  // namespace
 
 CudaExecutor::CudaExecutor(ir::Plan plan, Target target, std::shared_ptr<const cuda::Module> module,
-                           std::shared_ptr<const cuda::Module> lists)
-    : GpuExecutor(std::move(plan)), target_(std::move(target)), module_(std::move(module)), lists_(std::move(lists)) {}
+                           std::shared_ptr<const cuda::Module> prepass)
+    : GpuExecutor(std::move(plan)),
+      target_(std::move(target)),
+      module_(std::move(module)),
+      prepass_(std::move(prepass)) {}
 
 Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(std::int64_t heads) const {
   return known_heads_.get(heads, [&]() -> Result<PerHeads> {
@@ -116,7 +118,7 @@ Status CudaExecutor::queue(const PerHeads& per_heads, const Launch& launch, cons
   }
   WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(launch.shape)));
   for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
-    if (lists_ != nullptr) {
+    if (prepass_ != nullptr) {
       auto* const memory = scratch + offset_bytes(launch.shape.batch) + aligned(carry);
       WEFT_CHECK(queue_lists(piece, memory, stream));
     }
@@ -137,10 +139,9 @@ Status CudaExecutor::queue_lists(Piece& piece, std::byte* memory, cuda::StreamHa
   for (const auto& one : launches) {
     weft_args mine = one.block;
     mine.scratch = memory + aligned(bytes);
-    WEFT_CHECK(lists_->launch({.blocks = one.blocks,
-                               .threads = codegen::cuda::kListThreads,
-                               .shared_bytes = codegen::cuda::list_shared_bytes(plan_)},
-                              &mine, stream));
+    WEFT_CHECK(prepass_->launch(
+        {.blocks = one.blocks, .threads = geometry_.prepass_threads, .shared_bytes = geometry_.prepass_shared}, &mine,
+        stream));
   }
   return done;
 }

@@ -13,9 +13,9 @@ namespace weft {
 /// the first launch that has so many heads; after that a launch allocates nothing and waits for nothing.
 class CudaExecutor : public GpuExecutor {
  public:
-  /// `lists`: the prepass of a plan that has lists; else null.
+  /// `prepass`: what runs before the kernel; null where nothing does.
   CudaExecutor(ir::Plan plan, Target target, std::shared_ptr<const cuda::Module> module,
-               std::shared_ptr<const cuda::Module> lists);
+               std::shared_ptr<const cuda::Module> prepass);
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const RunShape& shape, int threads) const override;
@@ -35,7 +35,7 @@ class CudaExecutor : public GpuExecutor {
   Result<std::size_t> scratch_bytes(const ir::Shape& shape) const;
 
   Target target_;
-  std::shared_ptr<const cuda::Module> module_, lists_;
+  std::shared_ptr<const cuda::Module> module_, prepass_;
   mutable KnownHeads<PerHeads> known_heads_;
   mutable cuda::BufferPool pool_;
 };

@@ -1,6 +1,5 @@
 #include "runtime/engine/emulate_executor.h"
 
-#include "codegen/cuda/lists.h"
 #include "runtime/engine/cuda_backend.h"
 #include "runtime/engine/lists.h"
 
@@ -56,6 +55,13 @@ Regions caller_regions(const ir::Pattern& pattern, const Launch& launch, const R
   return regions;
 }
 
+/// The prepass, where there is one, is the program's second kernel.
+Result<std::shared_ptr<const emulate::Program>> build(const codegen::Source& source, bool count) {
+  emulate::Options options{.count = count};
+  if (!source.prepass.empty()) options.further.push_back(source.prepass);
+  return emulate::Program::build(source.text, source.symbol, options);
+}
+
 Status faultless(const emulate::Report& report, const std::string& name) {
   if (report.faults.empty()) return done;
   auto error = internal_error(fmt::format("the CUDA text of {} is wrong: {}", name, report.faults.front().text));
@@ -65,22 +71,13 @@ Status faultless(const emulate::Report& report, const std::string& name) {
 
 }  // namespace
 
-EmulateExecutor::EmulateExecutor(ir::Plan plan, codegen::Source source, std::shared_ptr<const emulate::Program> program,
-                                 std::shared_ptr<const emulate::Program> lists)
-    : GpuExecutor(std::move(plan)),
-      source_(std::move(source)),
-      program_(std::move(program)),
-      lists_(std::move(lists)) {}
+EmulateExecutor::EmulateExecutor(ir::Plan plan, codegen::Source source, std::shared_ptr<const emulate::Program> program)
+    : GpuExecutor(std::move(plan)), source_(std::move(source)), program_(std::move(program)) {}
 
 Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(ir::Plan plan, codegen::Source source) {
-  WEFT_TRY(auto program, emulate::Program::build(source.text, source.symbol));
-  std::shared_ptr<const emulate::Program> lists;
-  if (!plan.lists.empty()) {
-    const auto prepass = codegen::cuda::emit_lists(plan);
-    WEFT_TRY(lists, emulate::Program::build(prepass.text, prepass.symbol));
-  }
+  WEFT_TRY(auto program, build(source, false));
   return std::unique_ptr<const EmulateExecutor>(
-      new EmulateExecutor(std::move(plan), std::move(source), std::move(program), std::move(lists)));
+      new EmulateExecutor(std::move(plan), std::move(source), std::move(program)));
 }
 
 Result<std::size_t> EmulateExecutor::workspace(const RunShape&, int) const { return std::size_t{0}; }
@@ -92,7 +89,7 @@ Status EmulateExecutor::run(const ir::Pattern& pattern, const Launch& launch, co
 
 Result<std::vector<emulate::Report>> EmulateExecutor::run_counted(const ir::Pattern& pattern, const Launch& launch,
                                                                   const RunArgs& args) const {
-  WEFT_TRY(const auto counting, emulate::Program::build(source_.text, source_.symbol, {.count = true}));
+  WEFT_TRY(const auto counting, build(source_, true));
   return run_on(*counting, pattern, launch, args);
 }
 
@@ -103,7 +100,7 @@ struct EmulateExecutor::Prepass {
 };
 
 Status EmulateExecutor::fill_lists(Piece& piece, const RunArgs& args, Regions regions, Prepass& memory) const {
-  if (lists_ == nullptr) return done;
+  if (plan_.lists.empty()) return done;
   WEFT_TRY(const auto bytes, list_bytes(plan_, piece.shape));
   memory.lists.resize(bytes / sizeof(std::int32_t));
   memory.scratch.resize(list_scratch_bytes(plan_, piece.shape) / sizeof(float));
@@ -114,13 +111,14 @@ Status EmulateExecutor::fill_lists(Piece& piece, const RunArgs& args, Regions re
   for (const auto& one : launches) {
     weft_args mine = one.block;
     mine.scratch = memory.scratch.data();
-    WEFT_TRY(const auto report, lists_->launch({.blocks = one.blocks,
-                                                .threads = codegen::cuda::kListThreads,
-                                                .shared_bytes = codegen::cuda::list_shared_bytes(plan_),
-                                                .args = &mine,
-                                                .args_bytes = sizeof mine,
-                                                .memory = regions,
-                                                .workers = std::max(1, args.threads)}));
+    WEFT_TRY(const auto report, program_->launch({.kernel = 1,
+                                                  .blocks = one.blocks,
+                                                  .threads = geometry_.prepass_threads,
+                                                  .shared_bytes = geometry_.prepass_shared,
+                                                  .args = &mine,
+                                                  .args_bytes = sizeof mine,
+                                                  .memory = regions,
+                                                  .workers = std::max(1, args.threads)}));
     WEFT_CHECK(faultless(report, plan_.name));
   }
   return done;

@@ -25,15 +25,13 @@ class EmulateExecutor : public GpuExecutor {
  private:
   struct Prepass;
 
-  EmulateExecutor(ir::Plan plan, codegen::Source source, std::shared_ptr<const emulate::Program> program,
-                  std::shared_ptr<const emulate::Program> lists);
+  EmulateExecutor(ir::Plan plan, codegen::Source source, std::shared_ptr<const emulate::Program> program);
   Status fill_lists(Piece& piece, const RunArgs& args, std::vector<emulate::Region> regions, Prepass& memory) const;
   Result<std::vector<emulate::Report>> run_on(const emulate::Program& program, const ir::Pattern& pattern,
                                               const Launch& launch, const RunArgs& args) const;
 
   codegen::Source source_;
   std::shared_ptr<const emulate::Program> program_;
-  std::shared_ptr<const emulate::Program> lists_;  ///< null: the plan has none
   mutable KnownHeads<HeadTables> known_heads_;
 };
 

@@ -166,6 +166,29 @@ TEST_F(CudaDriver, LaunchHandsOverEveryArgument) {
   EXPECT_EQ(std::memcmp(&launched.args, &args, sizeof args), 0);
 }
 
+/// A cubin of several kernels is loaded once, and stays for the last of them.
+TEST_F(CudaDriver, SiblingsShareWhatIsLoaded) {
+  const auto device = open();
+  auto module = Module::load(device, cubin_of("weft_prepass weft_kernel"), "weft_kernel", "p");
+  ASSERT_TRUE(module.ok()) << module.error().message;
+  auto sibling = (*module)->sibling("weft_prepass");
+  ASSERT_TRUE(sibling.ok()) << sibling.error().message;
+  EXPECT_EQ(driver().images.size(), 1u);
+  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_prepass"}));
+  EXPECT_FALSE((*module)->sibling("weft_other").ok());
+  *module = nullptr;
+  EXPECT_EQ(driver().modules, 1);
+  {
+    const auto current = Current::make(*device);
+    ASSERT_TRUE(current.ok());
+    weft_args args{};
+    ASSERT_TRUE((*sibling)->launch({.blocks = 1, .threads = 128}, &args, nullptr).ok());
+    EXPECT_EQ(driver().functions.at(driver().launches.at(0).function), "weft_prepass");
+  }
+  *sibling = nullptr;
+  EXPECT_EQ(driver().modules, 0);
+}
+
 TEST_F(CudaDriver, SharedMemoryAboveTheDefaultIsAskedFor) {
   const auto module = Module::load(open(), cubin_of("k"), "k", "p");
   ASSERT_TRUE(module.ok());

@@ -7,11 +7,14 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/emulate/program.h"
 #include "runtime/engine/arguments.h"
+#include "runtime/engine/cuda_backend.h"
 #include "runtime/engine/cuda_executor.h"
 #include "runtime/nvrtc/search.h"
 #include "tests/codegen/random_check.h"
 #include "tests/device/device_runner.h"
 #include "tests/engine/problem.h"
+
+#include <fmt/format.h>
 
 #include <cmath>
 
@@ -70,23 +73,28 @@ class CudaEngine : public WithStandIn {
   /// From here on launches compute.
   void emulate(const Kernel& kernel) { emulate(kernel.source_text()); }
   void emulate(const std::string& text) {
-    auto program = emulate::Program::build(text, "weft_kernel");
+    emulate::Options options;
+    if (text.find(" weft_prepass(") != std::string::npos) options.further = {"weft_prepass"};
+    auto program = emulate::Program::build(text, "weft_kernel", options);
     ASSERT_TRUE(program.ok()) << program.error().message;
     driver().on_launch = [this, program = *program](const Launched& launched) {
-      emulate::Launch launch{.blocks = launched.grid[0],
+      const bool prepass = driver().functions.at(launched.function) == "weft_prepass";
+      emulate::Launch launch{.kernel = prepass ? 1U : 0U,
+                             .blocks = launched.grid[0],
                              .threads = static_cast<int>(launched.block[0]),
                              .shared_bytes = launched.shared_bytes,
                              .args = &launched.args,
                              .args_bytes = sizeof launched.args};
-      launch.memory = regions(launched.args);
+      launch.memory = regions(launched.args, prepass);
       const auto report = program->launch(launch);
       ASSERT_TRUE(report.ok()) << report.error().message;
       for (const auto& fault : report->faults) ADD_FAILURE() << fault.text;
     };
   }
 
-  /// Every allocation: what results and carried state lie in may be written, all else only read.
-  std::vector<emulate::Region> regions(const weft_args& args) {
+  /// Every allocation: what results and carried state lie in may be written, all else only read. A prepass writes the
+  /// lists and its scratch, which stand behind the carried state.
+  std::vector<emulate::Region> regions(const weft_args& args, bool prepass) {
     const auto address_of = [](const void* data) { return reinterpret_cast<std::uint64_t>(data); };
     std::vector<emulate::Region> out;
     const auto add = [&](std::uint64_t begin, std::uint64_t end, bool writable) {
@@ -101,10 +109,13 @@ class CudaEngine : public WithStandIn {
       const auto lies_here = [&, from = begin](const void* data) {
         return address_of(data) >= from && address_of(data) < end;
       };
-      // A workspace holds offsets, which are read, before the carried state.
+      // A workspace holds offsets, which are read, before the carried state, and lists after it.
       const auto middle = lies_here(args.carry) ? address_of(args.carry) : end;
-      add(begin, middle, lies_here(args.o.data) || lies_here(args.lse) || lies_here(args.branch_lse));
-      add(middle, end, true);
+      const auto lists = lies_here(args.lists[0].data) ? address_of(args.lists[0].data) : end;
+      add(begin, std::min(middle, lists),
+          !prepass && (lies_here(args.o.data) || lies_here(args.lse) || lies_here(args.branch_lse)));
+      add(middle, std::max(middle, lists), !prepass);
+      add(lists, end, prepass);
     }
     return out;
   }
@@ -160,6 +171,51 @@ TEST_F(CudaEngine, OriginsInOrder) {
   ASSERT_EQ(driver().images.size(), 2u);
   EXPECT_EQ(driver().images[0], driver().images[1]);
   EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_kernel"}));
+}
+
+constexpr const char* kAdaptive =
+    "pattern p { keep blocks(16, top(2, by: pooled) | random(1, seed: 5)); keep causal; }\n";
+
+/// The prepass is part of the kernel's text, entry and cubin: a program that may not compile has it, too.
+TEST_F(CudaEngine, ThePrepassComesWithItsKernel) {
+  {
+    const Engine engine(options());
+    const auto kernel = compile(engine, kAdaptive, f32());
+    EXPECT_EQ(kernel.origin(), CacheOrigin::miss);
+    EXPECT_NE(kernel.source_text().find(" weft_prepass("), std::string::npos);
+  }
+  auto stored_only = options();
+  stored_only.no_compile = true;
+  const Engine later(stored_only);
+  const auto kernel = compile(later, kAdaptive, f32());
+  EXPECT_EQ(kernel.origin(), CacheOrigin::disk);
+  ASSERT_EQ(driver().images.size(), 2u) << "one a kernel";
+  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_prepass", "weft_kernel", "weft_prepass"}));
+  Problem problem(2, 77, 2, 32);
+  const OnDevice memory(device_of(kernel), problem);
+  emulate(kernel);
+  const auto status = kernel.run(memory.args(problem));
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  memory.fetch(problem);
+  expect_meaning(kAdaptive, problem);
+  EXPECT_EQ(driver().functions.at(driver().launches.front().function), "weft_prepass");
+  EXPECT_EQ(driver().functions.at(driver().launches.back().function), "weft_kernel");
+}
+
+/// Another seed is other code of the prepass alone, and another entry; how many are drawn is an argument.
+TEST_F(CudaEngine, TheKeyIsOfThePrepassToo) {
+  const auto target = find_target("sm_61").value();
+  const auto key = [&](const std::string& text) {
+    const auto front = read_pattern({"input.weft", text}, {});
+    const auto plan = planner::plan(front->pattern, {.d = 32, .d_v = 32}, target);
+    auto made = cuda_kernel_key(codegen::cuda::emit(*plan, target), codegen::cuda::geometry(*plan), target, "");
+    return made->digest();
+  };
+  const auto random = [&](int seed, int count) {
+    return key(fmt::format("pattern p {{ keep blocks(16, random({}, seed: {})); }}", count, seed));
+  };
+  EXPECT_EQ(random(5, 2), random(5, 3));
+  EXPECT_NE(random(5, 2), random(6, 2));
 }
 
 /// Every byte of the one parameter, and how it is launched.

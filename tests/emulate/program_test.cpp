@@ -319,6 +319,27 @@ TEST_F(KeptObjectsDeathTest, AreReplacedWhenDamaged) {
   EXPECT_EQ(compilations(), 2) << "what replaced it is whole";
 }
 
+TEST(Program, MayHoldSeveralKernels) {
+  const std::string text =
+      "struct Args { int* out; };\n"
+      "extern \"C\" __global__ void weft_prepass(const Args a) { store_global<int>(a.out, 1); }\n"
+      "extern \"C\" __global__ void weft_kernel(const Args a) { store_global<int>(a.out, 2); }\n";
+  const auto program = emulate::Program::build(text, "weft_kernel", {.further = {"weft_prepass"}});
+  ASSERT_TRUE(program.ok()) << program.error().message;
+  for (const std::size_t kernel : {0U, 1U}) {
+    std::vector<int> out(1);
+    int* const args = out.data();
+    const auto report = (*program)->launch({.kernel = kernel,
+                                            .threads = 1,
+                                            .args = &args,
+                                            .args_bytes = sizeof args,
+                                            .memory = {region(out, true, "out")}});
+    ASSERT_TRUE(report.ok() && report->faults.empty());
+    EXPECT_EQ(out[0], kernel == 0 ? 2 : 1);
+  }
+  EXPECT_NE(*program, *emulate::Program::build(text, "weft_kernel")) << "a program without the other kernel";
+}
+
 TEST(Launch, ThatMakesNoSenseIsAnError) {
   const auto program = built(kNothing);
   ASSERT_NE(program, nullptr);
@@ -334,6 +355,7 @@ TEST(Launch, ThatMakesNoSenseIsAnError) {
   EXPECT_TRUE(refused([](emulate::Launch& l) { l.threads = 0; }));
   EXPECT_TRUE(refused([](emulate::Launch& l) { l.threads = 2048; }));
   EXPECT_TRUE(refused([](emulate::Launch& l) { l.blocks = -1; }));
+  EXPECT_TRUE(refused([](emulate::Launch& l) { l.kernel = 1; }));
   EXPECT_TRUE(refused([](emulate::Launch& l) { l.shared_bytes = 1 << 30; }));
 }
 

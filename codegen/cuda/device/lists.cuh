@@ -79,7 +79,7 @@ __device__ __forceinline__ void pool_keys(const weft_args& a, int block_size) {
   const int head = number / blocks, block = number - head * blocks;
   const int b = head / (int)a.kv_heads, h = head - b * (int)a.kv_heads;
   const i64 begin = (i64)block * block_size, end = min(begin + block_size, a.n_k);
-  for (int c = (int)threadIdx.x; c < kDim; c += kThreads) {
+  for (int c = (int)threadIdx.x; c < kDim; c += kPrepassThreads) {
     float sum = 0;
     for (i64 n = begin; n < end; ++n) sum += element(a.k, key_row(a, a.k, b, n) + h * a.k.stride_h + c);
     store_global<float>((float*)a.scratch + ((i64)number * kDim + c), sum / (float)(end - begin));
@@ -88,14 +88,14 @@ __device__ __forceinline__ void pool_keys(const weft_args& a, int block_size) {
 
 struct ListShared {
   float query[kDim];  // mean of the row's queries
-  float score[kThreads];
+  float score[kPrepassThreads];
 };
 
 __device__ __forceinline__ void pool_queries(const weft_args& a, ListShared& s, const ListRow& r, int block_size) {
   const i64 offset = a.offsets != nullptr ? load_global<i64>(a.offsets + r.b) : a.offset;
   const i64 first = (i64)r.row * block_size - offset;
   const i64 begin = max(first, (i64)0), end = min(first + block_size, a.n_q);
-  for (int c = (int)threadIdx.x; c < kDim; c += kThreads) {
+  for (int c = (int)threadIdx.x; c < kDim; c += kPrepassThreads) {
     float sum = 0;
     for (i64 n = begin; n < end; ++n) {
       sum += element(a.q, r.b * a.q.stride_b + n * a.q.stride_n + r.h * a.q.stride_h + c);
@@ -146,7 +146,7 @@ __device__ __forceinline__ void sort_places(const ListRow& r, int filled) {
   for (int i = filled; i < r.count; ++i) set_place(r, i, kLargest);
 }
 
-/// The threads score kThreads blocks at a time; one of them keeps the best.
+/// The threads score kPrepassThreads blocks at a time; one of them keeps the best.
 template <bool kPooled>
 __device__ __forceinline__ void choose_best(const weft_args& a, ListShared& s, const ListRow& r, int block_size,
                                             int input, bool causal) {
@@ -154,14 +154,14 @@ __device__ __forceinline__ void choose_best(const weft_args& a, ListShared& s, c
   __syncthreads();
   const int candidates = causal ? min(max(r.row + 1, 0), r.blocks) : r.blocks;
   int filled = 0;
-  for (int first = 0; first < candidates; first += kThreads) {
+  for (int first = 0; first < candidates; first += kPrepassThreads) {
     const int block = first + (int)threadIdx.x;
     float score = -infinity();
     if (block < candidates) score = kPooled ? pooled_score(a, s, r, block) : given_score(a.inputs[input], r, block);
     store_shared<float>(&s.score[threadIdx.x], score == score ? score : -infinity());
     __syncthreads();
     if (threadIdx.x == 0) {
-      for (int i = 0; i < min(kThreads, candidates - first); ++i) {
+      for (int i = 0; i < min(kPrepassThreads, candidates - first); ++i) {
         consider(r, filled, load_shared<float>(&s.score[i]), first + i);
       }
     }

@@ -216,7 +216,9 @@ STAND_IN(cuModuleGetFunction, (FunctionHandle * *function, ModuleHandle* module,
   if (module != handle<ModuleHandle>(kModule)) return kInvalidValue;
   state().symbols.emplace_back(name);
   if (state().images.empty() || state().images.back().find(name) == std::string::npos) return kNotFound;
-  *function = handle<FunctionHandle>(kFunction);
+  const auto number = kFunction + state().functions.size();
+  state().functions[number] = name;
+  *function = handle<FunctionHandle>(number);
   return 0;
 }
 STAND_IN(cuFuncSetAttribute, (FunctionHandle*, int attribute, int value)) {

@@ -42,6 +42,7 @@ struct StandIn {
 
   // What is alive.
   std::map<std::uint64_t, std::size_t> memory;
+  std::map<std::uint64_t, std::string> functions;  ///< by handle, never forgotten
   int contexts = 0, modules = 0, events = 0;
 
   // What to do.

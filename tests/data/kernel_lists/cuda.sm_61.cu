@@ -1,0 +1,176 @@
+// Attention kernel made by Weft for sm_61: f16 storage, f32 arithmetic on plain lanes.
+// Which rows a tile holds and which keys it visits stands in the tables of the argument block, so that no
+// length, segment or rate is compiled in. Read it from the end: weft_kernel opens a tile, attend walks its keys,
+// attend_block multiplies a block of them.
+
+// ---- the plan's choices ----
+
+constexpr int kRows = 64;            // queries of a tile: what one block of threads computes
+constexpr int kKeys = 64;            // keys computed at a time
+constexpr int kThreads = 128;        // of a block
+constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
+constexpr int kPrepassThreads = 128; // of a block of the prepass
+constexpr int kDim = 64;             // columns of Q and K
+constexpr int kDimV = 64;            // columns of V and O
+constexpr int kDepth = 16;           // columns of Q and K in shared memory at a time
+constexpr int kStaged = 32;          // rows of V in shared memory at a time
+constexpr bool kPaged = false;       // K and V come in pages
+constexpr int kInputs = 0;           // tensors beside Q, K and V
+constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
+constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
+constexpr int kSharedFixed = 28320;  // bytes of shared memory …
+constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
+constexpr bool kHasClasses = false;  // tiles of rows that meet the same conditions
+constexpr bool kHasRowBits = false;  // congruences that rows must meet or miss
+constexpr bool kHasRowConditions = false; // ranges of rows only
+constexpr bool kHasStreams = false;  // keys in steps
+constexpr bool kHasFilters = false;  // further congruences of keys
+constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
+constexpr bool kHasSlots = false;    // an LSE for each branch
+constexpr bool kHasForms = false;    // bounds that an expression of the row gives
+constexpr bool kHasParts = false;    // bounds that are a share of the sequence
+
+// ---- args.h ----
+
+// ---- table_words.h ----
+using namespace weft::codegen;
+
+// ---- ptx.cuh ----
+#ifndef WEFT_EMULATED
+#endif
+
+// ---- numbers.cuh ----
+
+constexpr Element kStored = Element::f16;
+
+// ---- philox.cuh ----
+
+// ---- lists.cuh ----
+
+// ---- block.cuh ----
+
+// ---- rows.cuh ----
+
+// ---- conditions.cuh ----
+
+// ---- schedule.cuh ----
+
+// ---- keys.cuh ----
+
+// ---- mask.cuh ----
+
+// ---- simt.cuh ----
+
+// ---- expressions.cuh ----
+
+// ---- results.cuh ----
+
+// ---- attend.cuh ----
+
+// ---- conditions on pairs, and bounds that rows give ----
+
+/// q / 64
+__device__ __forceinline__ bool holds_0(const weft_args& a, const Tile& t, int q, int k) {
+  return is_listed(a.lists[0], t, q >> 6, k >> 6);
+}
+
+/// q / 64
+__device__ __forceinline__ i64 part_0_0(const weft_args& a, const Tile& t, int q) {
+  return q >> 6;
+}
+
+/// q / 64
+__device__ __forceinline__ bool holds_1(const weft_args& a, const Tile& t, int q, int k) {
+  return is_listed(a.lists[1], t, q >> 6, k >> 6);
+}
+
+/// q / 64
+__device__ __forceinline__ i64 part_1_0(const weft_args& a, const Tile& t, int q) {
+  return q >> 6;
+}
+
+__device__ __forceinline__ bool holds(const weft_args& a, const Tile& t, int condition, int q, int k) {
+  if (condition == 0) return holds_0(a, t, q, k);
+  if (condition == 1) return holds_1(a, t, q, k);
+  return 0;
+}
+
+__device__ __forceinline__ bool rows_agree(const weft_args& a, const Tile& t, int condition, int q, int other) {
+  if (condition == 0) return part_0_0(a, t, q) == part_0_0(a, t, other);
+  if (condition == 1) return part_1_0(a, t, q) == part_1_0(a, t, other);
+  return 0;
+}
+
+__device__ __forceinline__ i64 key_of(const weft_args& a, const Tile& t, int condition, int k) {
+  if (condition == 0) return 0;
+  if (condition == 1) return 0;
+  return 0;
+}
+
+__device__ __forceinline__ i64 lo_of(const weft_args& a, const Tile& t, int condition, int q) {
+  if (condition == 0) return 0;
+  if (condition == 1) return 0;
+  return 0;
+}
+
+__device__ __forceinline__ i64 hi_of(const weft_args& a, const Tile& t, int condition, int q) {
+  if (condition == 0) return 0;
+  if (condition == 1) return 0;
+  return 0;
+}
+
+__device__ __forceinline__ i64 form_of(const weft_args& a, const Tile& t, int form, int q) {
+  return 0;
+}
+
+__device__ __forceinline__ int kind_of(int condition) {
+  if (condition == 0) return 0;
+  if (condition == 1) return 0;
+  return 0;
+}
+
+__device__ __forceinline__ int modulus_of(int condition) {
+  if (condition == 0) return 0;
+  if (condition == 1) return 0;
+  return 0;
+}
+
+
+// ---- the prepass: phase 2 i pools the keys for list i, phase 2 i + 1 fills it ----
+
+extern "C" __global__ void __launch_bounds__(kPrepassThreads) weft_prepass(const weft_args a) {
+  WEFT_SHARED_MEMORY(memory);
+  ListShared& shared = *(ListShared*)memory;
+  switch (a.phase) {
+    case 1: {
+      const ListRow row = open_row(a, a.lists[0], 64);
+      return draw(row, 11ull);
+    }
+    case 2: return pool_keys(a, 64);
+    case 3: {
+      const ListRow row = open_row(a, a.lists[1], 64);
+      return choose_best<true>(a, shared, row, 64, 0, true);
+    }
+  }
+}
+
+// ---- the kernel: block i computes tile number tile_begin + i ----
+
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(const weft_args a) {
+  WEFT_SHARED_MEMORY(memory);
+  Shared& shared = *(Shared*)memory;
+  Tile tile;
+  const i64* head;  // tables of the tile's head
+  if (!open_tile(a, shared, tile, head)) return;
+  const Views views = open_views(a, tile);
+  State state;
+
+  // One softmax over the keys of every branch.
+  const i64* const pass = a.tables + word(head + kPassesAt);
+  clear(state);
+  attend(a, shared, state, views, tile, pass, make_zones(a, shared, tile, pass));
+  close_sums(state);
+  if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+  normalize(state, 1);
+  store_rows(a, shared, state, tile);
+}
