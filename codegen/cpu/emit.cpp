@@ -159,6 +159,11 @@ std::string entry(const Kernel& k) {
   head.ret();
 
   Part f(k, "tiles");
+  if (has_summaries(k)) {
+    const Value prepass = f.icmp("slt", f.arg(offsetof(weft_args, phase)), kZero);
+    f.when(prepass, [&] { f.call_void("summarize", {f.a, f.s}); });
+    f.ret_if(prepass);
+  }
   const Value phase = f.table(f.load("i64", f.at(f.table(Part::i64(1)), "i64", f.arg(offsetof(weft_args, phase))), 8));
   const Value per_head = f.arg(offsetof(weft_args, tiles_per_head));
   const Value heads = f.arg(offsetof(weft_args, heads));
@@ -205,7 +210,8 @@ std::string preamble(const Kernel& k) {
 Source emit(const ir::Plan& plan, const Target& target) {
   const Kernel k(plan, target);
   std::string text = preamble(k);
-  text += emit_conditions(k) + emit_schedule(k) + emit_rows(k) + emit_pairs(k) + emit_blocks(k) + emit_walk(k);
+  text += emit_conditions(k) + emit_summaries(k) + emit_schedule(k) + emit_rows(k) + emit_pairs(k) + emit_blocks(k) +
+          emit_walk(k);
   text += fresh(k) + sweep(k) + run_pass(k) + (plan.phases.size() > 1 ? run_tile_of_phases(k) : run_tile(k)) + entry(k);
   // Frame pointers would cost a register; vectors are as wide as the target says.
   text +=

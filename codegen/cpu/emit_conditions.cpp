@@ -72,7 +72,8 @@ void describe_pairs(Part& f, std::size_t number) {
   const auto parts = static_cast<std::int64_t>(c.parts.size());
   f.call_void("runs", {f.a, f.s, state, part_at(f, number, 0, kZero), Part::i64(parts)});
   f.store(Part::i64(c.unit), f.at(state, "i64", Part::i64(kUnit)), 8);
-  f.store(Part::i64(INT64_MIN), f.at(state, "i64", Part::i64(kKnownUnit)), 8);
+  f.store(kZero, f.at(state, "i64", Part::i64(kKnownFrom)), 8);
+  f.store(kZero, f.at(state, "i64", Part::i64(kKnownEnd)), 8);
   if (!p.key) return;
   const auto reach = f.fold(kZero, Part::i64(k.rows), 1, {Part::i64(INT64_MAX), Part::i64(INT64_MIN)},
                             [&](const Value& r, const std::vector<Value>& seen) {
@@ -150,7 +151,26 @@ Value answers(Part& f, std::size_t number, const Value& y) {
   return f.select(f.icmp("eq", count, kZero), reachable, of_runs[0]);
 }
 
-/// @answers: of a condition's number to a key. Keys of one unit share the answer.
+/// The answer to y and those behind it that share it: the keys of one unit, or those a summary speaks of.
+void answer(Part& f, std::size_t number, const Value& y) {
+  const Value state = f.condition(Part::i64(static_cast<std::int64_t>(number)));
+  const Value unit = f.word(state, kUnit);
+  const Value begin = f.mul(f.op("sdiv", y, unit), unit);
+  const Value out = f.slot(Part::i64(-1)), end = f.slot(f.add(begin, unit));
+  ask_summary(f, number, y,
+              {.answer =
+                   [&](const Value& answer, const Value& to) {
+                     f.set(out, answer);
+                     f.set(end, to);
+                   },
+               .one_key = [&](const Value& to) { f.set(end, to); }});
+  f.when(f.icmp("slt", f.get(out), kZero), [&] { f.set(out, answers(f, number, y)); });
+  f.store(y, f.at(state, "i64", Part::i64(kKnownFrom)), 8);
+  f.store(f.get(end), f.at(state, "i64", Part::i64(kKnownEnd)), 8);
+  f.store(f.get(out), f.at(state, "i64", Part::i64(kKnown)), 8);
+}
+
+/// @answers: of a condition's number to a key.
 std::string answers(const Kernel& k) {
   Part f(k, "answers", "i64", "i64 %number, i64 %y");
   const Value number = Part::argument("i64", "number");
@@ -159,17 +179,13 @@ std::string answers(const Kernel& k) {
   const Value on_row = f.icmp("ne", f.word(state, kOnRow), kZero);
   const Value both = Part::i64(3);
   f.ret_if(on_row, &both);
-  const Value unit = f.op("sdiv", y, f.word(state, kUnit));
   const Value known = f.word(state, kKnown);
-  f.ret_if(f.icmp("eq", unit, f.word(state, kKnownUnit)), &known);
-  const Value out = f.slot(kZero);
+  f.ret_if(f.bit_and(f.icmp("sge", y, f.word(state, kKnownFrom)), f.icmp("slt", y, f.word(state, kKnownEnd))), &known);
   for (std::size_t i = 0; i < k.conditions.size(); ++i) {
     if (k.conditions[i].on_row) continue;
-    f.when(f.icmp("eq", number, Part::i64(static_cast<std::int64_t>(i))), [&] { f.set(out, answers(f, i, y)); });
+    f.when(f.icmp("eq", number, Part::i64(static_cast<std::int64_t>(i))), [&] { answer(f, i, y); });
   }
-  f.store(unit, f.at(state, "i64", Part::i64(kKnownUnit)), 8);
-  f.store(f.get(out), f.at(state, "i64", Part::i64(kKnown)), 8);
-  f.ret(f.get(out));
+  f.ret(f.word(state, kKnown));
   return f.finish();
 }
 

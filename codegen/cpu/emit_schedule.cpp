@@ -309,9 +309,8 @@ void ask_conditions(Part& f, const Value& term, const Value& y, const Value& ok,
     const Value answer = f.call("i64", "answers", {f.a, f.s, number, y});
     const Value wanted = f.select(negated, Part::i64(2), Part::i64(1));
     f.when(f.icmp("eq", f.bit_and(answer, wanted), Part::i64(0)), [&] {
-      const Value unit = f.word(state, kUnit);
       f.set(ok, Part::i64(0));
-      f.set(skip, f.max(f.get(skip), f.mul(f.add(f.op("sdiv", y, unit), Part::i64(1)), unit)));
+      f.set(skip, f.max(f.get(skip), f.word(state, kKnownEnd)));
     });
   });
 }

@@ -54,8 +54,9 @@ enum ConditionWord {
   kLeast,
   kMost,
   kUnit,
-  kKnownUnit,
-  kKnown,  ///< unit of keys that was asked about last, and the answer
+  kKnownFrom,
+  kKnownEnd,
+  kKnown,  ///< keys that were asked about last, and their answer
   kRunRows,
   kConditionWords = kRunRows + static_cast<int>(ir::kMostRuns)
 };
@@ -183,12 +184,24 @@ class Part : public Builder {
 class Expression;
 Expression expression_at(Part& f, int lanes);
 
+bool has_summaries(const Kernel& kernel);
+
+/// What a summary may say of a key: the answer to all keys before an end (see @answers), or that those before an end
+/// have one key value.
+struct SummarySays {
+  std::function<void(const Value& answer, const Value& end)> answer;
+  std::function<void(const Value& end)> one_key;
+};
+/// Asks the summary of a condition, where it has one, about key y. Of what is said the last counts.
+void ask_summary(Part& f, std::size_t condition, const Value& y, const SummarySays& says);
+
 // Each emits the functions of one part.
 std::string emit_rows(const Kernel& kernel);        ///< @rows, @load_q, @finish_pass, @store_rows, carry
 std::string emit_schedule(const Kernel& kernel);    ///< @bound, @spans, @intervals, @zone, @next
 std::string emit_walk(const Kernel& kernel);        ///< @full_zone, @partial_zone, @flush_full
 std::string emit_blocks(const Kernel& kernel);      ///< @full_block, @partial_block
 std::string emit_conditions(const Kernel& kernel);  ///< what expressions use, @runs, @describe, @answers, @mask
+std::string emit_summaries(const Kernel& kernel);   ///< @summarize
 std::string emit_pairs(const Kernel& kernel);       ///< @rewrite, @rewrite_kept, @seed, @drop, @drop_kept
 
 }  // namespace weft::codegen::cpu

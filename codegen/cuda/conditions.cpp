@@ -1,6 +1,7 @@
 #include "codegen/cuda/conditions.h"
 
 #include "codegen/cuda/expression.h"
+#include "codegen/cuda/lists.h"
 #include "compiler/ir/predicates.h"
 
 #include <fmt/format.h>
@@ -37,6 +38,7 @@ class Writer {
     choice("i64", "form_of", "form", ", int q", plan_.forms.size(),
            [](std::size_t i) { return fmt::format("form_{}(a, t, q)", i); });
     facts();
+    if (has_summaries(plan_)) summaries();
   }
 
  private:
@@ -101,6 +103,23 @@ class Writer {
       const std::int64_t modulus = plan_.predicates[i].modulus;
       return fmt::format("{}", modulus <= INT32_MAX ? modulus : 0);
     });
+  }
+
+  void summaries() {
+    w_.line(
+        "__device__ __forceinline__ bool may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, "
+        "bool wide) {{");
+    for (std::size_t i = 0; i < plan_.lists.size(); ++i) {
+      const ir::List& l = plan_.lists[i];
+      if (!l.summarizes()) continue;
+      const bool spans = l.kind == ir::List::Kind::spans;
+      const std::string call = spans ? fmt::format("span_may_meet(a, a.lists[{}], t, s.conditions[{}]", i, l.predicate)
+                                     : fmt::format("pairs_may_meet(a.lists[{}], t", i);
+      w_.line("  if (use.condition == {}) return {}, use, block, wide);", l.predicate, call);
+    }
+    w_.line("  return true;");
+    w_.line("}}");
+    w_.blank();
   }
 
   void choice(const char* type, const std::string& name, const char* number, const std::string& of, std::size_t count,

@@ -137,6 +137,7 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   flag("kHasSegments", uses.segments, "bounds where a segment begins or ends");
   flag("kHasSlots", uses.slots, "an LSE for each branch");
   flag("kHasForms", uses.forms, "bounds that an expression of the row gives");
+  flag("kHasSummaries", has_summaries(plan), "of conditions, by which tiles pass over keys");
   flag("kHasParts", uses.parts, "bounds that are a share of the sequence");
 }
 

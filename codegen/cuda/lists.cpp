@@ -1,9 +1,17 @@
 #include "codegen/cuda/lists.h"
 
+#include "compiler/ir/predicates.h"
+
 #include <algorithm>
 
 namespace weft::codegen::cuda {
 namespace {
+
+void summary(TextWriter& w, const ir::Plan& plan, const ir::List& l, std::size_t number) {
+  const bool by_head = ir::summary_reads(plan, l, ir::Variable::h), spans = l.kind == ir::List::Kind::spans;
+  w.line("    case {}: return {}(a, {}a.lists[{}], {}, {});", 2 * number + 1, spans ? "fill_spans" : "fill_meets",
+         spans ? "*(SummaryShared*)memory, " : "", number, l.predicate, by_head);
+}
 
 void list(TextWriter& w, const ir::List& l, std::size_t number) {
   if (pools(l)) w.line("    case {}: return pool_keys(a, {});", 2 * number, l.block);
@@ -20,15 +28,25 @@ void list(TextWriter& w, const ir::List& l, std::size_t number) {
 
 }  // namespace
 
+bool has_summaries(const ir::Plan& plan) {
+  return std::any_of(plan.lists.begin(), plan.lists.end(), [](const auto& l) { return l.summarizes(); });
+}
+
+bool chooses_keys(const ir::Plan& plan) {
+  return std::any_of(plan.lists.begin(), plan.lists.end(), [](const auto& l) { return !l.summarizes(); });
+}
+
 void write_prepass(TextWriter& w, const ir::Plan& plan) {
   w.blank();
   w.line("// ---- the prepass: phase 2 i pools the keys for list i, phase 2 i + 1 fills it ----");
   w.blank();
   w.line("extern \"C\" __global__ void __launch_bounds__(kPrepassThreads) {}(const weft_args a) {{", kPrepassSymbol);
   w.line("  WEFT_SHARED_MEMORY(memory);");
-  w.line("  ListShared& shared = *(ListShared*)memory;");
+  if (chooses_keys(plan)) w.line("  ListShared& shared = *(ListShared*)memory;");
   w.line("  switch (a.phase) {{");
-  for (std::size_t i = 0; i < plan.lists.size(); ++i) list(w, plan.lists[i], i);
+  for (std::size_t i = 0; i < plan.lists.size(); ++i) {
+    plan.lists[i].summarizes() ? summary(w, plan, plan.lists[i], i) : list(w, plan.lists[i], i);
+  }
   w.line("  }}");
   w.line("}}");
 }

@@ -5,15 +5,18 @@
 
 #include <cstdint>
 
-/// The prepass of a plan with lists (`random`, `top`): a second kernel of the plan's text, `extern "C" __global__ void
+/// The prepass of a plan with lists: a second kernel of the plan's text, `extern "C" __global__ void
 /// weft_prepass(const weft_args a)`. Phase 2 i of it pools the keys of list i, one block of threads a block of keys of
-/// each kv head; phase 2 i + 1 fills the list, one block of threads a row of blocks.
+/// each kv head; phase 2 i + 1 fills the list, one block of threads a row of blocks, or a unit of a summary.
 namespace weft::codegen::cuda {
 
 inline constexpr const char* kPrepassSymbol = "weft_prepass";
 inline constexpr int kPrepassThreads = 128;
 
 inline bool has_prepass(const ir::Plan& plan) { return !plan.lists.empty(); }
+bool has_summaries(const ir::Plan& plan);
+/// Has it lists of `random` or `top`?
+bool chooses_keys(const ir::Plan& plan);
 
 /// For plans that have one: behind the headers of the text and its constants, of which it uses kPrepassThreads, kDim,
 /// kPaged and kStored.

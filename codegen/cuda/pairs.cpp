@@ -56,8 +56,9 @@ bool wants_header(const ir::Plan& plan, std::string_view name) {
   if (name == "conditions.cuh") return has_conditions(plan);
   if (name == "unconditional.cuh") return !has_conditions(plan);
   if (name == "dropout.cuh") return plan.dropout > 0;
-  if (name == "philox.cuh") return plan.dropout > 0 || has_prepass(plan);
-  if (name == "lists.cuh") return has_prepass(plan);
+  if (name == "philox.cuh") return plan.dropout > 0 || chooses_keys(plan);
+  if (name == "lists.cuh") return chooses_keys(plan);
+  if (name == "summaries.cuh") return has_summaries(plan);
   return true;
 }
 

@@ -27,6 +27,7 @@ inline constexpr int kPlanAbi = 1;
 // Of one plan. Inputs and lists: what the argument block has room for (codegen/args.h).
 inline constexpr std::size_t kMostInputs = 16, kMostAxes = 4, kMostLists = 4;
 inline constexpr std::size_t kMostPredicates = 256;
+inline constexpr std::int64_t kSummaryBlock = 64;
 
 /// One closed form over the tile's rows. `value(x) = base + add` with base by kind:
 ///   constant 0 · row x · segment floor(x / a) * a · input t[b] of input number a ·
@@ -67,16 +68,22 @@ struct Predicate {
 };
 bool operator==(const Predicate& a, const Predicate& b);
 
-/// Keys chosen for each row before the attention: for blocks of `block` tokens, `count` of the key blocks.
+/// What is found out before the attention, for blocks of `block` tokens. Keys chosen for each row of blocks, `count` of
+/// the key blocks:
 ///   random: drawn by `seed` (semantics section 7), the same for every batch entry
 ///   top: those that score best (section 8), by pooled queries and keys, or by input number `input`
+/// Summaries of condition number `predicate`, by which tiles pass over keys that no row keeps:
+///   spans: the least and the largest that the condition's key is in a block of keys
+///   meets: does any pair of a block of queries and a block of keys meet the condition, does any fail it?
 struct List {
-  enum class Kind { random, top } kind = Kind::random;
+  enum class Kind { random, top, spans, meets } kind = Kind::random;
   std::int64_t count = 0;
   std::int64_t block = 1;
   std::int64_t seed = 0;
   int input = -1;
   bool causal = false;
+  int predicate = -1;
+  bool summarizes() const { return predicate >= 0; }
   bool operator==(const List&) const = default;
 };
 
@@ -185,7 +192,7 @@ struct Plan {
   std::optional<double> scale;  ///< empty: 1 / sqrt(d)
   ExprPtr score;                ///< real, over s, the scaled product; null: s itself
   double dropout = 0;           ///< share of weights that are dropped
-  std::vector<List> lists;      ///< read by `listed`
+  std::vector<List> lists;      ///< read by `listed`; summaries stand behind those
   std::vector<Predicate> predicates;
   std::vector<ExprPtr> forms;  ///< integers over the row that never fall as it grows (but see Bound)
   std::optional<Ring> ring;
@@ -214,7 +221,8 @@ Result<Plan> parse_plan(std::string_view text);
 ///     their lines, lines the modulus; rows go by members or by patches.
 ///  6. Phases over h and H only.
 ///  7. LSE slots are -1 or below the number of branches, each written by one pass of a phase.
-///  8. Lists have a count and a block of 1 or more, and an f32 input of four axes or none.
+///  8. Lists have a count and a block of 1 or more, and an f32 input of four axes or none. Summaries are of blocks of
+///     kSummaryBlock, of a condition that reads the key: `spans` of an interval, `meets` of a truth.
 ///  9. Predicates, forms and the score have their types, read no s but in the score, and index inputs with one integer
 ///     an axis.
 std::vector<std::string> verify(const Plan& plan);

@@ -182,6 +182,8 @@ class PlanReader {
       plan.predicates.push_back({.holds = line.expression(), .key = nullptr, .lo = nullptr, .hi = nullptr});
     else if (head == "list")
       list(line);
+    else if (head == "summary")
+      summary(line);
     else if (head == "between")
       between(line);
     else if (head == "form")
@@ -258,6 +260,13 @@ class PlanReader {
     l.seed = line.named("seed");
     l.input = line.small("input");
     l.causal = line.small("causal") != 0;
+    plan.lists.push_back(l);
+  }
+  void summary(LineReader& line) {
+    List l;
+    l.kind = line.one_of(kLists);
+    l.predicate = line.small("of");
+    l.block = line.named("block");
     plan.lists.push_back(l);
   }
   void between(LineReader& line) {

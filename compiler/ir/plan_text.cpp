@@ -124,6 +124,10 @@ std::string print(const Plan& plan) {
     w.line("input {} {} block {} axes{}", input.name, to_string(input.type), input.block, axes);
   }
   for (const auto& l : plan.lists) {
+    if (l.summarizes()) {
+      w.line("summary {} of {} block {}", word(kLists, l.kind), l.predicate, l.block);
+      continue;
+    }
     w.line("list {} count {} block {} seed {} input {} causal {}", word(kLists, l.kind), l.count, l.block, l.seed,
            l.input, l.causal ? 1 : 0);
   }

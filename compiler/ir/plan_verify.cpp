@@ -1,4 +1,5 @@
 #include "compiler/ir/plan.h"
+#include "compiler/ir/predicates.h"
 
 #include <fmt/format.h>
 
@@ -92,7 +93,18 @@ class Verifier {
     }
   }
 
+  void summary(const List& l) {
+    if (l.block != kSummaryBlock) say("a summary of blocks of {}", l.block);
+    if (l.kind != List::Kind::spans && l.kind != List::Kind::meets) return say("a list that is no summary of one");
+    if (l.predicate < 0 || l.predicate >= static_cast<int>(plan_.predicates.size()))
+      return say("condition {} of {}", l.predicate, plan_.predicates.size());
+    const Predicate& p = plan_.predicates[static_cast<std::size_t>(l.predicate)];
+    if ((l.kind == List::Kind::spans) != (p.key != nullptr)) say("a summary does not fit its condition");
+    if (!reads_key(p, Stationary::query)) say("a summary of a condition on rows");
+  }
+
   void list(const List& l) {
+    if (l.kind == List::Kind::spans || l.kind == List::Kind::meets || l.predicate != -1) return summary(l);
     if (l.count < 1 || l.count > kFarthest || l.block < 1 || l.block > kFarthest)
       say("a list of {} of blocks of {}", l.count, l.block);
     if (l.input >= static_cast<int>(plan_.inputs.size())) return say("input {} of {}", l.input, plan_.inputs.size());

@@ -37,7 +37,10 @@ inline constexpr Word<KernelClass> kClasses[] = {{KernelClass::vector, "vector"}
 inline constexpr Word<DType> kDTypes[] = {{DType::f32, "f32"}, {DType::f16, "f16"}, {DType::bf16, "bf16"}};
 inline constexpr Word<InputType> kInputTypes[] = {
     {InputType::i32, "i32"}, {InputType::u8, "u8"}, {InputType::f32, "f32"}};
-inline constexpr Word<List::Kind> kLists[] = {{List::Kind::random, "random"}, {List::Kind::top, "top"}};
+inline constexpr Word<List::Kind> kLists[] = {{List::Kind::random, "random"},
+                                              {List::Kind::top, "top"},
+                                              {List::Kind::spans, "spans"},
+                                              {List::Kind::meets, "meets"}};
 inline constexpr Word<RingLayout> kLayouts[] = {
     {RingLayout::contiguous, "contiguous"}, {RingLayout::zigzag, "zigzag"}, {RingLayout::striped, "striped"}};
 inline constexpr Word<Axis::Kind> kAxes[] = {{Axis::Kind::batch, "batch"},     {Axis::Kind::heads, "heads"},

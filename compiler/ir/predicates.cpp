@@ -63,11 +63,24 @@ std::int64_t key_unit(const Predicate& p, Stationary s) {
   return std::max<std::int64_t>(unit, 1);
 }
 
+int summary_of(const Plan& plan, std::size_t condition) {
+  for (std::size_t i = 0; i < plan.lists.size(); ++i) {
+    if (plan.lists[i].predicate == static_cast<int>(condition)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+bool summary_reads(const Plan& plan, const List& summary, Variable v) {
+  const Predicate& p = plan.predicates[static_cast<std::size_t>(summary.predicate)];
+  return reads(summary.kind == List::Kind::spans ? *p.key : *p.holds, v);
+}
+
 struct PairValues::State {
   State(const Plan& p, const Shape& shape, const InputValues& inputs, const Tensor* q, const Tensor* k)
       : plan(p), problem{{}, shape, inputs, q, k}, scope{problem, shape.n_q, shape.n_k} {
     problem.pattern.inputs = p.inputs;
     for (const auto& l : p.lists) {
+      if (l.summarizes()) continue;  // they stand behind the others, and nothing reads them
       const SetPtr set = l.kind == List::Kind::random ? make_set(SetKind::random, {l.count, l.seed})
                                                       : make_top(l.count, l.input, l.causal);
       problem.lists.emplace_back(set, l.block);

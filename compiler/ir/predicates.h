@@ -25,6 +25,12 @@ std::vector<ExprPtr> row_parts(const Predicate& p, Stationary s);
 /// Keys come in runs of so many, from multiples of it, that the condition cannot tell apart; at least 1.
 std::int64_t key_unit(const Predicate& p, Stationary s);
 
+/// Number of the plan's list that summarizes the condition; -1 without one.
+int summary_of(const Plan& plan, std::size_t condition);
+
+/// Does what a summary is made of read the variable?
+bool summary_reads(const Plan& plan, const List& summary, Variable v);
+
 /// Values at one size. Keeps references to all it is given.
 class PairValues {
  public:

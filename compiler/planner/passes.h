@@ -51,6 +51,10 @@ void choose_rows(Draft& draft);
 /// Longest tiles first, so that the last thread to finish has little left.
 void order_tiles(Draft& draft);
 
+/// Conditions on pairs that read the caller's tensors key by key get summaries of blocks of keys, as long as there is
+/// room for lists and rows are queries.
+void summarize(Draft& draft);
+
 // Pieces that passes share.
 
 /// One conjunction as a key range of a branch.

@@ -22,6 +22,7 @@ constexpr PassEntry kPasses[] = {
     {"choose_tiles", choose_tiles},
     {"choose_rows", choose_rows},
     {"order_tiles", order_tiles},
+    {"summarize", summarize},
 };
 
 /// The scale where it is a number; where it differs from pair to pair it goes into the score.

@@ -19,6 +19,19 @@ struct Linear {
   std::int64_t q = 0, k = 0, c = 0, unit = 0;
 };
 
+/// Does its value lie well inside kFar whatever the inputs hold? They have 32 bits, and sums of them are short.
+bool is_small(const ir::Expr& e) {
+  const auto all = [&] {
+    return std::all_of(e.args.begin(), e.args.end(), [](const auto& x) { return is_small(*x); });
+  };
+  if (e.type != ir::Type::integer || e.nodes > 256) return false;
+  if (e.op == Op::constant) return std::abs(e.integer) <= kLargest;
+  if (e.op == Op::variable || e.op == Op::input) return true;
+  constexpr Op kKeepSmall[] = {Op::add,     Op::subtract, Op::negate, Op::minimum,
+                               Op::maximum, Op::absolute, Op::divide, Op::modulo};
+  return std::find(std::begin(kKeepSmall), std::end(kKeepSmall), e.op) != std::end(kKeepSmall) && all();
+}
+
 bool is_position(const ExprPtr& e) {
   return e->op == Op::variable && (e->variable == Variable::q || e->variable == Variable::k);
 }
@@ -238,6 +251,20 @@ class Splitter {
       const ExprPtr from = minus(a, ir::constant(lb->c - open));
       return from_or_below(lb->unit, from, a, true);
     }
+    return ordered_sides(a, b, open);
+  }
+
+  /// One value of the key alone against one of the query alone: an interval without an end.
+  std::optional<Dnf> ordered_sides(const ExprPtr& a, const ExprPtr& b, std::int64_t open) const {
+    const Variable row = at_.transposed() ? Variable::k : Variable::q,
+                   key = at_.transposed() ? Variable::q : Variable::k;
+    const auto alone = [](const ExprPtr& e, Variable v, Variable other) {
+      return ir::reads(*e, v) && !ir::reads(*e, other) && is_small(*e);
+    };
+    if (alone(a, key, row) && alone(b, row, key))
+      return Dnf{at_.between(a, ir::constant(-kFar), minus(b, ir::constant(open - 1)))};
+    if (alone(b, key, row) && alone(a, row, key))
+      return Dnf{at_.between(b, minus(a, ir::constant(-open)), ir::constant(kFar))};
     return std::nullopt;
   }
 

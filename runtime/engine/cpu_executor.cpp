@@ -78,11 +78,31 @@ Status CpuExecutor::run(const ir::Pattern&, const Launch& launch, const RunArgs&
   for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
     place_lists(plan_, piece.shape, lists, piece.block);
     fill_lists(plan_, piece, *workers_, threads);
+    WEFT_CHECK(summarize(piece, tables->scratch, first, threads));
     for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
       run_phase(phase, *tables, piece, first, threads);
     }
   }
   if (pooled.bytes) pool_.give_back(std::move(pooled));
+  return done;
+}
+
+Status CpuExecutor::summarize(const Piece& piece, std::size_t scratch_of_thread, std::byte* scratch,
+                              int threads) const {
+  WEFT_TRY(const auto launches, list_launches(plan_, piece));
+  for (const auto& launch : launches) {
+    if (!plan_.lists[launch.list].summarizes()) continue;
+    std::atomic<std::int64_t> next{0};
+    workers_->run(static_cast<int>(std::min<std::int64_t>(threads, launch.blocks)), [&](int slot) {
+      weft_args mine = launch.block;
+      mine.phase = -1 - static_cast<std::int64_t>(launch.list);
+      mine.scratch = scratch + scratch_of_thread * static_cast<std::size_t>(slot);
+      for (auto unit = next++; unit < launch.blocks; unit = next++) {
+        mine.tile_end = launch.block.tile_end + unit;
+        function_(&mine);
+      }
+    });
+  }
   return done;
 }
 

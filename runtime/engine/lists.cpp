@@ -3,6 +3,7 @@
 #include "codegen/cuda/lists.h"
 #include "compiler/base/float16.h"
 #include "compiler/ir/philox.h"
+#include "compiler/ir/predicates.h"
 
 #include <fmt/format.h>
 
@@ -28,7 +29,12 @@ float element(ir::DType type, const void* data, std::int64_t at) {
 class Filler {
  public:
   Filler(const ir::Plan& plan, const ir::List& list, const Piece& piece, const weft_list& to)
-      : plan_(plan), list_(list), piece_(piece), args_(piece.block), to_(to), shape_(list_shape(list, piece.shape)) {}
+      : plan_(plan),
+        list_(list),
+        piece_(piece),
+        args_(piece.block),
+        to_(to),
+        shape_(list_shape(plan, list, piece.shape)) {}
 
   void run(const Workers& workers, int threads) {
     const std::int64_t heads = piece_.shape.heads, kv_heads = piece_.shape.kv_heads;
@@ -143,27 +149,52 @@ class Filler {
 
 }  // namespace
 
-ListShape list_shape(const ir::List& list, const ir::Shape& shape) {
-  ListShape out;
+namespace {
+
+/// Blocks of rows that positions of the launch lie in.
+void count_rows(const ir::List& list, const ir::Shape& shape, ListShape& out) {
   std::int64_t first = shape.offset_of(0), last = first + shape.n_q - 1;
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     first = std::min(first, shape.offset_of(b));
     last = std::max(last, shape.offset_of(b) + shape.n_q - 1);
   }
-  out.batches = list.kind == ir::List::Kind::random ? 1 : shape.batch;
   out.first_row = ir::floor_div(first, list.block);
   // As many as rows can meet wherever they begin: what a workspace is asked for before offsets are known.
   out.rows = std::max(ir::floor_div(last, list.block) - out.first_row, (shape.n_q + list.block - 2) / list.block) + 1;
+}
+
+}  // namespace
+
+ListShape list_shape(const ir::Plan& plan, const ir::List& list, const ir::Shape& shape) {
+  ListShape out;
   out.blocks = (shape.n_k + list.block - 1) / list.block;
-  out.count = std::min(list.count, out.blocks);
+  if (!list.summarizes()) {
+    count_rows(list, shape, out);
+    out.batches = list.kind == ir::List::Kind::random ? 1 : shape.batch;
+    out.heads = shape.heads;
+    out.count = std::min(list.count, out.blocks);
+    out.units = out.rows;
+    return out;
+  }
+  out.batches = ir::summary_reads(plan, list, ir::Variable::b) ? shape.batch : 1;
+  out.heads = ir::summary_reads(plan, list, ir::Variable::h) ? shape.heads : 1;
+  if (list.kind == ir::List::Kind::meets) {
+    count_rows(list, shape, out);
+    out.count = out.blocks;
+    out.units = out.rows;
+    return out;
+  }
+  out.rows = 1;
+  out.units = (out.blocks + list.block - 1) / list.block;
+  out.count = 2 * (out.blocks + out.units);
   return out;
 }
 
 Result<std::size_t> list_bytes(const ir::Plan& plan, const ir::Shape& shape) {
   std::int64_t elements = 0;
   for (const auto& list : plan.lists) {
-    const ListShape s = list_shape(list, shape);
-    std::int64_t product = s.batches * shape.heads;
+    const ListShape s = list_shape(plan, list, shape);
+    std::int64_t product = s.batches * s.heads;
     if (__builtin_mul_overflow(product, s.rows, &product) || __builtin_mul_overflow(product, s.count, &product) ||
         __builtin_add_overflow(elements, product, &elements) || elements > (std::int64_t{1} << 40)) {
       return user_error("the lists of chosen keys are larger than memory");
@@ -174,14 +205,14 @@ Result<std::size_t> list_bytes(const ir::Plan& plan, const ir::Shape& shape) {
 
 void place_lists(const ir::Plan& plan, const ir::Shape& shape, std::int32_t* memory, weft_args& block) {
   for (std::size_t i = 0; i < plan.lists.size(); ++i) {
-    const ListShape s = list_shape(plan.lists[i], shape);
+    const ListShape s = list_shape(plan, plan.lists[i], shape);
     weft_list& to = block.lists[i];
     to.count = to.stride_row = s.count;
-    to.stride_h = s.rows * s.count;
-    to.stride_b = s.batches > 1 ? shape.heads * to.stride_h : 0;
+    to.stride_h = s.heads > 1 ? s.rows * s.count : 0;
+    to.stride_b = s.batches > 1 ? s.heads * s.rows * s.count : 0;
     // Kernels index by the number of the block of rows.
     to.data = memory - s.first_row * to.stride_row;
-    memory += s.elements(shape.heads);
+    memory += s.elements();
   }
 }
 
@@ -189,19 +220,19 @@ std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape) {
   std::int64_t most = 0;
   for (const auto& list : plan.lists) {
     if (list.kind != ir::List::Kind::top) continue;
-    const ListShape s = list_shape(list, shape);
-    most = std::max(most, shape.batch * shape.kv_heads * s.blocks * plan.bind.d + s.elements(shape.heads));
+    const ListShape s = list_shape(plan, list, shape);
+    most = std::max(most, shape.batch * shape.kv_heads * s.blocks * plan.bind.d + s.elements());
   }
   return static_cast<std::size_t>(most) * sizeof(float);
 }
 
 Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const Piece& piece) {
   std::vector<ListLaunch> out;
-  const std::int64_t heads = piece.shape.heads, kv_heads = piece.shape.kv_heads;
-  const std::int64_t first_b = piece.first_head / heads, entries = piece.heads / heads;
+  const std::int64_t kv_heads = piece.shape.kv_heads;
+  const std::int64_t first_b = piece.first_head / piece.shape.heads, entries = piece.heads / piece.shape.heads;
   for (std::size_t i = 0; i < plan.lists.size(); ++i) {
-    const ListShape s = list_shape(plan.lists[i], piece.shape);
-    ListLaunch one{.blocks = 0, .block = piece.block};
+    const ListShape s = list_shape(plan, plan.lists[i], piece.shape);
+    ListLaunch one{.list = i, .blocks = 0, .block = piece.block};
     if (codegen::cuda::pools(plan.lists[i])) {
       one.blocks = entries * kv_heads * s.blocks;
       one.block.phase = static_cast<std::int64_t>(2 * i);
@@ -209,12 +240,12 @@ Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const Piece&
       out.push_back(one);
     }
     const bool shared = s.batches == 1;
-    one.blocks = (shared ? 1 : entries) * heads * s.rows;
+    one.blocks = (shared ? 1 : entries) * s.heads * s.units;
     one.block.phase = static_cast<std::int64_t>(2 * i + 1);
-    one.block.tiles_per_head = s.rows;
+    one.block.tiles_per_head = s.units;
     one.block.tile_begin = s.first_row;
-    one.block.tile_end = (shared ? 0 : first_b) * heads * s.rows;
-    out.push_back(one);
+    one.block.tile_end = (shared ? 0 : first_b) * s.heads * s.units;
+    if (one.blocks > 0) out.push_back(one);
   }
   for (const auto& launch : out) {
     if (launch.block.tile_end + launch.blocks > std::numeric_limits<std::int32_t>::max()) {
@@ -227,6 +258,7 @@ Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const Piece&
 
 void fill_lists(const ir::Plan& plan, const Piece& piece, const Workers& workers, int threads) {
   for (std::size_t i = 0; i < plan.lists.size(); ++i) {
+    if (plan.lists[i].summarizes()) continue;
     Filler(plan, plan.lists[i], piece, piece.block.lists[i]).run(workers, threads);
   }
 }

@@ -9,20 +9,22 @@
 #include <cstdint>
 #include <vector>
 
-/// The lists of chosen key blocks that `random` and `top` make before the attention (semantics sections 7 and 8).
+/// What is found out before the attention: the lists of chosen key blocks that `random` and `top` make (semantics
+/// sections 7 and 8), and the summaries by which tiles pass over keys.
 namespace weft {
 
 /// The shape of one list for one launch: `[batches, heads, rows, count]`, i32.
 struct ListShape {
-  std::int64_t batches = 1;    ///< 1 where every batch entry has the same
-  std::int64_t first_row = 0;  ///< number of the first block of rows
+  std::int64_t batches = 1, heads = 1;  ///< 1 where all have the same
+  std::int64_t first_row = 0;           ///< number of the first block of rows
   std::int64_t rows = 0;
   std::int64_t blocks = 0;  ///< of keys
   std::int64_t count = 0;   ///< places for each row
+  std::int64_t units = 0;   ///< of work for each (batch entry, head)
 
-  std::int64_t elements(std::int64_t heads) const { return batches * heads * rows * count; }
+  std::int64_t elements() const { return batches * heads * rows * count; }
 };
-ListShape list_shape(const ir::List& list, const ir::Shape& shape);
+ListShape list_shape(const ir::Plan& plan, const ir::List& list, const ir::Shape& shape);
 
 /// Bytes that the lists of a launch take. User error where that overflows.
 Result<std::size_t> list_bytes(const ir::Plan& plan, const ir::Shape& shape);
@@ -35,13 +37,14 @@ std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape);
 
 /// One launch of the prepass kernel of codegen/cuda/lists.h; of its block only the scratch is missing.
 struct ListLaunch {
+  std::size_t list = 0;  ///< number
   std::int64_t blocks = 0;
   weft_args block;
 };
 /// In order, for a piece whose lists are placed. User error where one has more blocks of threads than a launch can.
 Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const Piece& piece);
 
-/// Fills the lists of a piece on the host.
+/// Fills the lists of chosen keys of a piece on the host.
 void fill_lists(const ir::Plan& plan, const Piece& piece, const Workers& workers, int threads);
 
 }  // namespace weft

@@ -148,6 +148,8 @@ Result<Arguments> Arguments::make(const ir::Plan& plan, const ir::Shape& shape, 
   return out;
 }
 
+void Arguments::deny_all() { lists_.deny_all(plan_); }
+
 Arguments::Arguments(const ir::Plan& plan, const ir::Shape& shape, const Layout& layout)
     : plan_(plan),
       shape_(shape),

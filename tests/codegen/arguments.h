@@ -26,6 +26,7 @@ struct Layout {
 struct RunOptions {
   Layout layout = {};
   std::int64_t tiles_per_call = 0;  ///< 0: all in one call
+  bool deny_all = false;            ///< summaries of conditions say that no key meets any
 };
 
 /// To the nearest value of the type, as f64.
@@ -78,6 +79,9 @@ class Arguments {
 
   /// Calls the kernel for each phase and each `tiles_per_call` tiles of it, with phase and range of tiles set.
   Status each_call(std::int64_t tiles_per_call, const std::function<Status(const weft_args&)>& call);
+
+  /// From here on summaries say that no key meets a condition: a kernel that asks them finds nothing.
+  void deny_all();
 
   ir::Outcome outcome() const;      ///< `max_abs_score` is not set
   std::vector<Span> spans() const;  ///< all memory the argument block points to, to the byte

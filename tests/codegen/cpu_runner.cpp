@@ -53,6 +53,7 @@ Result<ir::Outcome> CpuKernel::run(const ir::Shape& shape, const ir::Tensor& q, 
                                    const ir::Tensor& v, const std::vector<ir::Tensor>& inputs,
                                    const RunOptions& options) const {
   WEFT_TRY(Arguments arguments, Arguments::make(plan_, shape, q, k, v, inputs, options.layout));
+  if (options.deny_all) arguments.deny_all();
   const auto size = static_cast<std::size_t>(codegen::cpu::scratch_bytes(plan_, target_, arguments.most_terms()));
   const std::unique_ptr<void, AlignedFree> scratch(std::aligned_alloc(64, size));
   std::memset(scratch.get(), 0xFF, size);

@@ -28,6 +28,7 @@ Result<ir::Outcome> EmulatedKernel::run(const ir::Shape& shape, const ir::Tensor
                                         const ir::Tensor& v, const std::vector<ir::Tensor>& inputs,
                                         const EmulatedOptions& options, emulate::Report* report) const {
   WEFT_TRY(Arguments arguments, Arguments::make(plan_, shape, q, k, v, inputs, options.layout));
+  if (options.deny_all) arguments.deny_all();
   const auto geometry = codegen::cuda::geometry(plan_);
   emulate::Launch launch;
   launch.threads = geometry.threads;

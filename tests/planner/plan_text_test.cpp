@@ -90,6 +90,39 @@ TEST(PlanText, EveryInvariantIsVerified) {
   breaks("LSE slot", [](Plan& p) { p.phases[0].passes[0].lse_slot = 3; });
 }
 
+Plan with_summary() {
+  Plan p = sound();
+  const ExprPtr q = variable(Variable::q), k = variable(Variable::k);
+  p.predicates.push_back(
+      {.holds = nullptr, .key = apply(Op::divide, {k, constant(3)}), .lo = q, .hi = q, .modulus = 0});
+  p.predicates.push_back(
+      {.holds = apply(Op::less, {q, k}), .key = nullptr, .lo = nullptr, .hi = nullptr, .modulus = 0});
+  p.predicates.push_back(
+      {.holds = apply(Op::less, {q, q}), .key = nullptr, .lo = nullptr, .hi = nullptr, .modulus = 0});
+  p.lists.push_back({.kind = List::Kind::spans, .block = kSummaryBlock, .predicate = 0});
+  p.lists.push_back({.kind = List::Kind::meets, .block = kSummaryBlock, .predicate = 1});
+  return p;
+}
+
+TEST(PlanText, SummariesAreVerified) {
+  ASSERT_TRUE(verify(with_summary()).empty()) << verify(with_summary())[0];
+  const std::string text = print(with_summary());
+  EXPECT_NE(text.find("summary spans of 0 block 64\nsummary meets of 1 block 64\n"), std::string::npos);
+  EXPECT_EQ(print(parse_plan(text).value()), text);
+  const auto breaks = [](const char* what, const std::function<void(Plan&)>& change) {
+    Plan p = with_summary();
+    change(p);
+    EXPECT_FALSE(verify(p).empty()) << what;
+    EXPECT_FALSE(parse_plan(print(p)).ok()) << what;
+  };
+  breaks("condition that is not there", [](Plan& p) { p.lists[0].predicate = 3; });
+  breaks("no condition", [](Plan& p) { p.lists[0].predicate = -1; });
+  breaks("another block", [](Plan& p) { p.lists[0].block = 32; });
+  breaks("truth as an interval", [](Plan& p) { p.lists[0].predicate = 1; });
+  breaks("interval as a truth", [](Plan& p) { p.lists[1].predicate = 0; });
+  breaks("condition on rows", [](Plan& p) { p.lists[1].predicate = 2; });
+}
+
 TEST(PlanText, OtherFormatsAreRefusedByNumber) {
   std::string text = print(sound());
   text.replace(text.find("plan 1"), 6, "plan 9");

@@ -28,6 +28,7 @@ constexpr bool kHasFilters = false;  // further congruences of keys
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kHasSlots = false;    // an LSE for each branch
 constexpr bool kHasForms = false;    // bounds that an expression of the row gives
+constexpr bool kHasSummaries = false; // of conditions, by which tiles pass over keys
 constexpr bool kHasParts = false;    // bounds that are a share of the sequence
 
 // ---- args.h ----

@@ -1,0 +1,197 @@
+#pragma once
+
+#include "codegen/cuda/device/conditions.cuh"
+#include "codegen/cuda/device/keys.cuh"
+
+// Summaries of conditions (ir::List in compiler/ir/plan.h): the prepass fills them, and tiles pass over blocks of keys
+// that no row keeps. Layouts: runtime/engine/lists.h.
+
+constexpr int kSummaryBlock = 64;
+constexpr int kMostRowBlocks = 8;  // rows that lie further apart say too little together
+
+/// As summaries hold values of keys.
+__device__ __forceinline__ int stored_key(i64 v) { return (int)min(max(v, -(i64)kLargest - 1), (i64)kLargest); }
+
+/// May some row keep a key of this block by the condition? By number; texts that have summaries define it at their end.
+__device__ __forceinline__ bool may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, bool wide);
+
+__device__ __forceinline__ int* summary_of(const weft_list& list, const Tile& t) {
+  return list.data + (t.b * list.stride_b + t.h * list.stride_h);
+}
+__device__ __forceinline__ int key_blocks(const weft_args& a) {
+  return (int)((a.n_k + kSummaryBlock - 1) / kSummaryBlock);
+}
+
+/// By the least and the largest key of a block, or of kSummaryBlock blocks.
+__device__ __forceinline__ bool span_may_meet(const weft_args& a, const weft_list& list, const Tile& t,
+                                              const Condition& c, Use use, int block, bool wide) {
+  if (use.negated) return true;
+  const int* const span = summary_of(list, t) + 2 * (i64)(wide ? key_blocks(a) + block : block);
+  return load_global<int>(span + 1) >= stored_key(get(c.lo)) && load_global<int>(span) <= stored_key(get(c.hi) - 1);
+}
+
+/// By what the pairs of a block of queries and one of keys say.
+__device__ __forceinline__ bool pairs_may_meet(const weft_list& list, const Tile& t, Use use, int block, bool wide) {
+  const int first = floor_div(t.first, kSummaryBlock), last = floor_div(t.last, kSummaryBlock);
+  if (wide || last - first > kMostRowBlocks) return true;
+  int bits = 0;
+#pragma unroll 1
+  for (int row = first; row <= last; ++row) {
+    bits |= load_global<int>(summary_of(list, t) + (row * list.stride_row + block));
+  }
+  return (bits & (use.negated ? 2 : 1)) != 0;
+}
+
+/// May some term of the zone hit a key of this block?
+__device__ __forceinline__ bool block_may_count(const weft_args& a, Shared& s, const Tile& t, int terms, int block,
+                                                bool wide) {
+  const int size = wide ? kSummaryBlock * kSummaryBlock : kSummaryBlock;
+  const i64 begin = (i64)block * size;
+#pragma unroll 1
+  for (int i = 0; i < terms; ++i) {
+    const Term& term = terms_of(s)[i];
+    if (!get(term.live) || begin >= get(term.may_hi) || begin + size <= get(term.may_lo)) continue;
+    bool may = true;
+#pragma unroll 1
+    for (int j = 0; j < get(term.conditions) && may; ++j) may = may_meet(a, s, t, use_of(a, term, j), block, wide);
+    if (may) return true;
+  }
+  return false;
+}
+
+/// Number of the first thread that says yes; kThreads where none does.
+__device__ __forceinline__ int first_thread(Shared& s, bool yes) {
+  const unsigned lanes = __ballot_sync(0xFFFFFFFFu, yes);
+  if (threadIdx.x % 32 == 0) {
+    put(s.counts[threadIdx.x / 32], lanes != 0 ? (int)threadIdx.x + __ffs((int)lanes) - 1 : kThreads);
+  }
+  __syncthreads();
+  int first = kThreads;
+#pragma unroll 1
+  for (int w = 0; w < kWarps; ++w) first = min(first, get(s.counts[w]));
+  __syncthreads();
+  return first;
+}
+
+__device__ __forceinline__ void move_to(Zone& zone, i64 key) {
+  const i64 steps = key > zone.begin ? (key - zone.begin + zone.step - 1) / zone.step : 0;
+  const i64 begin = zone.begin + steps * zone.step;
+  zone.begin = begin < zone.end ? (int)begin : zone.end;
+}
+
+__device__ __forceinline__ void pass_over(const weft_args& a, Shared& s, const Tile& t, int terms, Zone& zone) {
+  bool wide = true;
+#pragma unroll 1
+  while (zone.step > 0 && zone.begin < zone.end) {
+    const int size = wide ? kSummaryBlock * kSummaryBlock : kSummaryBlock;
+    const int block = zone.begin / size + (int)threadIdx.x;
+    const bool behind = (i64)block * size >= zone.end;
+    const int found = first_thread(s, behind || block_may_count(a, s, t, terms, block, wide));
+    move_to(zone, (i64)(zone.begin / size + found) * size);
+    if (found < kThreads && !wide) return;
+    wide = found == kThreads;
+  }
+}
+
+// ---- the prepass ----
+
+/// Which (batch entry, head) a block of threads has, and which unit of it: launches begin with number tile_end, and
+/// there are tiles_per_head units of each.
+__device__ __forceinline__ int open_unit(const weft_args& a, Tile& t, bool by_head) {
+  const int units = (int)a.tiles_per_head;
+  const int number = (int)a.tile_end + (int)blockIdx.x;
+  const int head = number / units;
+  t.b = by_head ? head / (int)a.heads : head;
+  t.h = by_head ? head - t.b * (int)a.heads : 0;
+  t.offset = (int)(a.offsets != nullptr ? load_global<i64>(a.offsets + t.b) : a.offset);
+  return number - head * units;
+}
+
+constexpr int kPrepassWarps = kPrepassThreads / 32;
+struct SummaryShared {
+  int least[kPrepassWarps], most[kPrepassWarps];
+};
+
+struct Span {
+  int least, most;
+};
+__device__ __forceinline__ Span joined(Span a, Span b) { return {min(a.least, b.least), max(a.most, b.most)}; }
+__device__ __forceinline__ void store_span(int* to, Span span) {
+  store_global<int>(to, span.least);
+  store_global<int>(to + 1, span.most);
+}
+
+/// The keys of one block, two for each lane of a warp; those behind the last repeat it.
+__device__ __forceinline__ Span span_of(const weft_args& a, const Tile& t, int condition, int block) {
+  Span span = {kLargest, -kLargest - 1};
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const i64 y = (i64)block * kSummaryBlock + 32 * half + threadIdx.x % 32;
+    const int key = stored_key(key_of(a, t, condition, (int)min(y, a.n_k - 1)));
+    span = joined(span, {key, key});
+  }
+#pragma unroll
+  for (int apart = 16; apart > 0; apart /= 2) {
+    span =
+        joined(span, {__shfl_xor_sync(0xFFFFFFFFu, span.least, apart), __shfl_xor_sync(0xFFFFFFFFu, span.most, apart)});
+  }
+  return span;
+}
+
+/// One unit: kSummaryBlock blocks of keys, and what they come to together.
+__device__ __forceinline__ void fill_spans(const weft_args& a, SummaryShared& s, const weft_list& list, int condition,
+                                           bool by_head) {
+  Tile t = {};
+  const int unit = open_unit(a, t, by_head);
+  const int blocks = key_blocks(a), warp = threadIdx.x / 32;
+  const int end = min((unit + 1) * kSummaryBlock, blocks);
+  int* const to = summary_of(list, t);
+  Span all = {kLargest, -kLargest - 1};
+#pragma unroll 1
+  for (int block = unit * kSummaryBlock + warp; block < end; block += kPrepassWarps) {
+    const Span span = span_of(a, t, condition, block);
+    if (threadIdx.x % 32 == 0) store_span(to + 2 * (i64)block, span);
+    all = joined(all, span);
+  }
+  if (threadIdx.x % 32 == 0) {
+    store_shared<int>(&s.least[warp], all.least);
+    store_shared<int>(&s.most[warp], all.most);
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+#pragma unroll
+  for (int w = 1; w < kPrepassWarps; ++w) {
+    all = joined(all, {load_shared<int>(&s.least[w]), load_shared<int>(&s.most[w])});
+  }
+  store_span(to + 2 * (i64)(blocks + unit), all);
+}
+
+/// Bit 0: some pair of the block meets the condition; bit 1: some fails it. By one warp.
+__device__ __forceinline__ int bits_of_pairs(const weft_args& a, const Tile& t, int condition, int first_q, int end_q,
+                                             int block) {
+  int bits = 0;
+#pragma unroll 1
+  for (int q = first_q; q < end_q && bits != 3; ++q) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const i64 y = (i64)block * kSummaryBlock + 32 * half + threadIdx.x % 32;
+      const unsigned met = __ballot_sync(0xFFFFFFFFu, holds(a, t, condition, q, (int)min(y, a.n_k - 1)));
+      bits |= (met != 0 ? 1 : 0) | (met != 0xFFFFFFFFu ? 2 : 0);
+    }
+  }
+  return bits;
+}
+
+/// One unit: a row of blocks.
+__device__ __forceinline__ void fill_meets(const weft_args& a, const weft_list& list, int condition, bool by_head) {
+  Tile t = {};
+  const int row = open_unit(a, t, by_head) + (int)a.tile_begin;
+  const int first_q = max(row * kSummaryBlock, t.offset);
+  const int end_q = (int)min((i64)(row + 1) * kSummaryBlock, t.offset + a.n_q);
+  int* const to = summary_of(list, t) + row * list.stride_row;
+#pragma unroll 1
+  for (int block = threadIdx.x / 32; block < key_blocks(a); block += kPrepassWarps) {
+    const int bits = bits_of_pairs(a, t, condition, first_q, end_q, block);
+    if (threadIdx.x % 32 == 0) store_global<int>(to + block, bits);
+  }
+}

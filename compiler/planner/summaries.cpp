@@ -1,0 +1,51 @@
+#include "compiler/ir/predicates.h"
+#include "compiler/planner/passes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace weft::planner {
+namespace {
+
+using ir::Expr;
+using ir::List;
+using ir::Predicate;
+using ir::Variable;
+
+/// Keys in runs of so many or more are passed over quickly as it is.
+constexpr std::int64_t kLongRun = ir::kSummaryBlock / 2;
+
+/// Does an input stand in it that is indexed by all of these?
+bool reads_input_by(const Expr& e, std::initializer_list<Variable> variables) {
+  const auto by = [&](Variable v) { return ir::reads(e, v); };
+  if (e.op == ir::Op::input && std::all_of(variables.begin(), variables.end(), by)) return true;
+  return std::any_of(e.args.begin(), e.args.end(), [&](const auto& arg) { return reads_input_by(*arg, variables); });
+}
+
+/// For conditions of which only a look at the caller's tensors tells what keys say to them.
+std::optional<List::Kind> summary_for(const Predicate& p) {
+  if (p.modulus > 0 || ir::key_unit(p, ir::Stationary::query) >= kLongRun) return std::nullopt;
+  const bool worth =
+      p.key ? reads_input_by(*p.key, {Variable::k}) : reads_input_by(*p.holds, {Variable::q, Variable::k});
+  if (!worth) return std::nullopt;
+  return p.key ? List::Kind::spans : List::Kind::meets;
+}
+
+}  // namespace
+
+void summarize(Draft& draft) {
+  if (draft.options.stationary != ir::Stationary::query) return;
+  ir::Plan& plan = draft.plan;
+  for (std::size_t i = 0; i < plan.predicates.size() && plan.lists.size() < ir::kMostLists; ++i) {
+    const auto kind = summary_for(plan.predicates[i]);
+    if (!kind) continue;
+    plan.lists.push_back({.kind = *kind, .block = ir::kSummaryBlock, .predicate = static_cast<int>(i)});
+    plan.reasons.push_back(fmt::format(
+        "condition {} is summarized for every {} keys{}: tiles pass over those that none keep", i, ir::kSummaryBlock,
+        plan.predicates[i].key ? "" : fmt::format(" and {} queries", ir::kSummaryBlock)));
+  }
+}
+
+}  // namespace weft::planner

@@ -1,0 +1,198 @@
+// Attention kernel made by Weft for sm_61: f16 storage, f32 arithmetic on plain lanes.
+// Which rows a tile holds and which keys it visits stands in the tables of the argument block, so that no
+// length, segment or rate is compiled in. Read it from the end: weft_kernel opens a tile, attend walks its keys,
+// attend_block multiplies a block of them.
+
+// ---- the plan's choices ----
+
+constexpr int kRows = 64;            // queries of a tile: what one block of threads computes
+constexpr int kKeys = 64;            // keys computed at a time
+constexpr int kThreads = 128;        // of a block
+constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
+constexpr int kPrepassThreads = 128; // of a block of the prepass
+constexpr int kDim = 64;             // columns of Q and K
+constexpr int kDimV = 64;            // columns of V and O
+constexpr int kDepth = 16;           // columns of Q and K in shared memory at a time
+constexpr int kStaged = 32;          // rows of V in shared memory at a time
+constexpr bool kPaged = false;       // K and V come in pages
+constexpr int kInputs = 2;           // tensors beside Q, K and V
+constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
+constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
+constexpr int kSharedFixed = 28320;  // bytes of shared memory …
+constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
+constexpr bool kHasClasses = false;  // tiles of rows that meet the same conditions
+constexpr bool kHasRowBits = false;  // congruences that rows must meet or miss
+constexpr bool kHasRowConditions = false; // ranges of rows only
+constexpr bool kHasStreams = false;  // keys in steps
+constexpr bool kHasFilters = false;  // further congruences of keys
+constexpr bool kHasSegments = false; // bounds where a segment begins or ends
+constexpr bool kHasSlots = false;    // an LSE for each branch
+constexpr bool kHasForms = false;    // bounds that an expression of the row gives
+constexpr bool kHasSummaries = true; // of conditions, by which tiles pass over keys
+constexpr bool kHasParts = false;    // bounds that are a share of the sequence
+
+// ---- args.h ----
+
+// ---- table_words.h ----
+using namespace weft::codegen;
+
+// ---- ptx.cuh ----
+#ifndef WEFT_EMULATED
+#endif
+
+// ---- numbers.cuh ----
+
+constexpr Element kStored = Element::f16;
+
+// ---- block.cuh ----
+
+// ---- rows.cuh ----
+
+// ---- conditions.cuh ----
+
+// ---- schedule.cuh ----
+
+// ---- keys.cuh ----
+
+// ---- summaries.cuh ----
+
+// ---- mask.cuh ----
+
+// ---- simt.cuh ----
+
+// ---- expressions.cuh ----
+
+// ---- results.cuh ----
+
+// ---- attend.cuh ----
+
+// ---- conditions on pairs, and bounds that rows give ----
+
+/// input0[b, q] <= input0[b, k] and input0[b, k] < input0[b, q] + 1
+__device__ __forceinline__ bool holds_0(const weft_args& a, const Tile& t, int q, int k) {
+  const int element_1 = load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), (int)a.n_k - 1));
+  const int element_2 = load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + k);
+  return (element_1 <= element_2) & ((i64)element_2 < (i64)element_1 + (i64)1);
+}
+
+/// input0[b, q]
+__device__ __forceinline__ i64 part_0_0(const weft_args& a, const Tile& t, int q) {
+  return load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), (int)a.n_k - 1));
+}
+
+/// input0[b, q] + 1
+__device__ __forceinline__ i64 part_0_1(const weft_args& a, const Tile& t, int q) {
+  const int element_1 = load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), (int)a.n_k - 1));
+  return (i64)element_1 + (i64)1;
+}
+
+/// input0[b, k]
+__device__ __forceinline__ i64 key_0(const weft_args& a, const Tile& t, int k) {
+  return load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + k);
+}
+
+/// input0[b, q]
+__device__ __forceinline__ i64 lo_0(const weft_args& a, const Tile& t, int q) {
+  return load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), (int)a.n_k - 1));
+}
+
+/// input0[b, q] + 1
+__device__ __forceinline__ i64 hi_0(const weft_args& a, const Tile& t, int q) {
+  const int element_1 = load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), (int)a.n_k - 1));
+  return (i64)element_1 + (i64)1;
+}
+
+/// input1[h, q, k] != 0
+__device__ __forceinline__ bool holds_1(const weft_args& a, const Tile& t, int q, int k) {
+  const int element_1 = load_global<unsigned char>((const unsigned char*)a.inputs[1].data + times(t.h, a.inputs[1].strides[0]) + times(min(max(q, 0), (int)a.n_k - 1), a.inputs[1].strides[1]) + k);
+  return element_1 != 0;
+}
+
+/// q
+__device__ __forceinline__ i64 part_1_0(const weft_args& a, const Tile& t, int q) {
+  return q;
+}
+
+__device__ __forceinline__ bool holds(const weft_args& a, const Tile& t, int condition, int q, int k) {
+  if (condition == 0) return holds_0(a, t, q, k);
+  if (condition == 1) return holds_1(a, t, q, k);
+  return 0;
+}
+
+__device__ __forceinline__ bool rows_agree(const weft_args& a, const Tile& t, int condition, int q, int other) {
+  if (condition == 0) return part_0_0(a, t, q) == part_0_0(a, t, other) && part_0_1(a, t, q) == part_0_1(a, t, other);
+  if (condition == 1) return part_1_0(a, t, q) == part_1_0(a, t, other);
+  return 0;
+}
+
+__device__ __forceinline__ i64 key_of(const weft_args& a, const Tile& t, int condition, int k) {
+  if (condition == 0) return key_0(a, t, k);
+  if (condition == 1) return 0;
+  return 0;
+}
+
+__device__ __forceinline__ i64 lo_of(const weft_args& a, const Tile& t, int condition, int q) {
+  if (condition == 0) return lo_0(a, t, q);
+  if (condition == 1) return 0;
+  return 0;
+}
+
+__device__ __forceinline__ i64 hi_of(const weft_args& a, const Tile& t, int condition, int q) {
+  if (condition == 0) return hi_0(a, t, q);
+  if (condition == 1) return 0;
+  return 0;
+}
+
+__device__ __forceinline__ i64 form_of(const weft_args& a, const Tile& t, int form, int q) {
+  return 0;
+}
+
+__device__ __forceinline__ int kind_of(int condition) {
+  if (condition == 0) return kInterval;
+  if (condition == 1) return 0;
+  return 0;
+}
+
+__device__ __forceinline__ int modulus_of(int condition) {
+  if (condition == 0) return 0;
+  if (condition == 1) return 0;
+  return 0;
+}
+
+__device__ __forceinline__ bool may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, bool wide) {
+  if (use.condition == 0) return span_may_meet(a, a.lists[0], t, s.conditions[0], use, block, wide);
+  if (use.condition == 1) return pairs_may_meet(a.lists[1], t, use, block, wide);
+  return true;
+}
+
+
+// ---- the prepass: phase 2 i pools the keys for list i, phase 2 i + 1 fills it ----
+
+extern "C" __global__ void __launch_bounds__(kPrepassThreads) weft_prepass(const weft_args a) {
+  WEFT_SHARED_MEMORY(memory);
+  switch (a.phase) {
+    case 1: return fill_spans(a, *(SummaryShared*)memory, a.lists[0], 0, false);
+    case 3: return fill_meets(a, a.lists[1], 1, true);
+  }
+}
+
+// ---- the kernel: block i computes tile number tile_begin + i ----
+
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(const weft_args a) {
+  WEFT_SHARED_MEMORY(memory);
+  Shared& shared = *(Shared*)memory;
+  Tile tile;
+  const i64* head;  // tables of the tile's head
+  if (!open_tile(a, shared, tile, head)) return;
+  const Views views = open_views(a, tile);
+  State state;
+
+  // One softmax over the keys of every branch.
+  const i64* const pass = a.tables + word(head + kPassesAt);
+  clear(state);
+  attend(a, shared, state, views, tile, pass, make_zones(a, shared, tile, pass));
+  close_sums(state);
+  if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+  normalize(state, 1);
+  store_rows(a, shared, state, tile);
+}
