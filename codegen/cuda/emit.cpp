@@ -137,7 +137,6 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   flag("kHasSegments", uses.segments, "bounds where a segment begins or ends");
   flag("kHasSlots", uses.slots, "an LSE for each branch");
   flag("kHasForms", uses.forms, "bounds that an expression of the row gives");
-  flag("kHasSummaries", has_summaries(plan), "of conditions, by which tiles pass over keys");
   flag("kHasParts", uses.parts, "bounds that are a share of the sequence");
 }
 
@@ -241,6 +240,11 @@ Source emit(const ir::Plan& plan, const Target& target) {
     write_header(w, kHeaders[i]);
     const std::string_view name = kHeaders[i].name;
     if (name == "table_words.h") w.line("using namespace weft::codegen;");
+    if (name == "schedule.cuh" && !has_summaries(plan)) {
+      w.blank();
+      w.line("// There are no summaries to pass over keys by.");
+      w.line("__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {{}}");
+    }
     if (name == "numbers.cuh") {
       w.blank();
       w.line("constexpr Element kStored = Element::{};", elements[static_cast<int>(plan.bind.dtype)]);

@@ -42,7 +42,8 @@ void write_prepass(TextWriter& w, const ir::Plan& plan) {
   w.blank();
   w.line("extern \"C\" __global__ void __launch_bounds__(kPrepassThreads) {}(const weft_args a) {{", kPrepassSymbol);
   w.line("  WEFT_SHARED_MEMORY(memory);");
-  if (chooses_keys(plan)) w.line("  ListShared& shared = *(ListShared*)memory;");
+  const auto is_top = [](const ir::List& l) { return l.kind == ir::List::Kind::top; };
+  if (std::any_of(plan.lists.begin(), plan.lists.end(), is_top)) w.line("  ListShared& shared = *(ListShared*)memory;");
   w.line("  switch (a.phase) {{");
   for (std::size_t i = 0; i < plan.lists.size(); ++i) {
     plan.lists[i].summarizes() ? summary(w, plan, plan.lists[i], i) : list(w, plan.lists[i], i);

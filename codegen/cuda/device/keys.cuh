@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/cuda/device/schedule.cuh"
+#include "codegen/cuda/device/summaries.cuh"
 
 // From zones to lists of keys: every thread tries one, and those that some branch keeps close ranks.
 
@@ -39,13 +39,10 @@ __device__ __forceinline__ int weight_of(const weft_args& a, Shared& s, const Ti
   return weight;
 }
 
-/// Moves a zone on to keys of which some row may keep one, as far as summaries tell: summaries.cuh.
-__device__ __forceinline__ void pass_over(const weft_args& a, Shared& s, const Tile& t, int terms, Zone& zone);
-
 /// Tries the zone's next keys, one per thread, and appends those that count; returns how many the list holds now.
 __device__ __forceinline__ int append_keys(const weft_args& a, Shared& s, const Tile& t, int terms, Zone& zone,
                                            int filled) {
-  if constexpr (kHasSummaries) pass_over(a, s, t, terms, zone);
+  pass_over(a, s, t, terms, zone);
   const i64 y = zone.begin + (i64)threadIdx.x * zone.step;
   const int weight = zone.step > 0 && y < zone.end ? weight_of(a, s, t, terms, (int)y) : 0;
   const unsigned kept = __ballot_sync(0xFFFFFFFFu, weight > 0);

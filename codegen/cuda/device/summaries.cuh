@@ -1,7 +1,6 @@
 #pragma once
 
-#include "codegen/cuda/device/conditions.cuh"
-#include "codegen/cuda/device/keys.cuh"
+#include "codegen/cuda/device/schedule.cuh"
 
 // Summaries of conditions (ir::List in compiler/ir/plan.h): the prepass fills them, and tiles pass over blocks of keys
 // that no row keeps. Layouts: runtime/engine/lists.h.
@@ -79,6 +78,7 @@ __device__ __forceinline__ void move_to(Zone& zone, i64 key) {
   zone.begin = begin < zone.end ? (int)begin : zone.end;
 }
 
+/// Moves a zone on to keys of which some row may keep one, as far as summaries tell.
 __device__ __forceinline__ void pass_over(const weft_args& a, Shared& s, const Tile& t, int terms, Zone& zone) {
   bool wide = true;
 #pragma unroll 1

@@ -28,7 +28,6 @@ constexpr bool kHasFilters = false;  // further congruences of keys
 constexpr bool kHasSegments = false; // bounds where a segment begins or ends
 constexpr bool kHasSlots = false;    // an LSE for each branch
 constexpr bool kHasForms = false;    // bounds that an expression of the row gives
-constexpr bool kHasSummaries = true; // of conditions, by which tiles pass over keys
 constexpr bool kHasParts = false;    // bounds that are a share of the sequence
 
 // ---- args.h ----
@@ -52,9 +51,9 @@ constexpr Element kStored = Element::f16;
 
 // ---- schedule.cuh ----
 
-// ---- keys.cuh ----
-
 // ---- summaries.cuh ----
+
+// ---- keys.cuh ----
 
 // ---- mask.cuh ----
 

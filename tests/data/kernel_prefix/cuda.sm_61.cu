@@ -27,7 +27,6 @@ constexpr bool kHasFilters = false;  // further congruences of keys
 constexpr bool kHasSegments = false; // bounds where a segment begins or ends
 constexpr bool kHasSlots = false;    // an LSE for each branch
 constexpr bool kHasForms = false;    // bounds that an expression of the row gives
-constexpr bool kHasSummaries = false; // of conditions, by which tiles pass over keys
 constexpr bool kHasParts = false;    // bounds that are a share of the sequence
 
 // ---- args.h ----
@@ -50,6 +49,9 @@ constexpr Element kStored = Element::f32;
 // ---- unconditional.cuh ----
 
 // ---- schedule.cuh ----
+
+// There are no summaries to pass over keys by.
+__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
 
 // ---- keys.cuh ----
 
