@@ -21,7 +21,9 @@ void read(std::string_view bytes) {
   const bool sound = bundle.verify().ok();
   Writer writer;
   for (std::size_t i = 0; i < bundle.size(); ++i) {
-    require(bundle.find(bundle.summary(i).digest) == i, "every kernel is found");
+    const auto digest = bundle.summary(i).digest;
+    const auto found = bundle.find(digest);
+    require(found && *found <= i && bundle.summary(*found).digest == digest, "every kernel is found");
     const auto kernel = bundle.take(i);
     auto packed = bundle.packed(i);
     require(!sound || (kernel.ok() && packed.ok()), "every kernel of a sound bundle is there");

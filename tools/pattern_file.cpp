@@ -5,16 +5,12 @@
 
 namespace weft::tools {
 
-namespace {
-
 std::optional<DType> dtype_named(const std::string& word) {
   for (auto type : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     if (word == to_string(type)) return type;
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 Result<CompileOptions> compile_options(const Options& options, const Source& source) {
   CompileOptions to;

@@ -11,6 +11,9 @@
 /// From the command line to one bound pattern: what run, draw, explain, emit and bench start with.
 namespace weft::tools {
 
+/// `f32`, `f16`, `bf16`, `f64`.
+std::optional<DType> dtype_named(const std::string& word);
+
 /// What the options say about compiling. User error: a -D that is not name=value.
 Result<CompileOptions> compile_options(const Options& options, const Source& source);
 

@@ -24,13 +24,29 @@
 
 namespace weft {
 
+/// A bundle of kernels in the program's own memory, as `weft bundle export` links it in. It outlives the engine.
+struct BundleImage {
+  const void* data = nullptr;
+  std::size_t size = 0;
+  std::string name = "<linked bundle>";  ///< for messages
+};
+
 struct EngineOptions {
   std::string cache_dir = {};  ///< kernel store; empty: WEFT_CACHE_DIR, $XDG_CACHE_HOME/weft, ~/.cache/weft
   bool no_cache = false;       ///< keep kernels in memory only
   bool no_compile = false;     ///< a kernel that is in no store is an error
   std::string llvm = {};       ///< libLLVM.so; empty: WEFT_LLVM, else the newest installed
   std::string nvrtc = {};      ///< libnvrtc.so, or a folder; empty: WEFT_NVRTC, else the newest that knows the target
-  int threads = 0;             ///< threads of a launch; 0: one per core this process may use
+  /// Files of kernels compiled ahead of time (`weft bundle build`), asked in order after the store. They need no
+  /// compiler, no GPU to be made, and no writable disk. One that cannot be used is a warning: see take_warnings().
+  std::vector<std::string> bundles = {};
+  std::vector<BundleImage> linked_bundles = {};  ///< asked after them
+  /// An Ed25519 public key, as PEM text or 64 hexadecimal digits. Where it is given, bundles that it did not sign are
+  /// not used.
+  std::string bundle_key = {};
+  /// A file to add the kernels that were asked for to, a line each, for `weft bundle build --from-record`.
+  std::string record = {};
+  int threads = 0;  ///< threads of a launch; 0: one per core this process may use
   /// Limits of one CUDA compilation, which then runs in a process of its own; 0: none.
   std::int64_t deadline_ms = 0, memory_bytes = 0;
 };
@@ -148,7 +164,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// A kernel for one pattern of `text`: from memory, else from the store, else compiled.
+  /// A kernel for one pattern of `text`: from memory, else from the store, else from a bundle, else compiled. Where
+  /// bundles have none for `cpu` or a GPU, but one for a lesser target that it also executes, that one is taken.
   ///
   /// User errors are about the text or contradict it; environment errors say what is missing on this machine
   /// and the command that mends it. Trouble with the store is never an error: see warnings().

@@ -20,7 +20,8 @@
 ///        184  zeros
 ///        224  SHA-256 of the 224 bytes before it
 ///     manifest
-///          a row per kernel, ascending by digest: SHA-256 of the request's text (32), name u32, target u32 (both are
+///          a row per kernel, ascending by digest and number of the facts: SHA-256 of the request's text (32), name
+///          u32, target u32 (both are
 ///              words), registers u32, spilled bytes u32 (all ones: unknown), sections: facts, binary, source, plan u32
 ///          a row per section, ascending by digest and plain length: SHA-256 of the stored bytes (32), stored length
 ///          u64,

@@ -7,8 +7,8 @@
 namespace weft::bundle {
 namespace {
 
-constexpr std::array<std::string Kernel::*, 4> kFacts = {&Kernel::request, &Kernel::variant, &Kernel::compiler,
-                                                         &Kernel::launch};
+constexpr std::array<std::string Kernel::*, 5> kFacts = {&Kernel::name, &Kernel::request, &Kernel::variant,
+                                                         &Kernel::compiler, &Kernel::launch};
 
 }  // namespace
 
@@ -34,16 +34,25 @@ Status decode_facts(std::string_view bytes, Kernel& kernel) {
 }
 
 Result<Packed> pack(const Kernel& kernel) {
-  Packed out{.digest = sha256(kernel.request),
-             .name = kernel.name,
-             .target = kernel.target,
-             .registers = kernel.registers,
-             .spill_bytes = kernel.spill_bytes};
-  WEFT_TRY(out.facts, pack(encode_facts(kernel)));
-  WEFT_TRY(out.binary, pack(kernel.binary));
-  WEFT_TRY(out.source, pack(kernel.source));
-  WEFT_TRY(out.plan, pack(kernel.plan));
-  return out;
+  Packed shared;
+  WEFT_TRY(shared.binary, pack(kernel.binary));
+  WEFT_TRY(shared.source, pack(kernel.source));
+  return pack_like(shared, kernel);
+}
+
+Result<Packed> pack_like(const Packed& alike, const Kernel& kernel) {
+  WEFT_TRY(auto facts, pack(encode_facts(kernel)));
+  WEFT_TRY(auto plan, pack(kernel.plan));
+  return Packed{.digest = sha256(kernel.request),
+                .name = kernel.name,
+                .variant = kernel.variant,
+                .target = kernel.target,
+                .registers = kernel.registers,
+                .spill_bytes = kernel.spill_bytes,
+                .facts = std::move(facts),
+                .binary = alike.binary,
+                .source = alike.source,
+                .plan = std::move(plan)};
 }
 
 }  // namespace weft::bundle

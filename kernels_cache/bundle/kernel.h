@@ -9,7 +9,8 @@
 
 namespace weft::bundle {
 
-/// One kernel of a bundle.
+/// One kernel of a bundle. Patterns that differ in numbers only often come to one request and share everything but
+/// their names and plans.
 struct Kernel {
   std::string name = {};    ///< the pattern's
   std::string target = {};  ///< `cpu:x86-64-v3`, `sm_61`
@@ -27,13 +28,16 @@ struct Kernel {
 /// The same, as it lies in a file: packing is most of the work, and can be done by many threads.
 struct Packed {
   Sha256 digest{};  ///< of the request
-  std::string name = {}, target = {};
+  std::string name = {}, variant = {}, target = {};
   std::optional<std::uint32_t> registers = {}, spill_bytes = {};
   Section facts = {}, binary = {}, source = {}, plan = {};
 };
 Result<Packed> pack(const Kernel& kernel);
 
-/// The texts of the `facts` section, lengths first; they are the request, the variant, the compiler and the launch.
+/// The same for a kernel of the same request as `alike`, whose binary and source are taken as they are.
+Result<Packed> pack_like(const Packed& alike, const Kernel& kernel);
+
+/// The texts of the `facts` section, lengths first: name, request, variant, compiler, launch.
 std::string encode_facts(const Kernel& kernel);
 /// Fills them in. User error for bytes that encode_facts() did not write.
 Status decode_facts(std::string_view bytes, Kernel& kernel);

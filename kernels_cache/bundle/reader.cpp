@@ -89,10 +89,11 @@ Status Bundle::read_sections() {
 }
 
 Status Bundle::check_kernels() const {
+  const auto order_of = [](const Row& kernel) { return std::pair(kernel.digest, kernel.sections[0]); };
   std::vector<bool> words(words_.size()), sections(header_.sections), facts(header_.sections);
   for (std::size_t i = 0; i < size(); ++i) {
     const auto kernel = row(i);
-    if (i > 0 && !(row(i - 1).digest < kernel.digest)) return manifest_wrong("its kernels are out of order");
+    if (i > 0 && !(order_of(row(i - 1)) < order_of(kernel))) return manifest_wrong("its kernels are out of order");
     for (const auto word : {kernel.name, kernel.target}) {
       if (word >= words.size()) return manifest_wrong("a kernel has a name that is not there");
       words[word] = true;
@@ -101,7 +102,7 @@ Status Bundle::check_kernels() const {
       if (section >= sections.size()) return manifest_wrong("a kernel has a section that is not there");
       sections[section] = true;
     }
-    // They hold the request, which no two kernels share; so reading all kernels' facts is linear in the file.
+    // They hold request and name, which no two kernels share; so reading all kernels' facts is linear in the file.
     if (facts[kernel.sections[0]]) return manifest_wrong("two kernels share their facts");
     facts[kernel.sections[0]] = true;
   }
@@ -151,14 +152,13 @@ std::optional<std::size_t> Bundle::find(const Sha256& request_digest) const {
   std::size_t low = 0, high = size();
   while (low < high) {
     const auto middle = low + (high - low) / 2;
-    const auto digest = get_bytes<32>(manifest_, middle * kKernelRow);
-    if (digest == request_digest) return middle;
-    if (digest < request_digest)
+    if (get_bytes<32>(manifest_, middle * kKernelRow) < request_digest)
       low = middle + 1;
     else
       high = middle;
   }
-  return std::nullopt;
+  const bool found = low < size() && get_bytes<32>(manifest_, low * kKernelRow) == request_digest;
+  return found ? std::optional(low) : std::nullopt;
 }
 
 bool Bundle::has_target(std::string_view target) const {
@@ -191,12 +191,12 @@ Result<Section> Bundle::section(std::size_t section) const {
 
 Result<Kernel> Bundle::described(std::size_t kernel) const {
   const auto from = row(kernel);
-  Kernel out{.name = std::string(words_[from.name]),
-             .target = std::string(words_[from.target]),
+  Kernel out{.target = std::string(words_[from.target]),
              .registers = known(from.registers),
              .spill_bytes = known(from.spill_bytes)};
   WEFT_TRY(const auto facts, plain(from.sections[0]));
   WEFT_CHECK(decode_facts(facts, out));
+  if (out.name != words_[from.name]) return user_error("a kernel has another name than its row says");
   if (sha256(out.request) != from.digest) return user_error("a kernel is for another request than its row says");
   return out;
 }
@@ -221,8 +221,10 @@ Result<Kernel> Bundle::take(std::size_t kernel, Parts parts) const {
 Result<Packed> Bundle::packed(std::size_t kernel) const {
   const auto from = row(kernel);
   const auto read = [&]() -> Result<Packed> {
+    WEFT_TRY(auto facts, described(kernel));
     Packed out{.digest = from.digest,
-               .name = std::string(words_[from.name]),
+               .name = std::move(facts.name),
+               .variant = std::move(facts.variant),
                .target = std::string(words_[from.target]),
                .registers = known(from.registers),
                .spill_bytes = known(from.spill_bytes)};

@@ -50,6 +50,7 @@ class Bundle {
 
   std::size_t size() const { return header_.kernels; }
   Summary summary(std::size_t kernel) const;
+  /// The first of the kernels for a request; all of them have the same thing to execute.
   std::optional<std::size_t> find(const Sha256& request_digest) const;
 
   /// Is there any kernel for this target?

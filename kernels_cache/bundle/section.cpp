@@ -15,7 +15,7 @@ constexpr int kLevel = 15;
 
 bool lengths_are_possible(std::uint64_t stored, std::uint64_t plain) {
   if (plain > kLargestSection || stored > plain) return false;
-  return stored == plain || plain / kLargestRatio <= stored;
+  return stored == plain || plain <= kLargestRatio * stored;
 }
 
 Result<Section> pack(std::string_view plain) {

@@ -26,8 +26,8 @@ std::array<const Section*, 4> sections_of(const Packed& kernel) {
 }
 
 auto order_of(const Packed& kernel) {
-  return std::tie(kernel.name, kernel.target, kernel.facts.digest, kernel.binary.digest, kernel.source.digest,
-                  kernel.plan.digest, kernel.registers, kernel.spill_bytes);
+  return std::tie(kernel.target, kernel.facts.digest, kernel.binary.digest, kernel.source.digest, kernel.plan.digest,
+                  kernel.registers, kernel.spill_bytes);
 }
 
 std::string encode_words(const Words& words) {
@@ -39,17 +39,15 @@ std::string encode_words(const Words& words) {
   return out;
 }
 
-std::string encode_kernels(const std::map<Sha256, Packed>& kernels, const Sections& sections, const Words& words) {
+std::string encode_kernel(const Packed& kernel, const Sections& sections, const Words& words) {
   constexpr auto kUnknown = ~std::uint32_t{0};
   std::string out;
-  for (const auto& [digest, kernel] : kernels) {
-    put_bytes(out, digest);
-    put(out, words.at(kernel.name));
-    put(out, words.at(kernel.target));
-    put(out, kernel.registers.value_or(kUnknown));
-    put(out, kernel.spill_bytes.value_or(kUnknown));
-    for (const auto* section : sections_of(kernel)) put(out, sections.at(key_of(*section)).number);
-  }
+  put_bytes(out, kernel.digest);
+  put(out, words.at(kernel.name));
+  put(out, words.at(kernel.target));
+  put(out, kernel.registers.value_or(kUnknown));
+  put(out, kernel.spill_bytes.value_or(kUnknown));
+  for (const auto* section : sections_of(kernel)) put(out, sections.at(key_of(*section)).number);
   return out;
 }
 
@@ -66,19 +64,19 @@ std::string encode_sections(const Sections& sections) {
 }  // namespace
 
 void Writer::add(Packed kernel) {
-  const auto [at, fresh] = kernels_.try_emplace(kernel.digest, kernel);
+  const auto [at, fresh] = kernels_.try_emplace(name_of(kernel), kernel);
   if (!fresh && order_of(kernel) < order_of(at->second)) at->second = std::move(kernel);
 }
 
 void Writer::add_if_absent(Packed kernel) {
-  const auto digest = kernel.digest;
-  kernels_.try_emplace(digest, std::move(kernel));
+  auto name = name_of(kernel);
+  kernels_.try_emplace(std::move(name), std::move(kernel));
 }
 
 Result<std::string> Writer::finish() const {
   Sections sections;
   Words words;
-  for (const auto& [digest, kernel] : kernels_) {
+  for (const auto& [name, kernel] : kernels_) {
     for (const auto* section : sections_of(kernel)) sections[key_of(*section)].section = section;
     words[kernel.name] = words[kernel.target] = 0;
   }
@@ -91,8 +89,14 @@ Result<std::string> Writer::finish() const {
   next = 0;
   for (auto& [word, number] : words) number = next++;
 
+  std::map<std::pair<Sha256, std::uint32_t>, std::string> rows;  // by digest and number of the facts
+  for (const auto& [name, kernel] : kernels_) {
+    rows[{kernel.digest, sections.at(key_of(kernel.facts)).number}] = encode_kernel(kernel, sections, words);
+  }
+  std::string manifest;
+  for (const auto& [order, row] : rows) manifest += row;
   const auto word_bytes = encode_words(words);
-  const auto manifest = encode_kernels(kernels_, sections, words) + encode_sections(sections) + word_bytes;
+  manifest.append(encode_sections(sections)).append(word_bytes);
   if (manifest.size() > kLargestManifest) {
     return user_error(fmt::format("{} kernels are too many for one bundle", kernels_.size()));
   }

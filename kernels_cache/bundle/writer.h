@@ -3,6 +3,7 @@
 #include "kernels_cache/bundle/format.h"
 #include "kernels_cache/bundle/kernel.h"
 
+#include <compare>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,8 +16,8 @@ namespace weft::bundle {
 /// were added.
 class Writer {
  public:
-  /// Of two kernels for one request that differ, the lesser in a fixed order of their texts is kept: it is a matter of
-  /// names, unless two compilers made them.
+  /// Of two kernels that agree in request, name and variant, but not in everything, the lesser in a fixed order is
+  /// kept.
   void add(Packed kernel);
 
   /// As add(), but what is there already stays.
@@ -28,7 +29,14 @@ class Writer {
   Result<std::string> finish() const;
 
  private:
-  std::map<Sha256, Packed> kernels_;
+  struct Name {
+    Sha256 digest;
+    std::string name, variant;
+    auto operator<=>(const Name&) const = default;
+  };
+  static Name name_of(const Packed& kernel) { return {kernel.digest, kernel.name, kernel.variant}; }
+
+  std::map<Name, Packed> kernels_;
 };
 
 /// The same bundle, signed, or with `by` empty without its signature. `bytes` are a whole bundle that was read.

@@ -1,11 +1,14 @@
 #pragma once
 
 #include "kernels_cache/store.h"
+#include "runtime/engine/compilers.h"
 #include "runtime/engine/kernel_state.h"
+#include "runtime/engine/prepared.h"
+#include "runtime/engine/shelf.h"
+#include "runtime/engine/stopwatch.h"
 
 #include <weft/weft.h>
 
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,8 +16,8 @@
 
 namespace weft {
 
-/// From a key to a binary: the store first, else a compiler, whose work is published. What every backend that
-/// compiles shares.
+/// From a kernel's text to its binary: the store first, then bundles, else a compiler, whose work is published.
+/// What every backend shares.
 class Binaries {
  public:
   explicit Binaries(const EngineOptions& options);
@@ -24,34 +27,31 @@ class Binaries {
     CacheOrigin origin = CacheOrigin::miss;
     double compile_ms = 0, load_ms = 0;
   };
-  /// `launch` is what the runtime must know beside the binary; a stored entry with another is not used. `compile`
-  /// fills in what came of compiling; launch and build time are added here. Environment error for a miss where
-  /// compiling is forbidden.
-  Result<Found> find_or_compile(const cache::Key& key, const std::string& launch,
-                                const std::function<Result<cache::Entry>()>& compile) const;
+  /// A stored entry with another launch is not used. Where compiling is forbidden a miss is an
+  /// environment error that names the kernel and says what there is.
+  Result<Found> find_or_compile(const Prepared& kernel) const;
 
+  /// Would no compiler be needed?
+  bool has(const Prepared& kernel) const;
+  const Shelf& bundles() const { return bundles_; }
+
+  /// Each is kept once.
+  void warn(std::string text) const;
   std::vector<std::string> take_warnings() const;
 
  private:
-  void warn(std::string text) const;
+  std::optional<Found> find(const Prepared& kernel, const Result<cache::Key>& key) const;
+  Error missing(const Prepared& kernel, const Result<cache::Key>& key) const;
 
   bool no_compile_;
   std::shared_ptr<cache::Store> store_;
+  Shelf bundles_;
+  Compilers compilers_;
   mutable std::mutex mutex_;
   mutable std::vector<std::string> warnings_;
 };
 
 /// The kernel that became of a binary.
 Built built(std::shared_ptr<const Kernel::State> state, const Binaries::Found& binary, double emit_ms);
-
-/// Wall time since construction.
-class Stopwatch {
- public:
-  double ms() const;
-
- private:
-  std::int64_t start_ = now();
-  static std::int64_t now();
-};
 
 }  // namespace weft

@@ -56,6 +56,19 @@ Result<Destination> find_destination(const std::string& name) {
   return Destination{.kind = kind, .target = std::move(*target)};
 }
 
+std::vector<Target> substitutes_for(const std::string& name, const Destination& destination) {
+  const auto will_do = [&](const Target& target) {
+    if (target.name == destination.target.name) return false;
+    if (destination.kind == Destination::Kind::cpu) return name == "cpu" && host_can_execute(target);
+    return destination.kind == Destination::Kind::cuda && device_can_execute(target, destination.target.sm);
+  };
+  std::vector<Target> out;
+  for (const auto& target : known_targets()) {
+    if (will_do(target)) out.insert(out.begin(), target);
+  }
+  return out;
+}
+
 bool has_usable_gpu() {
   const auto report = cuda::examine();
   return report.usable && report.devices.front().target.has_value();

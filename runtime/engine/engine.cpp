@@ -54,17 +54,46 @@ std::shared_ptr<const Kernel::State> interpreter_state(Front front, const Compil
 
 }  // namespace
 
-Result<Built> Engine::State::build(Planned planned, const Destination& destination) const {
-  switch (destination.kind) {
-    case Destination::Kind::cuda:
-      return cuda.build(std::move(planned), destination, binaries);
-    case Destination::Kind::emulate:
-      return CudaBackend::emulate(std::move(planned));
-    case Destination::Kind::cpu:
-    case Destination::Kind::interpreter:
-      break;
+Result<Prepared> Engine::State::prepare_best(Front front, const CompileOptions& options,
+                                             const Destination& destination) const {
+  WEFT_TRY(auto planned, plan_pattern(front, options, destination.target));
+  auto best = prepare(std::move(planned));
+  if (binaries.bundles().empty() || binaries.has(best)) return best;
+  for (const auto& target : substitutes_for(options.target, destination)) {
+    if (!binaries.bundles().has_target(target.name)) continue;
+    auto lesser = plan_pattern(front, options, target);
+    if (!lesser) continue;  // it has what the other target lacks
+    auto prepared = prepare(std::move(*lesser));
+    if (binaries.bundles().has(prepared)) return prepared;
   }
-  return cpu.build(std::move(planned), binaries);
+  return best;
+}
+
+Result<Built> Engine::State::emulate(Front front, const CompileOptions& options, const Target& target) const {
+  const Stopwatch planning;
+  WEFT_TRY(auto planned, plan_pattern(std::move(front), options, target));
+  const double plan_ms = planning.ms();
+  WEFT_TRY(auto built, CudaBackend::emulate(std::move(planned)));
+  built.times.plan_ms = plan_ms;
+  return built;
+}
+
+Result<Built> Engine::State::build(Front front, const Source& source, const CompileOptions& options,
+                                   const Destination& destination) const {
+  if (destination.kind == Destination::Kind::emulate) return emulate(std::move(front), options, destination.target);
+  const Stopwatch planning;
+  WEFT_TRY(auto prepared, prepare_best(std::move(front), options, destination));
+  const double plan_ms = planning.ms() - prepared.emit_ms;
+  if (no_compile) prepared.command = build_command(options, prepared.planned, binaries.bundles().file());
+  const auto line = record.wanted() ? record_line(source.text, options, prepared.planned) : std::string();
+  WEFT_TRY(auto built, destination.kind == Destination::Kind::cuda
+                           ? CudaBackend::build(std::move(prepared), destination, binaries)
+                           : cpu.build(std::move(prepared), binaries));
+  built.times.plan_ms = plan_ms;
+  if (record.wanted()) {
+    if (auto added = record.add(line); !added) binaries.warn(added.error().message);
+  }
+  return built;
 }
 
 Engine::Engine(EngineOptions options) : state_(std::make_unique<State>(options)) {}
@@ -81,12 +110,8 @@ Result<Kernel> Engine::compile(std::string_view text, const CompileOptions& opti
     auto state = state_->kernels.keep(key, interpreter_state(std::move(front), options));
     return Kernel(std::move(state), CacheOrigin::miss, {});
   }
-  const Stopwatch planning;
-  WEFT_TRY(auto planned, plan_pattern(std::move(front), options, destination.target));
-  const double plan_ms = planning.ms();
-  WEFT_TRY(auto built, state_->build(std::move(planned), destination));
+  WEFT_TRY(auto built, state_->build(std::move(front), source, options, destination));
   auto state = state_->kernels.keep(key, std::move(built.state));
-  built.times.plan_ms = plan_ms;
   return Kernel(std::move(state), built.origin, built.times);
 }
 

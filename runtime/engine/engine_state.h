@@ -4,6 +4,7 @@
 #include "runtime/engine/cpu_backend.h"
 #include "runtime/engine/cuda_backend.h"
 #include "runtime/engine/kernel_state.h"
+#include "runtime/engine/recipe.h"
 
 #include <weft/weft.h>
 
@@ -35,13 +36,20 @@ class KernelMap {
 };
 
 struct Engine::State {
-  explicit State(const EngineOptions& options) : binaries(options), cpu(options), cuda(options) {}
-  Result<Built> build(Planned planned, const Destination& destination) const;
+  explicit State(const EngineOptions& options)
+      : no_compile(options.no_compile), binaries(options), cpu(options), record(options.record) {}
 
+  /// For the destination, or where bundles lack that, for the best substitute that they have.
+  Result<Prepared> prepare_best(Front front, const CompileOptions& options, const Destination& destination) const;
+  Result<Built> emulate(Front front, const CompileOptions& options, const Target& target) const;
+  Result<Built> build(Front front, const Source& source, const CompileOptions& options,
+                      const Destination& destination) const;
+
+  bool no_compile;
   KernelMap kernels;
   Binaries binaries;
   CpuBackend cpu;
-  CudaBackend cuda;
+  Record record;
 };
 
 }  // namespace weft

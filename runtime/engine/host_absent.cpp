@@ -17,9 +17,7 @@ Error absent() {
 
 CpuBackend::CpuBackend(const EngineOptions&) {}
 
-Result<Built> CpuBackend::build(Planned, const Binaries&) const { return absent(); }
-
-Result<cache::Key> cpu_kernel_key(const std::string&, const Target&, const std::string&) { return absent(); }
+Result<Built> CpuBackend::build(Prepared, const Binaries&) const { return absent(); }
 
 Result<Built> CudaBackend::emulate(Planned) { return absent(); }
 

@@ -120,7 +120,7 @@ TEST(Damage, ForgedManifestsAreRefused) {
 /// A kernel's row that leads to another kernel's facts would give one pattern the other's kernel.
 TEST(Damage, SwappedKernelsAreFound) {
   auto bundle = forged();
-  for (std::size_t at = 48; at < kKernelRow; at += 4) {
+  for (std::size_t at = 32; at < kKernelRow; at += 4) {
     const auto first = get<std::uint32_t>(bundle.manifest, at);
     bundle.set(at, get<std::uint32_t>(bundle.manifest, kKernelRow + at));
     bundle.set(kKernelRow + at, first);

@@ -27,7 +27,7 @@ inline Kernel sample_kernel(const std::string& name, const std::string& target =
              .spill_bytes = 0};
   std::mt19937 random(sha256(name)[0]);
   for (std::size_t i = 0; i < size; ++i) out.binary += static_cast<char>(random());
-  for (std::size_t i = 0; i < size / 20; ++i) out.source += "x[" + std::to_string(i % 10) + "] += 1;\n";
+  for (std::size_t i = 0; i < size / 20; ++i) out.source += "x[" + std::to_string(i * i) + "] += 1;\n";
   out.plan = "plan of " + name + "\n";
   return out;
 }

@@ -79,6 +79,22 @@ TEST(Bundle, OrderOfAddingDoesNotMatter) {
   EXPECT_NE(written(kernels), bytes);
 }
 
+/// Patterns that differ in numbers only come to one request: a row each, and one binary.
+TEST(Bundle, HoldsOneRequestUnderSeveralNames) {
+  auto one = sample_kernel("narrow", "sm_61", 20000), two = one;
+  two.name = "wide";
+  two.plan = "another plan";
+  const auto bytes = written({two, one});
+  EXPECT_LT(bytes.size(), 25000U);
+  EXPECT_EQ(trouble_in(bytes), "");
+  const auto bundle = opened(bytes).value();
+  ASSERT_EQ(bundle->size(), 2U);
+  EXPECT_EQ(bundle->find(sha256(one.request)), 0U);
+  const auto first = bundle->take(0).value(), second = bundle->take(1).value();
+  EXPECT_EQ(first.name == "wide" ? first : second, two);
+  EXPECT_EQ(first.name == "wide" ? second : first, one);
+}
+
 TEST(Bundle, SharesWhatIsEqual) {
   auto one = sample_kernel("one", "sm_61", 20000), two = sample_kernel("two", "sm_61", 20000);
   const auto apart = written({one, two}).size();

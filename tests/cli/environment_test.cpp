@@ -75,9 +75,7 @@ TEST_F(Environment, FullStandardOutput) {
 TEST_F(Environment, WhatThisVersionCannotDo) {
   const std::vector<std::vector<std::string>> calls = {
       {"tune", pattern_},
-      {"bundle", "build", pattern_},
       {"run", pattern_, "--tokens", "8", "--grad", "do.npy", "--dq", "dq.npy"},
-      {"run", pattern_, "--tokens", "8", "--bundle", "x.wfb"},
       {"bench", pattern_, "--target", "sm_90a"},
   };
   for (const auto& call : calls) {

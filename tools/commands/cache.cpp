@@ -1,13 +1,10 @@
-#include "codegen/cpu/emit.h"
 #include "kernels_cache/store.h"
-#include "runtime/engine/cpu_backend.h"
-#include "runtime/engine/cuda_backend.h"
+#include "runtime/engine/compilers.h"
 #include "tools/commands/commands.h"
 #include "tools/json.h"
 #include "tools/pattern_file.h"
 
 #include <ctime>
-#include <tuple>
 
 namespace weft::tools {
 
@@ -82,14 +79,6 @@ int show_removed(const cache::Removed& removed, const Console& console) {
   return kDone;
 }
 
-Result<cache::Key> key_of(const Planned& planned, const Options& options) {
-  const auto& [plan, target] = std::tie(planned.plan, planned.target);
-  if (target.kind == TargetKind::cuda) {
-    return cuda_kernel_key(codegen::cuda::emit(plan, target), codegen::cuda::geometry(plan), target, options.nvrtc);
-  }
-  return cpu_kernel_key(codegen::cpu::emit(plan, target).text, target, options.llvm);
-}
-
 /// Why the kernel of a pattern is or is not in the store.
 int why(cache::Store& store, const Options& options, const Console& console) {
   if (options.files.size() != 2) return console.usage("cache why takes one FILE");
@@ -97,9 +86,10 @@ int why(cache::Store& store, const Options& options, const Console& console) {
   one.files = {options.files[1]};
   const auto [file, status] = open_pattern(one, console);
   if (!file) return status;
-  const auto planned = plan_file(*file, one, console);
+  auto planned = plan_file(*file, one, console);
   if (!planned) return console.fail(planned.error(), &file->source);
-  const auto key = key_of(*planned, options);
+  const auto kernel = prepare(std::move(*planned));
+  const auto key = Compilers(engine_options(options)).key_of(kernel);
   if (!key) return console.fail(key.error());
   const auto found = store.get(*key);
   const bool stored = found.outcome == cache::Outcome::hit;

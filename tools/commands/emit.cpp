@@ -1,7 +1,7 @@
 #include "codegen/cpu/emit.h"
 #include "codegen/cuda/emit.h"
 #include "dsl/parse.h"
-#include "runtime/engine/cuda_backend.h"
+#include "runtime/engine/compilers.h"
 #include "runtime/engine/destination.h"
 #include "runtime/llvm/compile.h"
 #include "runtime/llvm/library.h"

@@ -1,3 +1,4 @@
+#include "kernels_cache/bundle/reader.h"
 #include "runtime/cuda/timer.h"
 #include "runtime/engine/cuda_executor.h"
 #include "runtime/engine/destination.h"
@@ -41,9 +42,6 @@ int refuse(const Options& options, const Console& console) {
     return console.fail(
         environment_error("gradients (--grad) are not available in this version: only the forward pass is"));
   }
-  if (!options.bundle.empty()) {
-    return console.fail(environment_error("bundles (--bundle) are not available in this version; see `weft cache`"));
-  }
   if (has_tensors(options) && (options.q.empty() || options.k.empty() || options.v.empty())) {
     return console.usage("--q, --k and --v go together");
   }
@@ -75,6 +73,25 @@ int prepare(const Options& options, const Console& console, std::optional<Job>& 
   if (auto added = add_offset(made.operands, options); !added) return console.fail(added.error());
   job = std::move(made);
   return kDone;
+}
+
+/// Where kernels come from. A bundle that is named on the command line must be one: an engine would only warn.
+Result<EngineOptions> sources_of_kernels(const Options& options) {
+  auto to = engine_options(options);
+  bundle::Trust trust;
+  if (!options.public_key.empty()) {
+    WEFT_TRY(to.bundle_key, read_text(options.public_key));
+    WEFT_TRY(trust.key, named(bundle::read_public_key(to.bundle_key), options.public_key));
+  }
+  for (const auto& path : options.bundles) {
+    WEFT_TRY(const auto opened, bundle::Bundle::open(path, trust));
+    static_cast<void>(opened);
+  }
+  to.bundles = options.bundles;
+  to.record = options.record;
+  // Then nothing else is used; a store that is named all the same is.
+  if (!options.bundles.empty() && options.no_compile && options.cache_dir.empty()) to.no_cache = true;
+  return to;
 }
 
 bool has_own_lse(const ir::Pattern& pattern) {
@@ -260,7 +277,9 @@ int command_run(const Options& options, const Console& console) {
     compile.target = gpu ? "cuda" : "cpu";
     console.remark("{}", gpu ? "running on GPU 0" : "no usable GPU: running on the CPU");
   }
-  const Engine engine(engine_options(options));
+  auto sources = sources_of_kernels(options);
+  if (!sources) return console.fail(sources.error());
+  const Engine engine(std::move(*sources));
   const auto kernel = engine.compile(job.file.source.text, compile);
   for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
   if (!kernel) return console.fail(kernel.error(), &job.file.source);

@@ -10,11 +10,4 @@ int command_tune(const Options&, const Console& console) {
   return console.fail(error);
 }
 
-int command_bundle(const Options&, const Console& console) {
-  auto error = environment_error("`weft bundle` is not available in this version: kernels are compiled on first use");
-  error.notes.push_back(
-      "the kernel store keeps them: see `weft cache`; copy the directory that `weft cache path` prints");
-  return console.fail(error);
-}
-
 }  // namespace weft::tools

@@ -1,0 +1,61 @@
+#include "runtime/engine/compilers.h"
+
+#include "runtime/llvm/compile.h"
+#include "runtime/llvm/library.h"
+#include "runtime/llvm/search.h"
+#include "runtime/nvrtc/search.h"
+
+#include <chrono>
+
+namespace weft {
+
+namespace {
+
+nvrtc::Limits limits_of(const EngineOptions& options) {
+  return {.deadline = std::chrono::milliseconds(options.deadline_ms),
+          .memory_bytes = static_cast<std::uint64_t>(options.memory_bytes)};
+}
+
+Result<cache::Entry> compile_for_cpu(const Prepared& kernel, const std::string& option) {
+  WEFT_TRY(const auto library, llvm::Library::open(option));
+  WEFT_TRY(auto object, llvm::compile(*library, kernel.source.text, kernel.planned.target));
+  return cache::Entry{.binary = std::move(object), .source = kernel.source.text, .plan = kernel.plan_text};
+}
+
+Result<cache::Entry> compile_for_gpu(const Prepared& kernel, const std::string& option, const nvrtc::Options& told) {
+  WEFT_TRY(const auto library, nvrtc::locate(kernel.planned.target, option));
+  WEFT_TRY(auto compiled, nvrtc::compile(*library, kernel.source.text, kernel.planned.target, told));
+  const auto registers = compiled.registers(), spilled = compiled.spill_bytes();
+  return cache::Entry{.binary = std::move(compiled.cubin),
+                      .source = kernel.source.text,
+                      .plan = kernel.plan_text,
+                      .registers = static_cast<std::uint32_t>(registers),
+                      .spill_bytes = static_cast<std::uint32_t>(spilled)};
+}
+
+}  // namespace
+
+nvrtc::Options nvrtc_options(const EngineOptions& options, const std::string& name) {
+  return {.pattern = name, .limits = limits_of(options)};
+}
+
+Compilers::Compilers(const EngineOptions& options)
+    : llvm_(options.llvm), nvrtc_(options.nvrtc), limits_(limits_of(options)) {}
+
+Result<std::string> Compilers::identity(const Target& target) const {
+  return target.kind == TargetKind::cuda ? nvrtc::identity(target, nvrtc_) : llvm::identity(llvm_);
+}
+
+Result<cache::Key> Compilers::key_of(const Prepared& kernel) const {
+  WEFT_TRY(const auto compiler, identity(kernel.planned.target));
+  auto key = kernel.request;
+  key.add("compiler", compiler);
+  return key;
+}
+
+Result<cache::Entry> Compilers::compile(const Prepared& kernel) const {
+  if (kernel.planned.target.kind != TargetKind::cuda) return compile_for_cpu(kernel, llvm_);
+  return compile_for_gpu(kernel, nvrtc_, {.pattern = kernel.planned.plan.name, .limits = limits_});
+}
+
+}  // namespace weft
