@@ -1,5 +1,6 @@
 #include "tools/comparison.h"
 
+#include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/front.h"
 #include "runtime/engine/launch_checks.h"
 #include "runtime/engine/reference.h"
@@ -97,6 +98,11 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
   const auto rows = rows_to_check(shape, seed, result.sampled);
   result.rows = std::ssize(rows);
   const Reference reference(pattern, launch, args);
+  const auto chosen = read_lists(pattern, launch);
+  result.lists = chosen.size();
+  for (const auto& keys : chosen) {
+    if (result.wrong_choice.empty()) result.wrong_choice = reference.wrong_choice(keys, rows);
+  }
   const auto out = Values(args.out);
   const bool has_lse = args.lse.data != nullptr;
   const auto lse = has_lse ? Values(args.lse).tensor() : ir::Tensor();
@@ -107,7 +113,7 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
     const std::vector<std::int64_t> some(
         rows.begin() + static_cast<std::ptrdiff_t>(begin),
         rows.begin() + static_cast<std::ptrdiff_t>(std::min(begin + piece, rows.size())));
-    WEFT_TRY(const auto expected, reference.rows(some));
+    WEFT_TRY(const auto expected, reference.rows(some, &chosen));
     max_score = std::max(max_score, expected.max_abs_score);
     for (auto row : some) {
       result.max_error = std::max(result.max_error, row_error(out.tensor(), expected.o, shape, row));
@@ -118,7 +124,8 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
   const auto bounds = ir::error_bounds(pattern, to_ir(dtype), shape.n_k, largest(to_f64(args.v)), max_score);
   result.bound = bounds.o;
   result.lse_bound = has_lse ? bounds.lse : 0;
-  result.ok = result.max_error <= result.bound && result.lse_max_error <= (has_lse ? bounds.lse : 0);
+  result.ok = result.wrong_choice.empty() && result.max_error <= result.bound &&
+              result.lse_max_error <= (has_lse ? bounds.lse : 0);
   return result;
 }
 

@@ -6,6 +6,8 @@
 
 #include <weft/weft.h>
 
+#include <string>
+
 namespace weft::tools {
 
 /// A kernel's result against the interpreter's, by the bounds of section 10 of the semantics.
@@ -15,9 +17,12 @@ struct Comparison {
   double lse_max_error = 0, lse_bound = 0;  ///< 0 where there is no LSE
   std::int64_t rows = 0;                    ///< of each head that were compared
   bool sampled = false;
+  std::size_t lists = 0;     ///< of chosen keys that were looked at; the interpreter took these choices
+  std::string wrong_choice;  ///< the first that semantics section 8 does not allow
 };
 
-/// Above 2^28 pairs × heads: 64 seeded rows of each head.
+/// By the choices of keys that stand in the lists of `args`, which must be right. Above 2^28 pairs × heads: 64 seeded
+/// rows of each head.
 Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const RunArgs& args, DType dtype,
                                             std::uint64_t seed, const Console& console);
 

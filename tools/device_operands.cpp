@@ -22,34 +22,43 @@ Result<DeviceOperands> DeviceOperands::copy_in(std::shared_ptr<const cuda::Devic
   WEFT_TRY(to.out_, upload(device, operands.out));
   WEFT_TRY(to.lse_, upload(device, operands.lse));
   WEFT_TRY(to.branch_lse_, upload(device, operands.branch_lse));
-  for (const auto& input : operands.inputs) {
-    WEFT_TRY(auto buffer, upload(device, input));
-    to.inputs_.push_back(std::move(buffer));
-  }
+  const auto upload_all = [&](const std::vector<Array>& arrays, std::vector<cuda::Buffer>& buffers) -> Status {
+    for (const auto& array : arrays) {
+      WEFT_TRY(auto buffer, upload(device, array));
+      buffers.push_back(std::move(buffer));
+    }
+    return done;
+  };
+  WEFT_CHECK(upload_all(operands.inputs, to.inputs_));
+  WEFT_CHECK(upload_all(operands.lists, to.lists_));
   return to;
 }
 
-RunArgs DeviceOperands::args(RunArgs host, std::vector<NamedInput>& named) const {
+RunArgs DeviceOperands::args(RunArgs host, Views& views) const {
   host.q.data = q_.data();
   host.k.data = k_.data();
   host.v.data = v_.data();
   host.out.data = out_.data();
   host.lse.data = lse_.data();
   host.branch_lse.data = branch_lse_.data();
-  for (std::size_t i = 0; i < inputs_.size(); ++i) named[i].view.data = inputs_[i].data();
-  host.inputs = named;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) views.inputs[i].view.data = inputs_[i].data();
+  for (std::size_t i = 0; i < lists_.size(); ++i) views.lists[i].data = lists_[i].data();
+  host.inputs = views.inputs;
+  host.lists = views.lists;
   return host;
 }
 
 Status DeviceOperands::reset(const Operands& operands) const {
   WEFT_CHECK(put(operands.out, out_));
   WEFT_CHECK(put(operands.lse, lse_));
+  for (std::size_t i = 0; i < lists_.size(); ++i) WEFT_CHECK(put(operands.lists[i], lists_[i]));
   return put(operands.branch_lse, branch_lse_);
 }
 
 Status DeviceOperands::copy_out(Operands& operands) const {
   WEFT_CHECK(fetch(out_, operands.out));
   WEFT_CHECK(fetch(lse_, operands.lse));
+  for (std::size_t i = 0; i < lists_.size(); ++i) WEFT_CHECK(fetch(lists_[i], operands.lists[i]));
   return fetch(branch_lse_, operands.branch_lse);
 }
 

@@ -17,7 +17,7 @@ class DeviceOperands {
   static Result<DeviceOperands> copy_in(std::shared_ptr<const cuda::Device> device, const Operands& operands);
 
   /// `host`, which was made of the same operands, with every pointer replaced by the copy's.
-  RunArgs args(RunArgs host, std::vector<NamedInput>& named) const;
+  RunArgs args(RunArgs host, Views& views) const;
 
   /// The outputs as they are on the host: poison, before a launch.
   Status reset(const Operands& operands) const;
@@ -26,7 +26,7 @@ class DeviceOperands {
 
  private:
   cuda::Buffer q_, k_, v_, out_, lse_, branch_lse_;
-  std::vector<cuda::Buffer> inputs_;
+  std::vector<cuda::Buffer> inputs_, lists_;
 };
 
 }  // namespace weft::tools

@@ -62,16 +62,18 @@ ir::Shape Operands::shape() const {
           .offset = offset};
 }
 
-RunArgs Operands::args(const Options& options, std::vector<NamedInput>& named) {
-  named.clear();
-  for (std::size_t i = 0; i < inputs.size(); ++i) named.push_back({input_names[i], inputs[i].view()});
+RunArgs Operands::args(const Options& options, Views& views) {
+  views = {};
+  for (std::size_t i = 0; i < inputs.size(); ++i) views.inputs.push_back({input_names[i], inputs[i].view()});
+  for (auto& list : lists) views.lists.push_back(list.output());
   RunArgs args{.q = rows_first(q.view(), heads_first),
                .k = rows_first(k.view(), heads_first),
                .v = rows_first(v.view(), heads_first),
                .out = rows_first(out.output(), heads_first)};
   if (!lse.bytes.empty()) args.lse = lse.output();
   if (!branch_lse.bytes.empty()) args.branch_lse = branch_lse.output();
-  args.inputs = named;
+  args.inputs = views.inputs;
+  args.lists = views.lists;
   args.offset = offset;
   args.dropout_seed = static_cast<std::uint64_t>(options.dropout_seed.value_or(0));
   args.threads = static_cast<int>(options.threads.value_or(0));
@@ -82,12 +84,15 @@ void Operands::poison() {
   for (auto* array : {&out, &lse, &branch_lse}) {
     if (!array->bytes.empty()) std::memset(array->bytes.data(), 0xff, array->bytes.size());  // NaN in every float type
   }
+  for (auto& list : lists) std::memset(list.bytes.data(), 0xff, list.bytes.size());  // -1, which no list holds
 }
 
 std::int64_t Operands::bytes() const {
   std::size_t total = 0;
   for (const auto* array : {&q, &k, &v, &out, &lse, &branch_lse}) total += array->bytes.size();
-  for (const auto& array : inputs) total += array.bytes.size();
+  for (const auto* arrays : {&inputs, &lists}) {
+    for (const auto& array : *arrays) total += array.bytes.size();
+  }
   return static_cast<std::int64_t>(total);
 }
 

@@ -13,8 +13,15 @@
 /// The tensors of one launch, owned: from files, or random.
 namespace weft::tools {
 
+/// What the spans of a launch's arguments refer to.
+struct Views {
+  std::vector<NamedInput> inputs;
+  std::vector<OutputView> lists;
+};
+
 struct Operands {
   Array q, k, v, out, lse, branch_lse;
+  std::vector<Array> lists;   ///< as of Kernel::lists; empty: not wanted
   std::vector<Array> inputs;  ///< in the order of Pattern::inputs
   std::vector<std::string> input_names;
   std::vector<std::int64_t> offset;
@@ -23,7 +30,7 @@ struct Operands {
 
   ir::Shape shape() const;
   /// Views of everything. `lse` and `branch_lse` only where they were allocated.
-  RunArgs args(const Options& options, std::vector<NamedInput>& named);
+  RunArgs args(const Options& options, Views& views);
   /// Poisons the outputs: what is not written shows.
   void poison();
   std::int64_t bytes() const;

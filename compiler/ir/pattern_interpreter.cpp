@@ -185,7 +185,8 @@ double PairEvaluator::score(double dot, std::int64_t b, std::int64_t h, std::int
 }
 
 Result<Outcome> interpret_rows(const Pattern& pattern, const Shape& shape, const Tensor& q, const Tensor& k,
-                               const Tensor& v, const InputValues& inputs, const std::vector<std::int64_t>& rows) {
+                               const Tensor& v, const InputValues& inputs, const std::vector<std::int64_t>& rows,
+                               const std::vector<ChosenKeys>* chosen) {
   WEFT_CHECK(check_shapes(pattern, shape, inputs));
   WEFT_CHECK(check_tensor("q", q, {shape.batch, shape.n_q, shape.heads, shape.d}));
   WEFT_CHECK(check_tensor("k", k, {shape.batch, shape.n_k, shape.kv_heads, shape.d}));
@@ -195,7 +196,7 @@ Result<Outcome> interpret_rows(const Pattern& pattern, const Shape& shape, const
   const auto branches = static_cast<std::int64_t>(pattern.branches.size());
   out.branch_lse = Tensor({branches, shape.batch, shape.heads, shape.n_q});
   if (!per_branch(pattern.combine)) out.lse = Tensor({shape.batch, shape.heads, shape.n_q});
-  const Problem problem{pattern, shape, inputs, &q, &k};
+  const Problem problem{.pattern = pattern, .shape = shape, .inputs = inputs, .q = &q, .k = &k, .chosen = chosen};
   Rows engine(problem, v, out);
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     for (std::int64_t h = 0; h < shape.heads; ++h) {

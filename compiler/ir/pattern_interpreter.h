@@ -44,10 +44,14 @@ class PairEvaluator {
 Result<Outcome> interpret(const Pattern& pattern, const Shape& shape, const Tensor& q, const Tensor& k, const Tensor& v,
                           const InputValues& inputs);
 
+struct ChosenKeys;
+
 /// The same for some rows only: `rows` are row numbers (not positions) computed for every batch
-/// entry and head; other rows of O and LSE are left 0. Cost is rows × n_k.
+/// entry and head; other rows of O and LSE are left 0. Cost is rows × n_k. `chosen`: choices of keys
+/// (compiler/ir/chosen_keys.h) that stand in for the interpreter's own.
 Result<Outcome> interpret_rows(const Pattern& pattern, const Shape& shape, const Tensor& q, const Tensor& k,
-                               const Tensor& v, const InputValues& inputs, const std::vector<std::int64_t>& rows);
+                               const Tensor& v, const InputValues& inputs, const std::vector<std::int64_t>& rows,
+                               const std::vector<ChosenKeys>* chosen = nullptr);
 
 /// Error bound of semantics section 10 on |O| (multiply by nothing further) and on LSE.
 struct Bounds {

@@ -1,3 +1,4 @@
+#include "compiler/ir/chosen_keys.h"
 #include "compiler/ir/pattern_interpreter_problem.h"
 #include "compiler/ir/philox.h"
 
@@ -5,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 /// Sets whose keys are drawn for a whole row at once: `random` (semantics section 7) and `top`
 /// (section 8).
@@ -25,16 +27,27 @@ std::vector<double> block_mean(const Tensor& tensor, std::int64_t b, std::int64_
   return mean;
 }
 
+/// Of every block of keys of a head.
+const std::vector<std::vector<double>>& key_means(const Scope& scope, std::int64_t b, std::int64_t head) {
+  const Problem& problem = scope.problem;
+  auto& means = problem.key_means[{b, head, scope.block}];
+  while (std::ssize(means) < scope.n_k) {
+    const std::int64_t begin = std::ssize(means) * scope.block;
+    means.push_back(block_mean(*problem.k, b, head, 0, begin, begin + scope.block));
+  }
+  return means;
+}
+
 std::vector<double> pooled_scores(const Scope& scope, const Pair& pair, std::int64_t count) {
   const Problem& problem = scope.problem;
   if (problem.q == nullptr || problem.k == nullptr) return std::vector<double>(static_cast<std::size_t>(count));
   const std::int64_t size = scope.block;
   const auto query =
       block_mean(*problem.q, pair.b, pair.h, problem.shape.offset_of(pair.b), pair.q * size, (pair.q + 1) * size);
-  const std::int64_t key_head = pair.h / (problem.shape.heads / problem.shape.kv_heads);
+  const auto& means = key_means(scope, pair.b, pair.h / (problem.shape.heads / problem.shape.kv_heads));
   std::vector<double> scores;
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto key = block_mean(*problem.k, pair.b, key_head, 0, i * size, (i + 1) * size);
+    const auto& key = means[static_cast<std::size_t>(i)];
     scores.push_back(std::inner_product(query.begin(), query.end(), key.begin(), 0.0));
   }
   return scores;
@@ -47,9 +60,7 @@ std::vector<double> given_scores(const Set& set, const Scope& scope, const Pair&
 }
 
 std::vector<std::int64_t> best_blocks(const Set& set, const Scope& scope, const Pair& pair) {
-  const std::int64_t candidates = set.causal_top ? std::clamp<std::int64_t>(pair.q + 1, 0, scope.n_k) : scope.n_k;
-  auto scores = set.input < 0 ? pooled_scores(scope, pair, candidates) : given_scores(set, scope, pair, candidates);
-  for (auto& score : scores) score = std::isnan(score) ? -std::numeric_limits<double>::infinity() : score;
+  const auto scores = top_scores(set, scope, pair);
   std::vector<std::int64_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::int64_t{0});
   // The diagonal first, then by score; equal scores by smaller index.
@@ -62,9 +73,35 @@ std::vector<std::int64_t> best_blocks(const Set& set, const Scope& scope, const 
   return order;
 }
 
+/// The row as somebody else chose it, in order whatever its places hold.
+std::optional<std::vector<std::int64_t>> given_keys(const Set& set, const Scope& scope, const Pair& pair) {
+  if (scope.problem.chosen == nullptr) return std::nullopt;
+  for (const auto& keys : *scope.problem.chosen) {
+    if (keys.of.block != scope.block || !same(*keys.of.set, set) || !keys.has(pair.q)) continue;
+    const std::int32_t* const places = keys.places(pair.b, pair.h, pair.q);
+    std::vector<std::int64_t> row(places, places + keys.extent[3]);
+    std::sort(row.begin(), row.end());
+    return row;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::int64_t> choose(const Set& set, const Scope& scope, const Pair& pair) {
+  if (auto given = given_keys(set, scope, pair)) return std::move(*given);
+  if (set.kind == SetKind::top) return best_blocks(set, scope, pair);
+  return sample_keys(set.args[0], scope.n_k, static_cast<std::uint64_t>(set.args[1]), pair.h, pair.q);
+}
+
 constexpr std::size_t kMostRows = 4096;
 
 }  // namespace
+
+std::vector<double> top_scores(const Set& set, const Scope& scope, const Pair& pair) {
+  const std::int64_t candidates = set.causal_top ? std::clamp<std::int64_t>(pair.q + 1, 0, scope.n_k) : scope.n_k;
+  auto scores = set.input < 0 ? pooled_scores(scope, pair, candidates) : given_scores(set, scope, pair, candidates);
+  for (auto& score : scores) score = std::isnan(score) ? -std::numeric_limits<double>::infinity() : score;
+  return scores;
+}
 
 const std::vector<std::int64_t>& drawn_keys(const Set& set, const Scope& scope, const Pair& pair) {
   auto& all = scope.problem.drawn;
@@ -74,11 +111,7 @@ const std::vector<std::int64_t>& drawn_keys(const Set& set, const Scope& scope, 
   const bool is_random = set.kind == SetKind::random;
   if (found->rows.size() > kMostRows) found->rows.clear();
   const auto [at, is_new] = found->rows.try_emplace({is_random ? 0 : pair.b, pair.h, pair.q});
-  if (is_new) {
-    at->second = is_random
-                     ? sample_keys(set.args[0], scope.n_k, static_cast<std::uint64_t>(set.args[1]), pair.h, pair.q)
-                     : best_blocks(set, scope, pair);
-  }
+  if (is_new) at->second = choose(set, scope, pair);
   return at->second;
 }
 

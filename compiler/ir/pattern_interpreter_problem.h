@@ -13,6 +13,8 @@
 /// drawn sets (`random`, `top`). Not for use outside the interpreters.
 namespace weft::ir {
 
+struct ChosenKeys;
+
 /// The pair in question; `q` and `k` are positions, or block numbers inside `blocks`.
 struct Pair {
   std::int64_t b = 0, h = 0, q = 0, k = 0;
@@ -33,7 +35,11 @@ struct Problem {
   const Tensor* k = nullptr;
   /// Of a plan: the sets that its lists are drawn by, and the blocks they count.
   std::vector<std::pair<SetPtr, std::int64_t>> lists = {};
+  /// What stands in for choices of the interpreter's own; null: nothing does.
+  const std::vector<ChosenKeys>* chosen = nullptr;
   mutable std::vector<Drawn> drawn = {};
+  /// Means of the blocks of keys, by batch entry, kv head and size of a block.
+  mutable std::map<std::array<std::int64_t, 3>, std::vector<std::vector<double>>> key_means = {};
 };
 
 /// How many tokens, or blocks, a set sees.
@@ -47,6 +53,9 @@ bool keeps(const Set& set, const Scope& scope, const Pair& pair);
 
 /// The row of `random` or `top` that the pair lies in.
 const std::vector<std::int64_t>& drawn_keys(const Set& set, const Scope& scope, const Pair& pair);
+
+/// Of `top`: the scores of the blocks that the row chooses among. A NaN is the least.
+std::vector<double> top_scores(const Set& set, const Scope& scope, const Pair& pair);
 
 /// Element of an input at a pair: `batch` and `heads` axes take b and h, the others `positions` in
 /// turn. Out of range is clamped into the extent.

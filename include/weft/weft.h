@@ -12,8 +12,10 @@
 #include <weft/result.h>
 #include <weft/tensor.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -91,6 +93,10 @@ struct RunArgs {
   /// sequence. Kernels compiled with CompileOptions::paged only.
   TensorView pages = {};
   std::span<const std::int64_t> kv_lengths = {};
+  /// What `random` and `top` choose, for those who want to see it: one i32 view for each list of Kernel::lists, of the
+  /// extents that stand there; one without data is not wanted, and no views are none. Numbers of key blocks ascend in a
+  /// row, and places that a row does not use, behind them, hold kUnusedPlace. Not of packed sequences and of pages.
+  std::span<const OutputView> lists = {};
   std::uint64_t dropout_seed = 0;
   std::span<std::byte> workspace = {};  ///< at least Kernel::workspace bytes; empty: the engine's own pool
   int threads = 0;                      ///< 0: as the engine says
@@ -101,6 +107,18 @@ struct RunArgs {
 struct RunShape {
   std::int64_t batch = 1, n_q = 0, n_k = 0, heads = 1, kv_heads = 1;
 };
+
+/// One list of key blocks that a kernel makes before the attention, for a `random` or `top` of its pattern. For rows
+/// first_row * block .. of each head, a block of rows after the other: which blocks of keys it keeps.
+struct ChosenList {
+  std::string set;         ///< as the language has it: `blocks(64, top(8, by: pooled, causal: true))`
+  std::int64_t block = 1;  ///< tokens of a block, of rows and of keys; 1 outside of `blocks`
+  /// [batch entries, heads, blocks of rows, places]; 1 batch entry where all have the same. With an offset for each
+  /// entry, blocks of rows span them all, and those in which an entry has no row hold nothing of meaning.
+  std::array<std::int64_t, kMaxRank> extent = {};
+  std::int64_t first_row = 0;  ///< number of the block of rows that stands first
+};
+inline constexpr std::int32_t kUnusedPlace = std::numeric_limits<std::int32_t>::max();
 
 /// Where a kernel came from.
 enum class CacheOrigin : std::uint8_t { memory, disk, bundle, miss };
@@ -129,6 +147,10 @@ class Kernel {
 
   /// Bytes of scratch a launch of this shape uses, in total over its threads.
   Result<std::size_t> workspace(const RunShape& shape, int threads = 0) const;
+
+  /// The lists that a launch of this shape makes, in the order of pattern_text(), each once; none where the pattern has
+  /// no `random` and no `top`. `offset` as in RunArgs: it says which rows there are.
+  Result<std::vector<ChosenList>> lists(const RunShape& shape, std::span<const std::int64_t> offset = {}) const;
 
   CacheOrigin origin() const { return origin_; }
   const BuildTimes& times() const { return times_; }

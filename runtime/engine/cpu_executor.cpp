@@ -2,6 +2,7 @@
 
 #include "codegen/cpu/emit.h"
 #include "runtime/engine/arguments.h"
+#include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/lists.h"
 
 #include <fmt/format.h>
@@ -50,7 +51,7 @@ Result<std::size_t> CpuExecutor::workspace(const RunShape& shape, int threads) c
   return bytes + kAlignment;  // the caller's buffer may start anywhere
 }
 
-Status CpuExecutor::run(const ir::Pattern&, const Launch& launch, const RunArgs& args) const {
+Status CpuExecutor::run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
   const auto& shape = launch.shape;
   WEFT_TRY(const auto tables, per_heads(shape.heads));
   const int threads = args.threads > 0 ? args.threads : workers_->threads();
@@ -77,6 +78,7 @@ Status CpuExecutor::run(const ir::Pattern&, const Launch& launch, const RunArgs&
   auto* const lists = reinterpret_cast<std::int32_t*>(reinterpret_cast<std::byte*>(block.carry) + aligned(carry));
   for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
     place_lists(plan_, piece.shape, lists, piece.block);
+    WEFT_CHECK(use_caller_lists(plan_, pattern, launch, piece.block));
     fill_lists(plan_, piece, *workers_, threads);
     WEFT_CHECK(summarize(piece, tables->scratch, first, threads));
     for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {

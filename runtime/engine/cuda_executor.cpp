@@ -1,5 +1,6 @@
 #include "runtime/engine/cuda_executor.h"
 
+#include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/lists.h"
 
 #include <fmt/format.h>
@@ -72,6 +73,9 @@ Status CudaExecutor::check_pointers(const ir::Pattern& pattern, const Launch& la
   WEFT_CHECK(check("branch_lse", args.branch_lse.data));
   WEFT_CHECK(check("pages", args.pages.data));
   WEFT_CHECK(check("the workspace", args.workspace.data()));
+  for (std::size_t i = 0; i < launch.lists.size(); ++i) {
+    WEFT_CHECK(check(fmt::format("list {}", i), launch.lists[i].data));
+  }
   for (std::size_t i = 0; i < launch.inputs.size(); ++i) {
     WEFT_CHECK(check(fmt::format("input '{}'", pattern.inputs[i].name), launch.inputs[i].data));
   }
@@ -86,7 +90,7 @@ Status CudaExecutor::run(const ir::Pattern& pattern, const Launch& launch, const
   WEFT_TRY(const auto beside_offsets, scratch_bytes(launch.shape));
   const bool wants_scratch = beside_offsets > 0 || args.offset.size() > 1;
   const auto bytes = offset_bytes(launch.shape.batch) + beside_offsets;
-  if (!wants_scratch) return queue(*tables, launch, args, nullptr);
+  if (!wants_scratch) return queue(*tables, pattern, launch, args, nullptr);
   if (!args.workspace.empty()) {
     void* scratch = args.workspace.data();
     std::size_t room = args.workspace.size();
@@ -94,17 +98,17 @@ Status CudaExecutor::run(const ir::Pattern& pattern, const Launch& launch, const
       return user_error(
           fmt::format("the workspace has {} bytes; this launch wants {}", args.workspace.size(), bytes + kAlignment));
     }
-    return queue(*tables, launch, args, static_cast<std::byte*>(scratch));
+    return queue(*tables, pattern, launch, args, static_cast<std::byte*>(scratch));
   }
   auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
   WEFT_TRY(auto pooled, pool_.take(module_->device(), stream, bytes));
-  auto queued = queue(*tables, launch, args, static_cast<std::byte*>(pooled.data()));
+  auto queued = queue(*tables, pattern, launch, args, static_cast<std::byte*>(pooled.data()));
   pool_.give_back(stream, std::move(pooled));
   return queued;
 }
 
-Status CudaExecutor::queue(const PerHeads& per_heads, const Launch& launch, const RunArgs& args,
-                           std::byte* scratch) const {
+Status CudaExecutor::queue(const PerHeads& per_heads, const ir::Pattern& pattern, const Launch& launch,
+                           const RunArgs& args, std::byte* scratch) const {
   auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
   auto block = argument_block(plan_, launch, args);
   block.tables = static_cast<const std::int64_t*>(per_heads.words.data());
@@ -120,7 +124,7 @@ Status CudaExecutor::queue(const PerHeads& per_heads, const Launch& launch, cons
   for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
     if (prepass_ != nullptr) {
       auto* const memory = scratch + offset_bytes(launch.shape.batch) + aligned(carry);
-      WEFT_CHECK(queue_lists(piece, memory, stream));
+      WEFT_CHECK(queue_lists(pattern, launch, piece, memory, stream));
     }
     for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
       WEFT_TRY(const auto blocks, open_phase(phase, per_heads.tables, piece));
@@ -132,9 +136,11 @@ Status CudaExecutor::queue(const PerHeads& per_heads, const Launch& launch, cons
   return done;
 }
 
-Status CudaExecutor::queue_lists(Piece& piece, std::byte* memory, cuda::StreamHandle* stream) const {
+Status CudaExecutor::queue_lists(const ir::Pattern& pattern, const Launch& launch, Piece& piece, std::byte* memory,
+                                 cuda::StreamHandle* stream) const {
   WEFT_TRY(const auto bytes, list_bytes(plan_, piece.shape));
   place_lists(plan_, piece.shape, reinterpret_cast<std::int32_t*>(memory), piece.block);
+  WEFT_CHECK(use_caller_lists(plan_, pattern, launch, piece.block));
   WEFT_TRY(const auto launches, list_launches(plan_, piece));
   for (const auto& one : launches) {
     weft_args mine = one.block;

@@ -30,8 +30,10 @@ class CudaExecutor : public GpuExecutor {
   };
   Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
   Status check_pointers(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const;
-  Status queue(const PerHeads& per_heads, const Launch& launch, const RunArgs& args, std::byte* scratch) const;
-  Status queue_lists(Piece& piece, std::byte* memory, cuda::StreamHandle* stream) const;
+  Status queue(const PerHeads& per_heads, const ir::Pattern& pattern, const Launch& launch, const RunArgs& args,
+               std::byte* scratch) const;
+  Status queue_lists(const ir::Pattern& pattern, const Launch& launch, Piece& piece, std::byte* memory,
+                     cuda::StreamHandle* stream) const;
   Result<std::size_t> scratch_bytes(const ir::Shape& shape) const;
 
   Target target_;

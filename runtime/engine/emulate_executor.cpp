@@ -1,5 +1,6 @@
 #include "runtime/engine/emulate_executor.h"
 
+#include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/cuda_backend.h"
 #include "runtime/engine/lists.h"
 
@@ -55,6 +56,14 @@ Regions caller_regions(const ir::Pattern& pattern, const Launch& launch, const R
   return regions;
 }
 
+/// The caller's, and those that no caller wants.
+void add_lists(Regions& regions, const Launch& launch, const std::vector<std::int32_t>& ours, bool writable) {
+  add_region(regions, "lists", ours, writable);
+  for (std::size_t i = 0; i < launch.lists.size(); ++i) {
+    add_region(regions, fmt::format("list {}", i), launch.lists[i], writable);
+  }
+}
+
 /// The prepass, where there is one, is the program's second kernel.
 Result<std::shared_ptr<const emulate::Program>> build(const codegen::Source& source, bool count) {
   emulate::Options options{.count = count};
@@ -99,14 +108,16 @@ struct EmulateExecutor::Prepass {
   std::vector<float> scratch;
 };
 
-Status EmulateExecutor::fill_lists(Piece& piece, const RunArgs& args, Regions regions, Prepass& memory) const {
+Status EmulateExecutor::fill_lists(const ir::Pattern& pattern, const Launch& launch, Piece& piece, const RunArgs& args,
+                                   Regions regions, Prepass& memory) const {
   if (plan_.lists.empty()) return done;
   WEFT_TRY(const auto bytes, list_bytes(plan_, piece.shape));
   memory.lists.resize(bytes / sizeof(std::int32_t));
   memory.scratch.resize(list_scratch_bytes(plan_, piece.shape) / sizeof(float));
-  add_region(regions, "lists", memory.lists, true);
+  add_lists(regions, launch, memory.lists, true);
   add_region(regions, "scratch of the lists", memory.scratch, true);
   place_lists(plan_, piece.shape, memory.lists.data(), piece.block);
+  WEFT_CHECK(use_caller_lists(plan_, pattern, launch, piece.block));
   WEFT_TRY(const auto launches, list_launches(plan_, piece));
   for (const auto& one : launches) {
     weft_args mine = one.block;
@@ -147,9 +158,9 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Prog
   std::vector<emulate::Report> reports(plan_.phases.size());
   for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
     Prepass prepass;
-    WEFT_CHECK(fill_lists(piece, args, regions, prepass));
+    WEFT_CHECK(fill_lists(pattern, launch, piece, args, regions, prepass));
     auto readable = regions;
-    add_region(readable, "lists", prepass.lists, false);
+    add_lists(readable, launch, prepass.lists, false);
     for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
       WEFT_TRY(const auto blocks, open_phase(phase, *tables, piece));
       const auto cores = std::max(1U, std::thread::hardware_concurrency());

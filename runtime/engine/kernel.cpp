@@ -1,3 +1,4 @@
+#include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/kernel_state.h"
 
 #include <weft/weft.h>
@@ -34,6 +35,11 @@ Status Kernel::run(const RunArgs& args) const {
 
 Result<std::size_t> Kernel::workspace(const RunShape& shape, int threads) const {
   return state_->executor->workspace(shape, threads);
+}
+
+Result<std::vector<ChosenList>> Kernel::lists(const RunShape& shape, std::span<const std::int64_t> offset) const {
+  WEFT_TRY(const auto sizes, check_shape(shape, offset));
+  return chosen_lists(state_->pattern, sizes);
 }
 
 const std::string& Kernel::pattern_text() const { return state_->pattern_text; }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/front.h"
 
 namespace weft {
@@ -17,6 +18,7 @@ constexpr Names kRowAxes = {"batch", "tokens", "heads", "dim"};
 constexpr Names kLseAxes = {"batch", "heads", "tokens", ""};
 constexpr Names kBranchLseAxes = {"branches", "batch", "heads", "tokens"};
 constexpr Names kPageAxes = {"pages", "page size", "heads", "dim"};
+constexpr Names kListAxes = {"batch", "heads", "rows", "places"};
 constexpr Names kTableAxes = {"batch", "pages", "", ""};
 
 constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
@@ -295,7 +297,60 @@ Result<std::vector<TensorView>> check_inputs(const ir::Pattern& pattern, const R
   return ordered;
 }
 
+Status check_offsets(std::span<const std::int64_t> given, std::int64_t batch) {
+  const auto offsets = static_cast<std::int64_t>(given.size());
+  if (offsets > 1 && offsets != batch) {
+    return user_error(fmt::format("{} offsets are given; expected one, or one per batch entry ({})", offsets, batch));
+  }
+  for (auto offset : given) {
+    if (offset < -kMaxTokens || offset > kMaxTokens) {
+      return user_error(fmt::format("offset {} is beyond the {} tokens of one sequence", offset, kMaxTokens));
+    }
+  }
+  return done;
+}
+
+Status check_lists(const ir::Pattern& pattern, const RunArgs& args, Launch& launch) {
+  if (args.lists.empty()) return done;
+  const auto lists = chosen_lists(pattern, launch.shape);
+  if (args.lists.size() != lists.size()) {
+    return user_error(
+        fmt::format("{} lists are given; the pattern has {} (Kernel::lists)", args.lists.size(), lists.size()));
+  }
+  if (!launch.sequences.empty()) {
+    return user_error("lists cannot be had of packed sequences and pages: each sequence has lists of its own");
+  }
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    const auto& view = args.lists[i];
+    if (view.data == nullptr) continue;
+    const auto name = fmt::format("list {}, {}", i, lists[i].set);
+    WEFT_CHECK(check_view(name, view, DType::i32, 4, kListAxes));
+    WEFT_CHECK(check_distinct(name, view, kListAxes));
+    for (int axis = 0; axis < kMaxRank; ++axis) {
+      WEFT_CHECK(expect_extent(name, view, axis, kListAxes, lists[i].extent[static_cast<std::size_t>(axis)],
+                               "as Kernel::lists says"));
+    }
+  }
+  launch.lists.assign(args.lists.begin(), args.lists.end());
+  return done;
+}
+
 }  // namespace
+
+Result<ir::Shape> check_shape(const RunShape& shape, std::span<const std::int64_t> offset) {
+  for (const auto& [what, size] : {std::pair{"batch", shape.batch}, std::pair{"n_q", shape.n_q},
+                                   std::pair{"n_k", shape.n_k}, std::pair{"heads", shape.heads}}) {
+    if (size < 1 || size > kMaxTokens)
+      return user_error(fmt::format("{} is {}; it must be 1 to {}", what, size, kMaxTokens));
+  }
+  WEFT_CHECK(check_offsets(offset, shape.batch));
+  return ir::Shape{.batch = shape.batch,
+                   .n_q = shape.n_q,
+                   .n_k = shape.n_k,
+                   .heads = shape.heads,
+                   .kv_heads = shape.kv_heads,
+                   .offset = {offset.begin(), offset.end()}};
+}
 
 Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args) {
   Launch launch;
@@ -310,18 +365,10 @@ Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args)
     WEFT_CHECK(check_sizes(contract.pattern, one));
   }
   WEFT_CHECK(check_lse(contract, args, shape));
-  const auto offsets = static_cast<std::int64_t>(args.offset.size());
-  if (offsets > 1 && offsets != shape.batch) {
-    return user_error(
-        fmt::format("{} offsets are given; expected one, or one per batch entry ({})", offsets, shape.batch));
-  }
-  for (auto offset : args.offset) {
-    if (offset < -kMaxTokens || offset > kMaxTokens) {
-      return user_error(fmt::format("offset {} is beyond the {} tokens of one sequence", offset, kMaxTokens));
-    }
-  }
+  WEFT_CHECK(check_offsets(args.offset, shape.batch));
   launch.shape.offset.assign(args.offset.begin(), args.offset.end());
   WEFT_TRY(launch.inputs, check_inputs(contract.pattern, args, shape));
+  WEFT_CHECK(check_lists(contract.pattern, args, launch));
   return launch;
 }
 

@@ -6,6 +6,7 @@
 
 #include <weft/weft.h>
 
+#include <span>
 #include <vector>
 
 namespace weft {
@@ -23,6 +24,7 @@ struct Launch {
   std::vector<Sequence> sequences;  ///< empty: all entries of the batch are alike
   bool packed_q = false, packed_k = false;
   std::vector<TensorView> inputs;  ///< in the order of Pattern::inputs
+  std::vector<OutputView> lists;   ///< in the order of ir::chosen_sets; empty: none is wanted
 };
 
 /// What a launch must agree with.
@@ -33,6 +35,9 @@ struct LaunchContract {
   bool branch_lse = false;   ///< may RunArgs::branch_lse be asked for?
   bool paged = false;        ///< do K and V come in pages?
 };
+
+/// The sizes of a launch that is still to come. User error where one is below 1, or offsets do not fit them.
+Result<ir::Shape> check_shape(const RunShape& shape, std::span<const std::int64_t> offset);
 
 /// Everything that can be wrong with a launch, before anything is written. The first finding is returned; it
 /// names the tensor, the dimension, what was found and what was expected.

@@ -159,23 +159,27 @@ void count_rows(const ir::List& list, const ir::Shape& shape, ListShape& out) {
     last = std::max(last, shape.offset_of(b) + shape.n_q - 1);
   }
   out.first_row = ir::floor_div(first, list.block);
-  // As many as rows can meet wherever they begin: what a workspace is asked for before offsets are known.
-  out.rows = std::max(ir::floor_div(last, list.block) - out.first_row, (shape.n_q + list.block - 2) / list.block) + 1;
+  out.rows = ir::floor_div(last, list.block) - out.first_row + 1;
+  out.most_rows = std::max(out.rows, (shape.n_q + list.block - 2) / list.block + 1);
 }
 
 }  // namespace
 
+ListShape chosen_shape(const ir::List& list, const ir::Shape& shape) {
+  ListShape out;
+  count_rows(list, shape, out);
+  out.batches = list.kind == ir::List::Kind::random ? 1 : shape.batch;
+  out.heads = shape.heads;
+  out.blocks = (shape.n_k + list.block - 1) / list.block;
+  out.count = std::min(list.count, out.blocks);
+  out.units = out.rows;
+  return out;
+}
+
 ListShape list_shape(const ir::Plan& plan, const ir::List& list, const ir::Shape& shape) {
+  if (!list.summarizes()) return chosen_shape(list, shape);
   ListShape out;
   out.blocks = (shape.n_k + list.block - 1) / list.block;
-  if (!list.summarizes()) {
-    count_rows(list, shape, out);
-    out.batches = list.kind == ir::List::Kind::random ? 1 : shape.batch;
-    out.heads = shape.heads;
-    out.count = std::min(list.count, out.blocks);
-    out.units = out.rows;
-    return out;
-  }
   out.batches = ir::summary_reads(plan, list, ir::Variable::b) ? shape.batch : 1;
   out.heads = ir::summary_reads(plan, list, ir::Variable::h) ? shape.heads : 1;
   if (list.kind == ir::List::Kind::meets) {
@@ -195,7 +199,7 @@ Result<std::size_t> list_bytes(const ir::Plan& plan, const ir::Shape& shape) {
   for (const auto& list : plan.lists) {
     const ListShape s = list_shape(plan, list, shape);
     std::int64_t product = s.batches * s.heads;
-    if (__builtin_mul_overflow(product, s.rows, &product) || __builtin_mul_overflow(product, s.count, &product) ||
+    if (__builtin_mul_overflow(product, s.most_rows, &product) || __builtin_mul_overflow(product, s.count, &product) ||
         __builtin_add_overflow(elements, product, &elements) || elements > (std::int64_t{1} << 40)) {
       return user_error("the lists of chosen keys are larger than memory");
     }
@@ -221,7 +225,7 @@ std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape) {
   for (const auto& list : plan.lists) {
     if (list.kind != ir::List::Kind::top) continue;
     const ListShape s = list_shape(plan, list, shape);
-    most = std::max(most, shape.batch * shape.kv_heads * s.blocks * plan.bind.d + s.elements());
+    most = std::max(most, shape.batch * shape.kv_heads * s.blocks * plan.bind.d + s.most_elements());
   }
   return static_cast<std::size_t>(most) * sizeof(float);
 }

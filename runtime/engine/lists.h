@@ -18,13 +18,17 @@ struct ListShape {
   std::int64_t batches = 1, heads = 1;  ///< 1 where all have the same
   std::int64_t first_row = 0;           ///< number of the first block of rows
   std::int64_t rows = 0;
-  std::int64_t blocks = 0;  ///< of keys
-  std::int64_t count = 0;   ///< places for each row
-  std::int64_t units = 0;   ///< of work for each (batch entry, head)
+  std::int64_t most_rows = 1;  ///< wherever positions begin: a workspace is asked for before offsets are known
+  std::int64_t blocks = 0;     ///< of keys
+  std::int64_t count = 0;      ///< places for each row
+  std::int64_t units = 0;      ///< of work for each (batch entry, head)
 
   std::int64_t elements() const { return batches * heads * rows * count; }
+  std::int64_t most_elements() const { return batches * heads * most_rows * count; }
 };
 ListShape list_shape(const ir::Plan& plan, const ir::List& list, const ir::Shape& shape);
+/// The same of a list of chosen keys, which depends on no plan.
+ListShape chosen_shape(const ir::List& list, const ir::Shape& shape);
 
 /// Bytes that the lists of a launch take. User error where that overflows.
 Result<std::size_t> list_bytes(const ir::Plan& plan, const ir::Shape& shape);

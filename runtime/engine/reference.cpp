@@ -1,6 +1,7 @@
 #include "runtime/engine/reference.h"
 
 #include "compiler/base/float16.h"
+#include "runtime/engine/chosen_lists.h"
 
 #include <cstring>
 
@@ -95,12 +96,21 @@ Reference::Reference(const ir::Pattern& pattern, const Launch& launch, const Run
 
 Result<ir::Outcome> Reference::all() const { return ir::interpret(pattern_, shape_, q_, k_, v_, inputs_); }
 
-Result<ir::Outcome> Reference::rows(const std::vector<std::int64_t>& rows) const {
-  return ir::interpret_rows(pattern_, shape_, q_, k_, v_, inputs_, rows);
+Result<ir::Outcome> Reference::rows(const std::vector<std::int64_t>& rows,
+                                    const std::vector<ir::ChosenKeys>* chosen) const {
+  return ir::interpret_rows(pattern_, shape_, q_, k_, v_, inputs_, rows, chosen);
 }
 
+std::string Reference::wrong_choice(const ir::ChosenKeys& keys, const std::vector<std::int64_t>& rows) const {
+  return ir::wrong_choice(pattern_, shape_, inputs_, q_, k_, keys, rows);
+}
+
+void Reference::choose(const Launch& launch) const { interpret_lists(pattern_, launch, inputs_, q_, k_); }
+
 Status run_interpreter(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) {
-  WEFT_TRY(const auto outcome, Reference(pattern, launch, args).all());
+  const Reference reference(pattern, launch, args);
+  WEFT_TRY(const auto outcome, reference.all());
+  reference.choose(launch);
   from_f64(outcome.o, args.out);
   if (args.lse.data != nullptr) from_f64(outcome.lse, args.lse);
   if (args.branch_lse.data != nullptr) from_f64(outcome.branch_lse, args.branch_lse);

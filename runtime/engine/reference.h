@@ -1,11 +1,13 @@
 #pragma once
 
 #include "compiler/base/result.h"
+#include "compiler/ir/chosen_keys.h"
 #include "compiler/ir/pattern_interpreter.h"
 #include "runtime/engine/launch_checks.h"
 
 #include <weft/weft.h>
 
+#include <string>
 #include <vector>
 
 /// The f64 interpreter behind the same tensors as a kernel: the target `interpreter`, and what `--check`
@@ -23,8 +25,13 @@ class Reference {
   Reference(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args);
 
   Result<ir::Outcome> all() const;
-  /// Only these row numbers, of every batch entry and head; the others stay 0.
-  Result<ir::Outcome> rows(const std::vector<std::int64_t>& rows) const;
+  /// Only these row numbers, of every batch entry and head; the others stay 0. `chosen`: as of ir::interpret_rows.
+  Result<ir::Outcome> rows(const std::vector<std::int64_t>& rows,
+                           const std::vector<ir::ChosenKeys>* chosen = nullptr) const;
+  /// ir::wrong_choice of these operands.
+  std::string wrong_choice(const ir::ChosenKeys& keys, const std::vector<std::int64_t>& rows) const;
+  /// Fills the lists of the launch.
+  void choose(const Launch& launch) const;
 
  private:
   const ir::Pattern& pattern_;

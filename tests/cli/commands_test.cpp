@@ -98,6 +98,33 @@ TEST_F(Commands, RunWritesTheSameBytesForAnyThreads) {
   EXPECT_EQ(read("l.npy").substr(1, 5), "NUMPY");
 }
 
+/// What `random` and `top` chose, one file each, and checked by the choice that was made.
+TEST_F(Commands, ListsAreWrittenAndChecked) {
+  const auto file = scratch_.write(
+      "adaptive.weft",
+      "pattern p { heads 2; dim 16; keep blocks(16, random(1, seed: 4) | top(2, by: pooled)) & causal; }");
+  for (const auto* target : {"cpu", "emulate:sm_61"}) {
+    const auto prefix = std::string("chosen-") + target;
+    const auto report =
+        json({"run", file, "--tokens", "100", "--check", "--target", target, "--lists", scratch_.path(prefix)});
+    EXPECT_EQ(report["check"]["ok"], true);
+    EXPECT_EQ(report["check"]["lists"], 2);
+    EXPECT_EQ(report["check"]["wrong_choice"], nullptr);
+    ASSERT_EQ(report["lists"].size(), 2u);
+    EXPECT_EQ(report["lists"][0]["set"], "blocks(16, random(1, seed: 4))");
+    EXPECT_EQ(report["lists"][1]["set"], "blocks(16, top(2, by: pooled, causal: true))");
+    EXPECT_EQ(report["lists"][1]["shape"], Json({1, 2, 7, 2}));
+    EXPECT_EQ(report["lists"][1]["first_row"], 0);
+    EXPECT_EQ(report["lists"][1]["file"], scratch_.path(prefix + ".1.npy"));
+    EXPECT_EQ(read(prefix + ".0.npy"), read("chosen-cpu.0.npy"));
+    EXPECT_EQ(read(prefix + ".1.npy"), read("chosen-cpu.1.npy"));
+    EXPECT_NE(read(prefix + ".1.npy").find("'<i4', 'fortran_order': False, 'shape': (1, 2, 7, 2)"), std::string::npos);
+  }
+  const auto none = weft({"run", window_, "--tokens", "64", "--lists", scratch_.path("none")});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("no 'random' and no 'top'"), std::string::npos) << none.err;
+}
+
 TEST_F(Commands, LayoutsAgree) {
   const auto rows = npy_f32({1, 24, 1, 16}), heads = npy_f32({1, 1, 24, 16});  // the same bytes: there is one head
   for (auto [name, bytes, layout] : {std::tuple{"bnhd", rows, "bnhd"}, std::tuple{"bhnd", heads, "bhnd"}}) {

@@ -109,9 +109,12 @@ class CudaEngine : public WithStandIn {
       const auto lies_here = [&, from = begin](const void* data) {
         return address_of(data) >= from && address_of(data) < end;
       };
-      // A workspace holds offsets, which are read, before the carried state, and lists after it.
+      // A workspace holds offsets, which are read, before the carried state, and lists after it, then their scratch.
       const auto middle = lies_here(args.carry) ? address_of(args.carry) : end;
-      const auto lists = lies_here(args.lists[0].data) ? address_of(args.lists[0].data) : end;
+      auto lists = prepass && lies_here(args.scratch) ? address_of(args.scratch) : end;
+      for (const auto& list : args.lists) {
+        if (lies_here(list.data)) lists = std::min(lists, address_of(list.data));
+      }
       add(begin, std::min(middle, lists),
           !prepass && (lies_here(args.o.data) || lies_here(args.lse) || lies_here(args.branch_lse)));
       add(middle, std::max(middle, lists), !prepass);
@@ -200,6 +203,47 @@ TEST_F(CudaEngine, ThePrepassComesWithItsKernel) {
   expect_meaning(kAdaptive, problem);
   EXPECT_EQ(driver().functions.at(driver().launches.front().function), "weft_prepass");
   EXPECT_EQ(driver().functions.at(driver().launches.back().function), "weft_kernel");
+}
+
+/// Lists that the caller asks for are made in the caller's memory, which must be the device's.
+TEST_F(CudaEngine, ListsGoToDeviceMemory) {
+  const Engine engine(options());
+  const auto kernel = compile(engine, kAdaptive, f32());
+  Problem problem(2, 77, 2, 32);
+  const OnDevice memory(device_of(kernel), problem);
+  const auto infos = kernel.lists({.batch = 2, .n_q = 77, .n_k = 77, .heads = 2, .kv_heads = 2});
+  ASSERT_TRUE(infos.ok());
+  ASSERT_EQ(infos->size(), 2u);
+  std::vector<std::vector<std::int32_t>> host;
+  std::vector<cuda::Buffer> there;
+  std::vector<OutputView> views;
+  for (const auto& info : *infos) {
+    const auto& [entries, heads, rows, places] = info.extent;
+    auto& list = host.emplace_back(static_cast<std::size_t>(entries * heads * rows * places), -1);
+    there.push_back(cuda::Buffer::upload(device_of(kernel), list.data(), 4 * list.size()).value());
+    views.push_back(dense_output(there.back().data(), DType::i32, {entries, heads, rows, places}));
+  }
+  auto args = memory.args(problem);
+  args.lists = views;
+  emulate(kernel);
+  const auto status = kernel.run(args);
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  memory.fetch(problem);
+  expect_meaning(kAdaptive, problem);
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    ASSERT_TRUE(there[i].copy_out(host[i].data(), 4 * host[i].size()).ok());
+    EXPECT_EQ(std::count(host[i].begin(), host[i].end(), -1), 0) << "places that nothing wrote";
+  }
+  const auto first = host[0];
+  EXPECT_EQ((std::vector<std::int32_t>{first[0], first[1], first[2], first[3]}),
+            (std::vector<std::int32_t>{0, kUnusedPlace, 0, 1}));
+
+  views[1].data = host[1].data();
+  driver().forget();
+  const auto refused = kernel.run(args);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message, "list 1 is host memory that the GPU cannot read; copy it to the device first");
+  EXPECT_EQ(driver().launches.size(), 0u);
 }
 
 /// Another seed is other code of the prepass alone, and another entry; how many are drawn is an argument.

@@ -110,8 +110,8 @@ Result<Row> bench_one(const Bench& bench, const PatternFile& file, std::int64_t 
                                                 bench.threads));
   row.peak_bytes = operands.bytes() + static_cast<std::int64_t>(scratch);
   operands.poison();
-  std::vector<NamedInput> named;
-  auto args = operands.args(bench.options, named);
+  Views views;
+  auto args = operands.args(bench.options, views);
   args.threads = bench.threads;
   const auto what = fmt::format("{} at {} tokens", file.pattern.name, tokens);
   WEFT_TRY(row.samples, sample(kernel, args, bench.meter, bench.threads, row.load.flops, what, bench.console));

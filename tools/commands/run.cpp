@@ -25,6 +25,7 @@ struct Job {
   PatternFile file;
   Operands operands = {};
   Sizes sizes = {};
+  std::vector<ChosenList> lists = {};  ///< that are asked for, or checked
 };
 
 /// Tokens of a random launch: the options', else what the pattern fixes.
@@ -110,6 +111,25 @@ void add_lse(Job& job, const Options& options) {
   }
 }
 
+/// Where the choices of `random` and `top` go.
+Status add_lists(Job& job, const Options& options, const Kernel& kernel) {
+  if (!options.check && options.lists.empty()) return done;
+  const auto s = job.operands.shape();
+  WEFT_TRY(job.lists, kernel.lists({s.batch, s.n_q, s.n_k, s.heads, s.kv_heads}, job.operands.offset));
+  if (job.lists.empty() && !options.lists.empty()) {
+    return user_error(
+        fmt::format("{} has no 'random' and no 'top': there are no lists for --lists", job.file.pattern.name));
+  }
+  for (const auto& list : job.lists) {
+    job.operands.lists.push_back(Array(DType::i32, {list.extent.begin(), list.extent.end()}));
+  }
+  return done;
+}
+
+std::string list_file(const Options& options, std::size_t number) {
+  return fmt::format("{}.{}.npy", options.lists, number);
+}
+
 /// What the kernel is compiled for: dims and dtype of the tensors where pattern and options leave them open. What
 /// they contradict is the launch's to say, which knows the tensors.
 CompileOptions compile_for(const Job& job) {
@@ -145,10 +165,10 @@ Result<double> launch_here(const Kernel& kernel, Operands& operands, const RunAr
 
 /// Time on the device alone: copying is the command's, not the kernel's.
 Result<double> launch_on(const std::shared_ptr<const cuda::Device>& device, const Kernel& kernel, Operands& operands,
-                         const RunArgs& host, std::vector<NamedInput>& named) {
+                         const RunArgs& host, Views& views) {
   operands.poison();
   WEFT_TRY(const auto copies, DeviceOperands::copy_in(device, operands));
-  const auto args = copies.args(host, named);
+  const auto args = copies.args(host, views);
   WEFT_TRY(const auto timer, cuda::Timer::make(device));
   WEFT_TRY(const double best, best_of([&]() -> Result<double> {
              WEFT_CHECK(copies.reset(operands));
@@ -161,10 +181,10 @@ Result<double> launch_on(const std::shared_ptr<const cuda::Device>& device, cons
 }
 
 Result<double> launch(const Kernel& kernel, Operands& operands, const Options& options) {
-  std::vector<NamedInput> named;
-  const auto args = operands.args(options, named);
+  Views views;
+  const auto args = operands.args(options, views);
   const auto device = device_of(kernel);
-  return device ? launch_on(device, kernel, operands, args, named) : launch_here(kernel, operands, args);
+  return device ? launch_on(device, kernel, operands, args, views) : launch_here(kernel, operands, args);
 }
 
 Status write_outputs(const Job& job, const Options& options) {
@@ -172,6 +192,9 @@ Status write_outputs(const Job& job, const Options& options) {
   if (!options.lse.empty()) {
     const auto& branches = job.operands.branch_lse;
     WEFT_CHECK(write_array(options.lse, branches.bytes.empty() ? job.operands.lse : branches));
+  }
+  for (std::size_t i = 0; i < job.lists.size() && !options.lists.empty(); ++i) {
+    WEFT_CHECK(write_array(list_file(options, i), job.operands.lists[i]));
   }
   return done;
 }
@@ -191,8 +214,8 @@ Status say_more(const Kernel& kernel, Operands& operands, const Options& options
   console.remark("planned in {:.2f} ms, emitted in {:.2f} ms, compiled in {:.1f} ms, loaded in {:.2f} ms",
                  times.plan_ms, times.emit_ms, times.compile_ms, times.load_ms);
   if (!kernel.target().starts_with("emulate:")) return done;
-  std::vector<NamedInput> named;
-  WEFT_TRY(const auto reports, count_emulated(kernel, operands.args(options, named)));
+  Views views;
+  WEFT_TRY(const auto reports, count_emulated(kernel, operands.args(options, views)));
   for (std::size_t phase = 0; phase < reports.size(); ++phase) {
     const auto& report = reports[phase];
     const auto shared = report.shared(), global = report.global();
@@ -206,8 +229,19 @@ Status say_more(const Kernel& kernel, Operands& operands, const Options& options
   return done;
 }
 
+void print_check(const Comparison& check, const Console& console) {
+  const auto rows = check.sampled ? fmt::format(" on {} rows of each head", check.rows) : std::string();
+  console.print("  check   largest error {:.2e}, bound {:.2e}{}: {}\n", check.max_error, check.bound, rows,
+                check.ok ? "ok" : "WRONG");
+  if (check.lse_bound > 0)
+    console.print("          of the LSE    {:.2e}, bound {:.2e}\n", check.lse_max_error, check.lse_bound);
+  if (check.lists > 0) {
+    console.print("          of the chosen keys: {}\n", check.wrong_choice.empty() ? "ok" : check.wrong_choice);
+  }
+}
+
 void print_text(const Job& job, const Kernel& kernel, double ms, const std::optional<Comparison>& check,
-                const Console& console) {
+                const Options& options, const Console& console) {
   const auto shape = job.operands.shape();
   const auto tokens = shape.n_q == shape.n_k ? fmt::format("{} tokens", shape.n_q)
                                              : fmt::format("{} queries, {} keys", shape.n_q, shape.n_k);
@@ -219,16 +253,28 @@ void print_text(const Job& job, const Kernel& kernel, double ms, const std::opti
                   kernel.spill_bytes().value_or(0), kernel.shared_bytes(shape.heads).value_or(0));
   }
   console.print("  run     {:.3f} ms on {}\n", ms, kernel.target());
-  if (!check) return;
-  const auto rows = check->sampled ? fmt::format(" on {} rows of each head", check->rows) : std::string();
-  console.print("  check   largest error {:.2e}, bound {:.2e}{}: {}\n", check->max_error, check->bound, rows,
-                check->ok ? "ok" : "WRONG");
-  if (check->lse_bound > 0)
-    console.print("          of the LSE    {:.2e}, bound {:.2e}\n", check->lse_max_error, check->lse_bound);
+  for (std::size_t i = 0; i < job.lists.size() && !options.lists.empty(); ++i) {
+    console.print("  list    {}, from row {} on: {}\n", job.lists[i].set, job.lists[i].first_row,
+                  list_file(options, i));
+  }
+  if (check) print_check(*check, console);
+}
+
+Json lists_json(const Job& job, const Options& options) {
+  auto out = Json::array();
+  for (std::size_t i = 0; i < job.lists.size() && !options.lists.empty(); ++i) {
+    const auto& list = job.lists[i];
+    out.push_back({{"set", list.set},
+                   {"block", list.block},
+                   {"first_row", list.first_row},
+                   {"shape", list.extent},
+                   {"file", list_file(options, i)}});
+  }
+  return out;
 }
 
 void print_json(const Job& job, const Kernel& kernel, double ms, const std::optional<Comparison>& check,
-                const Console& console) {
+                const Options& options, const Console& console) {
   const auto shape = job.operands.shape();
   Json out{{"pattern", job.file.pattern.name},
            {"target", kernel.target()},
@@ -249,6 +295,7 @@ void print_json(const Job& job, const Kernel& kernel, double ms, const std::opti
              {"registers", or_null(kernel.registers())},
              {"spill_bytes", or_null(kernel.spill_bytes())}}},
            {"time_ms", ms}};
+  if (!options.lists.empty()) out["lists"] = lists_json(job, options);
   if (check) {
     const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); };
     out["check"] = {{"ok", check->ok},
@@ -257,7 +304,9 @@ void print_json(const Job& job, const Kernel& kernel, double ms, const std::opti
                     {"lse_max_error", number(check->lse_max_error)},
                     {"lse_bound", check->lse_bound},
                     {"rows", check->rows},
-                    {"sampled", check->sampled}};
+                    {"sampled", check->sampled},
+                    {"lists", check->lists},
+                    {"wrong_choice", check->wrong_choice.empty() ? Json(nullptr) : Json(check->wrong_choice)}};
   }
   console.print("{}\n", out.dump(2));
 }
@@ -283,13 +332,14 @@ int command_run(const Options& options, const Console& console) {
   const auto kernel = engine.compile(job.file.source.text, compile);
   for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
   if (!kernel) return console.fail(kernel.error(), &job.file.source);
+  if (auto added = add_lists(job, options, *kernel); !added) return console.fail(added.error());
   const auto ms = launch(*kernel, job.operands, options);
   if (!ms) return console.fail(job.operands.with_files(ms.error()));
 
   std::optional<Comparison> check;
   if (options.check) {
-    std::vector<NamedInput> named;
-    const auto args = job.operands.args(options, named);
+    Views views;
+    const auto args = job.operands.args(options, views);
     auto compared = compare_with_interpreter(job.file.pattern, args, job.operands.q.dtype,
                                              static_cast<std::uint64_t>(options.seed.value_or(0)), console);
     if (!compared) return console.fail(compared.error());
@@ -300,9 +350,12 @@ int command_run(const Options& options, const Console& console) {
     if (auto said = say_more(*kernel, job.operands, options, console); !said) return console.fail(said.error());
   }
   if (console.json())
-    print_json(job, *kernel, *ms, check, console);
+    print_json(job, *kernel, *ms, check, options, console);
   else
-    print_text(job, *kernel, *ms, check, console);
+    print_text(job, *kernel, *ms, check, options, console);
+  if (check && !check->wrong_choice.empty()) {
+    return console.fail(internal_error("the kernel chose wrong keys: " + check->wrong_choice));
+  }
   if (check && !check->ok) return console.fail(internal_error("the kernel's result is outside its bound"));
   return kDone;
 }
