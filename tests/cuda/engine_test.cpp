@@ -7,8 +7,8 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/emulate/program.h"
 #include "runtime/engine/arguments.h"
-#include "runtime/engine/cuda_backend.h"
 #include "runtime/engine/cuda_executor.h"
+#include "runtime/engine/prepared.h"
 #include "runtime/nvrtc/search.h"
 #include "tests/codegen/random_check.h"
 #include "tests/device/device_runner.h"
@@ -250,10 +250,9 @@ TEST_F(CudaEngine, ListsGoToDeviceMemory) {
 TEST_F(CudaEngine, TheKeyIsOfThePrepassToo) {
   const auto target = find_target("sm_61").value();
   const auto key = [&](const std::string& text) {
-    const auto front = read_pattern({"input.weft", text}, {});
-    const auto plan = planner::plan(front->pattern, {.d = 32, .d_v = 32}, target);
-    auto made = cuda_kernel_key(codegen::cuda::emit(*plan, target), codegen::cuda::geometry(*plan), target, "");
-    return made->digest();
+    const auto options = f32("sm_61");
+    auto planned = plan_pattern(read_pattern({"input.weft", text}, options).value(), options, target);
+    return prepare(std::move(planned).value()).request.digest();
   };
   const auto random = [&](int seed, int count) {
     return key(fmt::format("pattern p {{ keep blocks(16, random({}, seed: {})); }}", count, seed));
