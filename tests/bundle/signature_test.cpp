@@ -1,29 +1,9 @@
 #include "tests/bundle/fixture.h"
-
-#include <openssl/evp.h>
-#include <openssl/pem.h>
+#include "tests/bundle/pem.h"
 
 /// Signed bundles: who signed what, and what a reader who trusts one key accepts.
 namespace weft::bundle {
 namespace {
-
-/// Fixed keys, so that failures repeat: as PEM text, from 32 equal bytes.
-std::string private_pem(unsigned char fill, bool secret = true) {
-  const std::string seed(32, static_cast<char>(fill));
-  EVP_PKEY* key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr,
-                                               reinterpret_cast<const unsigned char*>(seed.data()), seed.size());
-  BIO* out = BIO_new(BIO_s_mem());
-  if (secret)
-    PEM_write_bio_PrivateKey(out, key, nullptr, nullptr, 0, nullptr, nullptr);
-  else
-    PEM_write_bio_PUBKEY(out, key);
-  char* text = nullptr;
-  const auto size = BIO_get_mem_data(out, &text);
-  std::string pem(text, static_cast<std::size_t>(size));
-  BIO_free(out);
-  EVP_PKEY_free(key);
-  return pem;
-}
 
 std::string signed_by(unsigned char fill, const std::string& bytes) {
   const auto key = SigningKey::read(private_pem(fill)).value();

@@ -81,7 +81,7 @@ Finished run_weft(const Scratch& scratch, Call call) {
   if (child == 0) become_weft(scratch, call);
   if (call.interrupt_after_ms > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(call.interrupt_after_ms));
-    ::kill(child, SIGINT);
+    ::kill(child, call.kill ? SIGKILL : SIGINT);
   }
   int status = 0;
   ::waitpid(child, &status, 0);

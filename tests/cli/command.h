@@ -36,6 +36,7 @@ struct Call {
   std::string input = {};                               ///< standard input
   std::string out_to = {};                              ///< where standard output goes instead of `out`
   int interrupt_after_ms = 0;                           ///< send SIGINT then; 0: never
+  bool kill = false;                                    ///< … or SIGKILL
 };
 Finished run_weft(const Scratch& scratch, Call call);
 inline Finished run_weft(const Scratch& scratch, std::vector<std::string> arguments) {
