@@ -38,7 +38,10 @@ Result<CpuKernel> CpuKernel::make(const ir::Pattern& pattern, const ir::Bind& bi
 }
 
 Result<CpuKernel> CpuKernel::make(const ir::Plan& plan, const Target& target) {
-  const codegen::Source source = codegen::cpu::emit(plan, target);
+  return of(plan, codegen::cpu::emit(plan, target), target);
+}
+
+Result<CpuKernel> CpuKernel::of(const ir::Plan& plan, const codegen::Source& source, const Target& target) {
   WEFT_TRY(const auto object, compile_once(source.text, target));
   CpuKernel out;
   out.plan_ = plan;

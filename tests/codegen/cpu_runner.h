@@ -1,5 +1,6 @@
 #pragma once
 
+#include "codegen/source.h"
 #include "compiler/base/result.h"
 #include "compiler/ir/pattern.h"
 #include "compiler/ir/plan.h"
@@ -20,6 +21,8 @@ class CpuKernel {
   /// Compiled for the target; kernels with equal text are compiled once.
   static Result<CpuKernel> make(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target);
   static Result<CpuKernel> make(const ir::Plan& plan, const Target& target);
+  /// Of another text than the plan's own.
+  static Result<CpuKernel> of(const ir::Plan& plan, const codegen::Source& source, const Target& target);
 
   const ir::Plan& plan() const { return plan_; }
 

@@ -1,0 +1,234 @@
+#include "codegen/cpu/emit.h"
+#include "codegen/cuda/emit.h"
+#include "compiler/ir/lower.h"
+#include "compiler/ir/pattern_interpreter.h"
+#include "compiler/planner/planner.h"
+#include "dsl/parse.h"
+#include "tests/codegen/cpu_runner.h"
+#include "tests/codegen/emulated_runner.h"
+#include "tests/ir/problem.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <regex>
+
+/// Faults planted in the code of conditions on pairs, as planted_test.cpp does in the rest: each changes one place of
+/// an emitted text, and makes a result wrong that is right without it.
+namespace weft::testing {
+namespace {
+
+// Documents in no order but by tiles, three tokens each: more runs in a tile than are asked one by one.
+constexpr const char* kDocuments = "input t: i32[batch, tokens]; branch document(t);";
+constexpr const char* kOthers = "input t: i32[batch, tokens]; branch causal - document(t);";
+// Four runs of rows a tile; and blocks of keys that share an answer.
+constexpr const char* kChosen = "branch blocks(16, random(3, seed: 5));";
+constexpr const char* kNotChosen = "branch causal - blocks(16, random(3, seed: 5));";
+constexpr const char* kRuns = "branch where((q / 16 + k) % 3 == 0);";
+// Of rows alone.
+constexpr const char* kSomeRows = "branch window(20, 0) & where(q * q % 5 != 1);";
+constexpr const char* kOtherRows = "branch causal & where(q * q % 5 != 1);";
+
+struct Planted {
+  const char* name;
+  const char* pattern;
+  const char* from;
+  const char* to;
+  const char* where = "";  ///< CPU: the function that it stands in
+  const char* found = "";  ///< part of the emulator's message; empty where the numbers give the fault away
+};
+
+/// Parts of the device headers, which stand in the text once.
+constexpr Planted kOnCuda[] = {
+    {"nothing_in_documents", kDocuments, "", ""},
+    {"nothing_in_other_documents", kOthers, "", ""},
+    {"nothing_in_chosen_blocks", kChosen, "", ""},
+    {"nothing_in_other_blocks", kNotChosen, "", ""},
+    {"nothing_in_runs", kRuns, "", ""},
+    {"nothing_in_some_rows", kSomeRows, "", ""},
+    {"nothing_in_other_rows", kOtherRows, "", ""},
+    // Runs of rows
+    {"no_boundary_of_runs_seen", kRuns, "get(s.x[(r + kRows - 1) % kRows])));", "get(s.x[r % kRows])));"},
+    {"boundary_at_a_warp_missed", kChosen, "(r == 0 || !rows_agree(a, t, condition,",
+     "(r == 0 || r != 32 && !rows_agree(a, t, condition,"},
+    {"runs_of_the_second_warp_over_the_first", kRuns, "(r >= 32 ? get(s.counts[0]) : 0)", "0", "", "race"},
+    {"the_row_before_a_run_for_it", kChosen, "put(s.conditions[condition].row[before], get(s.x[r]));",
+     "put(s.conditions[condition].row[before], get(s.x[r > 0 ? r - 1 : 0]));"},
+    {"more_runs_than_there_is_room_for", kDocuments, "return runs <= kMostRuns ? runs : 0;",
+     "return min(runs, kMostRuns);"},
+    {"only_the_first_run_is_asked", kRuns,
+     "for (int r = 0; r < runs && !any; ++r) any =", "for (int r = 0; r < min(runs, 1) && !any; ++r) any ="},
+    // Filters and masks
+    {"filter_accepted_for_rows_that_disagree", kRuns, "(get(c.kind) & kOnRows) == 0 && get(c.runs) == 1;",
+     "(get(c.kind) & kOnRows) == 0 && get(c.runs) >= 1;"},
+    {"zone_full_for_rows_that_disagree", kNotChosen, "met.all &= get(c.runs) == 1;", "met.all &= get(c.runs) >= 1;"},
+    {"negation_dropped_by_the_filter", kNotChosen, "get(c.row[r]), y) != use.negated;", "get(c.row[r]), y);"},
+    {"negation_dropped_by_the_mask", kOthers, "holds(a, t, use.condition, q, k) == use.negated",
+     "!holds(a, t, use.condition, q, k)"},
+    {"mask_of_a_neighbouring_row", kDocuments, "get(s.x[row_group() * kRowsEach + bit % 8])",
+     "get(s.x[row_group() * kRowsEach + (bit + 1) % 8])"},
+    {"mask_of_a_neighbouring_key", kDocuments, "get(s.hit[lane_of_row() * kKeysEach + bit / 8])",
+     "get(s.hit[lane_of_row() * kKeysEach + (bit / 8 + 1) % 4])"},
+    // Intervals
+    {"end_of_an_interval_one_too_near", kDocuments, "key >= get(c.hi)", "key + 1 >= get(c.hi)"},
+    {"begin_of_an_interval_one_too_far", kDocuments, "key < get(c.lo)", "key <= get(c.lo)"},
+    {"ends_of_the_first_row_alone", kDocuments, "hi = max(hi, get(ends[kRows + r]));", ""},
+    {"begins_of_the_first_row_alone", kDocuments, "lo = min(lo, get(ends[r]));", ""},
+    {"interval_for_its_opposite", kOthers, "if (runs > 0 || use.negated ||", "if (runs > 0 ||"},
+    // Conditions on rows
+    {"rows_that_fail_are_overlooked", kOtherRows, "met.all &= (kind & (use.negated ? kSomeMeet : kSomeFail)) == 0;",
+     ""},
+    {"rows_that_meet_are_overlooked", kSomeRows, "met.none |= (kind & (use.negated ? kSomeFail : kSomeMeet)) == 0;",
+     "met.none |= (kind & (use.negated ? kSomeMeet : kSomeFail)) != 0;"},
+    // Lists
+    {"list_of_the_next_row", kChosen, "t.h * list.stride_h + row *", "t.h * list.stride_h + (row + 1) *", "",
+     "out of bounds"},
+    {"list_of_another_head", kChosen, "t.h * list.stride_h + row *", "row *"},
+    {"place_beside_the_one_looked_for", kChosen, "load_written<int>(places + middle) < key",
+     "load_written<int>(places + middle) <= key"},
+    {"last_place_never_read", kChosen, "int lo = 0, hi = (int)list.count;", "int lo = 0, hi = (int)list.count - 2;"},
+    {"place_behind_the_last", kChosen, "lo < (int)list.count && load_written", "load_written", "", "out of bounds"},
+    {"block_of_the_next_query", kChosen, "is_listed(a.lists[0], t, q >> 4, k >> 4)",
+     "is_listed(a.lists[0], t, min(q + 1, 199) >> 4, k >> 4)"},
+    {"block_of_the_next_key", kChosen, "is_listed(a.lists[0], t, q >> 4, k >> 4)",
+     "is_listed(a.lists[0], t, q >> 4, (k + 1) >> 4)"},
+};
+
+/// Regular expressions that stand once in the body of a function.
+constexpr Planted kOnCpu[] = {
+    {"nothing_in_documents", kDocuments, "", ""},
+    {"nothing_in_other_documents", kOthers, "", ""},
+    {"nothing_in_chosen_blocks", kChosen, "", ""},
+    {"nothing_in_other_blocks", kNotChosen, "", ""},
+    {"nothing_in_runs", kRuns, "", ""},
+    {"nothing_in_some_rows", kSomeRows, "", ""},
+    // Runs of rows
+    {"boundary_missed_where_a_part_falls", kDocuments, "icmp ne i64", "icmp sgt i64", "runs"},
+    {"no_boundary_of_runs_seen", kRuns, "icmp ne i64 (%v\\d+), (%v\\d+)", "icmp ne i64 $1, $1", "runs"},
+    {"more_runs_than_there_is_room_for", kDocuments, "icmp sle i64 (%v\\d+), 8", "icmp sle i64 $1, 64", "runs"},
+    // Answers to a key
+    {"runs_that_do_not_keep_are_overlooked", kNotChosen, "i64 1, i64 2", "i64 1, i64 0", "answers"},
+    {"runs_that_keep_are_overlooked", kRuns, "i64 1, i64 2", "i64 2, i64 2", "answers"},
+    {"answer_outlives_its_block_of_keys", kChosen, "= add i64 (%v\\d+), (%v\\d+)(\n  store i64)", "= add i64 $1, 64$3",
+     "answers"},
+    {"end_of_an_interval_one_too_near", kDocuments,
+     "(%v\\d+) = icmp slt i64 (%v\\d+), (%v\\d+)(\n(?:.*\n){2}.*icmp sge i64 %v)",
+     "%minus = sub i64 $3, 1\n  $1 = icmp slt i64 $2, %minus$4", "answers"},
+    {"begin_of_an_interval_one_too_far", kDocuments, "icmp sge i64 %v", "icmp sgt i64 %v", "answers"},
+    {"many_runs_keep_nothing", kDocuments, "i64 3, i64 2", "i64 2, i64 2", "answers"},
+    // Masks
+    {"negation_dropped_by_the_mask", kOthers, "xor (<\\d+ x i32>) (%v\\d+), (%v\\d+)", "or $1 $2, $2", "mask"},
+    {"mask_not_applied", kDocuments, "and (<\\d+ x i32>) (%v\\d+), (%v\\d+)", "or $1 $2, $2", "mask"},
+    {"end_of_a_documents_interval_taken_in", kDocuments, "icmp slt (<\\d+ x i64>)", "icmp sle $1", "mask"},
+    {"rows_that_fail_are_overlooked", kSomeRows, "xor (<\\d+ x i1>) (%v\\d+), (%v\\d+)", "xor $1 $2, $2", "describe"},
+    // Lists
+    {"list_of_the_first_row", kChosen, "(getelementptr i32, ptr %v\\d+), i64 %v\\d+(\n.*call i1 @listed)",
+     "$1, i64 0$2", "mask"},
+    {"filter_by_the_list_of_the_first_row", kNotChosen,
+     "(getelementptr i32, ptr %v\\d+), i64 %v\\d+(\n.*call i1 @listed)", "$1, i64 0$2", "answers"},
+    {"place_beside_the_one_looked_for", kChosen, "icmp slt i64 (%v\\d+), %key", "icmp sle i64 $1, %key", "listed"},
+};
+
+constexpr std::int64_t kTokens = 200, kHeads = 2, kDim = 16;
+
+ir::Pattern pattern_of(const std::string& body) {
+  const Source source{"input.weft", "pattern p { heads 2; dim 16; dtype f32; " + body + " }"};
+  const auto file = dsl::parse(source);
+  EXPECT_TRUE(file.ok()) << source.text;
+  auto pattern = ir::lower(*file, "p", {});
+  EXPECT_TRUE(pattern.ok()) << pattern.error().message;
+  return std::move(*pattern);
+}
+
+ir::TestProblem problem_of(const Planted& fault) {
+  ir::TestProblem problem(pattern_of(fault.pattern), ir::square(kTokens, kHeads, kDim));
+  if (!problem.pattern.inputs.empty()) {
+    ir::Tensor t({1, kTokens});
+    for (std::size_t i = 0; i < t.data.size(); ++i) t.data[i] = static_cast<double>(i / 3 * 7 % 20 + i / 64 * 40);
+    problem.inputs.push_back(std::move(t));
+  }
+  return problem;
+}
+
+std::string once_replaced(const std::string& text, const Planted& fault) {
+  const std::string from = fault.from;
+  if (from.empty()) return text;
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << "the text to change is not there";
+  if (at == std::string::npos) return text;
+  EXPECT_EQ(text.find(from, at + 1), std::string::npos) << "it is there twice";
+  return std::string(text).replace(at, from.size(), fault.to);
+}
+
+/// In the body of one function of an LLVM module.
+std::string once_replaced_in_function(const std::string& text, const Planted& fault) {
+  if (*fault.from == '\0') return text;
+  const std::regex head("define [^\n]*@" + std::string(fault.where) + "\\(");
+  std::smatch found;
+  EXPECT_TRUE(std::regex_search(text, found, head)) << "no function " << fault.where;
+  if (found.empty()) return text;
+  const auto begin = static_cast<std::size_t>(found.position()), end = text.find("\n}", begin);
+  const std::string body = text.substr(begin, end - begin);
+  const std::regex from(fault.from);
+  EXPECT_EQ(std::distance(std::sregex_iterator(body.begin(), body.end(), from), std::sregex_iterator()), 1)
+      << "the place to change in " << fault.where;
+  return text.substr(0, begin) + std::regex_replace(body, from, fault.to) + text.substr(end);
+}
+
+void expect_found(const Planted& fault, const ir::TestProblem& problem, const Result<ir::Outcome>& got) {
+  if (*fault.found != '\0') {
+    ASSERT_FALSE(got.ok()) << "nothing was found";
+    EXPECT_NE(got.error().message.find(fault.found), std::string::npos) << got.error().message;
+    return;
+  }
+  ASSERT_TRUE(got.ok()) << got.error().message;
+  const auto want = problem.run();
+  double worst = 0;
+  for (std::size_t i = 0; i < want.o.data.size(); ++i) {
+    const double apart = std::abs(got->o.data[i] - want.o.data[i]);
+    worst = std::isnan(apart) ? HUGE_VAL : std::max(worst, apart);
+  }
+  const auto bound = ir::error_bounds(problem.pattern, ir::DType::f32, kTokens, 5, want.max_abs_score).o;
+  if (*fault.from == '\0') {
+    EXPECT_LE(worst, bound);
+  } else {
+    EXPECT_GT(worst, bound) << "the numbers are right";
+  }
+}
+
+class ConditionsOnCuda : public ::testing::TestWithParam<Planted> {};
+
+TEST_P(ConditionsOnCuda, FaultsAreFound) {
+  const Planted& fault = GetParam();
+  const auto problem = problem_of(fault);
+  const Target target = find_target("sm_61").value();
+  const auto plan = planner::plan(problem.pattern, {.d = kDim, .d_v = kDim}, target);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  codegen::Source source = codegen::cuda::emit(*plan, target);
+  source.text = once_replaced(source.text, fault);
+  const auto kernel = EmulatedKernel::of(*plan, source);
+  ASSERT_TRUE(kernel.ok()) << kernel.error().message << (kernel.error().notes.empty() ? "" : kernel.error().notes[0]);
+  expect_found(fault, problem, kernel->run(problem.shape, problem.q, problem.k, problem.v, problem.inputs));
+}
+
+class ConditionsOnCpu : public ::testing::TestWithParam<Planted> {};
+
+TEST_P(ConditionsOnCpu, FaultsAreFound) {
+  const Planted& fault = GetParam();
+  const auto problem = problem_of(fault);
+  const Target target = find_target("cpu").value();
+  const auto plan = planner::plan(problem.pattern, {.d = kDim, .d_v = kDim}, target);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  codegen::Source source = codegen::cpu::emit(*plan, target);
+  source.text = once_replaced_in_function(source.text, fault);
+  const auto kernel = CpuKernel::of(*plan, source, target);
+  ASSERT_TRUE(kernel.ok()) << kernel.error().message << (kernel.error().notes.empty() ? "" : kernel.error().notes[0]);
+  expect_found(fault, problem, kernel->run(problem.shape, problem.q, problem.k, problem.v, problem.inputs));
+}
+
+const auto kName = [](const auto& of) { return std::string(of.param.name); };
+INSTANTIATE_TEST_SUITE_P(Text, ConditionsOnCuda, ::testing::ValuesIn(kOnCuda), kName);
+INSTANTIATE_TEST_SUITE_P(Text, ConditionsOnCpu, ::testing::ValuesIn(kOnCpu), kName);
+
+}  // namespace
+}  // namespace weft::testing
