@@ -3,9 +3,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
 
@@ -86,6 +88,8 @@ int open_directory(const Descriptor& at, const std::string& name, Descriptor& ou
   return open_with_info(at.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, out, info);
 }
 
+bool can_write(const Descriptor& directory) { return ::faccessat(directory.get(), ".", W_OK | X_OK, AT_EACCESS) == 0; }
+
 int open_file(const Descriptor& at, const std::string& name, Descriptor& out, struct stat& info) {
   return open_with_info(at.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, out, info);
 }
@@ -113,6 +117,28 @@ int write_new(const Descriptor& at, const std::string& name, std::string_view by
   if (failure != 0) (void)remove_in(at, name);
   return failure;
 }
+
+int open_note(const Descriptor& at, const std::string& name, Descriptor& out) {
+  return open_at(at.get(), name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, out, kFileMode);
+}
+
+std::string read_note(const Descriptor& file) {
+  std::array<char, kLongestNote> bytes{};
+  ssize_t got = 0;
+  if (repeat([&] { return got = ::pread(file.get(), bytes.data(), bytes.size(), 0); }) != 0) return {};
+  return {bytes.data(), static_cast<std::size_t>(got)};
+}
+
+void write_note(const Descriptor& file, std::string_view text) {
+  if (repeat([&] { return ::ftruncate(file.get(), 0); }) != 0) return;
+  (void)repeat([&] { return ::pwrite(file.get(), text.data(), text.size(), 0); });
+}
+
+int try_lock(const Descriptor& file) {
+  return repeat([&] { return ::flock(file.get(), LOCK_EX | LOCK_NB); });
+}
+
+void unlock(const Descriptor& file) { (void)::flock(file.get(), LOCK_UN); }
 
 int rename_in(const Descriptor& at, const std::string& from, const std::string& to) {
   return repeat([&] { return ::renameat(at.get(), from.c_str(), at.get(), to.c_str()); });

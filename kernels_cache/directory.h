@@ -43,6 +43,8 @@ std::string unsafe_because(const struct stat& info);
 [[nodiscard]] int open_root(const std::string& path, Descriptor& out, struct stat& info);
 [[nodiscard]] int open_directory(const Descriptor& at, const std::string& name, Descriptor& out, struct stat& info);
 
+bool can_write(const Descriptor& directory);
+
 /// Never blocks, whatever kind of file lies there; ELOOP for a link.
 [[nodiscard]] int open_file(const Descriptor& at, const std::string& name, Descriptor& out, struct stat& info);
 
@@ -52,9 +54,24 @@ std::string unsafe_because(const struct stat& info);
 /// A new file of ours (0600) with these bytes, on the disk when it returns. Removed again on failure.
 [[nodiscard]] int write_new(const Descriptor& at, const std::string& name, std::string_view bytes);
 
+/// A small file of ours to read and write in place, made where there is none. Never blocks.
+[[nodiscard]] int open_note(const Descriptor& at, const std::string& name, Descriptor& out);
+/// Its first bytes, as many as a note has; empty where it cannot be read.
+std::string read_note(const Descriptor& file);
+/// Nothing depends on its success, nor on its being whole.
+void write_note(const Descriptor& file, std::string_view text);
+
+/// EWOULDBLOCK where another descriptor's file has the lock. Ends with the last descriptor of the same opening, or
+/// here.
+[[nodiscard]] int try_lock(const Descriptor& file);
+void unlock(const Descriptor& file);
+
 [[nodiscard]] int rename_in(const Descriptor& at, const std::string& from, const std::string& to);
 [[nodiscard]] int remove_in(const Descriptor& at, const std::string& name);
 [[nodiscard]] int sync(const Descriptor& directory);
+
+/// Room for the text that a note has.
+inline constexpr std::size_t kLongestNote = 64;
 
 struct Listed {
   std::string name;

@@ -140,6 +140,12 @@ Result<Decoded> decode(std::string_view bytes, Check check) {
   return out;
 }
 
+std::string_view key_text_of(std::string_view start) {
+  if (start.size() < kHeaderSize || format_of(start) != kFormat) return {};
+  const auto length = get<std::uint64_t>(start, 24);
+  return length > start.size() - kHeaderSize ? std::string_view() : start.substr(kHeaderSize, length);
+}
+
 std::optional<std::uint32_t> format_of(std::string_view bytes) {
   if (bytes.size() < kMagic.size() + 4 || bytes.substr(0, kMagic.size()) != kMagic) return std::nullopt;
   return get<std::uint32_t>(bytes, kMagic.size());

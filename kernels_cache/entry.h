@@ -48,6 +48,9 @@ enum class Check { file, file_and_sections };
 /// of this format did not write.
 Result<Decoded> decode(std::string_view bytes, Check check = Check::file);
 
+/// The key's text in the first bytes of an entry of this format. Not verified; empty where there is none, or not all.
+std::string_view key_text_of(std::string_view start);
+
 /// The format of bytes that start like an entry, whatever follows; nothing for other bytes.
 std::optional<std::uint32_t> format_of(std::string_view bytes);
 

@@ -1,5 +1,7 @@
 #include "kernels_cache/store.h"
 
+#include "kernels_cache/files.h"
+
 #include <fmt/format.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -12,7 +14,7 @@
 namespace weft::cache {
 namespace {
 
-constexpr std::size_t kShardDigits = 2;
+constexpr int kTries = 3;
 constexpr std::int64_t kTouchAfter = 3600;  // seconds; a write for each hit would cost more than it tells
 
 std::string format_directory() { return fmt::format("kernels-{}", kFormat); }
@@ -171,13 +173,23 @@ bool Store::open_checked(const Descriptor& at, const std::string& name, Descript
   return true;
 }
 
+/// A network file system says that a file or directory was replaced under us: what is opened anew is the new one.
 Store::Found Store::find(const std::string& digest, const std::string* key_text) {
+  Found out = find_once(digest, key_text);
+  for (int tries = 1; out.failure == ESTALE && tries < kTries; ++tries) out = find_once(digest, key_text);
+  return out;
+}
+
+Store::Found Store::find_once(const std::string& digest, const std::string* key_text) {
   Found out;
   const Root at = root(false, out);
   if (at == nullptr) return out;
   Descriptor shard;
-  if (!open_checked(*at, digest.substr(0, kShardDigits), shard, out)) return out;
-  return find_in(shard, digest.substr(kShardDigits), key_text);
+  if (open_checked(*at, digest.substr(0, kShardDigits), shard, out)) {
+    out = find_in(shard, digest.substr(kShardDigits), key_text);
+  }
+  if (out.failure == ESTALE) forget(at);
+  return out;
 }
 
 Store::Found Store::find_in(const Descriptor& shard, const std::string& name, const std::string* key_text) {
@@ -188,9 +200,10 @@ Store::Found Store::find_in(const Descriptor& shard, const std::string& name, co
   if (failure == ENOENT) return out;
   const auto miss = [&](Outcome outcome, std::string detail) {
     // The system's refusals pass; what is wrong with the file itself does not.
-    const bool to_stay = outcome == Outcome::unreadable || outcome == Outcome::other_format;
+    const bool to_stay = outcome == Outcome::unreadable || outcome == Outcome::other_format || options_.read_only;
     if (!to_stay) move_aside(shard, name);
     out.outcome = outcome;
+    out.failure = outcome == Outcome::unreadable ? failure : 0;
     out.detail = fmt::format("the entry {} is not used: {}", name, detail);
     return out;
   };
@@ -210,15 +223,20 @@ Store::Found Store::find_in(const Descriptor& shard, const std::string& name, co
     return miss(foreign ? Outcome::other_format : Outcome::corrupt, decoded.error().message);
   }
   if (key_text != nullptr && decoded->key_text != *key_text) return miss(Outcome::other_key, "it is for another key");
-  if (key_text != nullptr) touch(file, info);  // a look at all entries is no use of them
+  if (key_text != nullptr && !options_.read_only) touch(file, info);  // a look at all entries is no use of them
   out.outcome = Outcome::hit;
   out.decoded = std::move(*decoded);
   return out;
 }
 
 Lookup Store::get(const Key& key) {
+  Lookup out = look_again(key);
+  lookups_[static_cast<std::size_t>(out.outcome)].fetch_add(1, std::memory_order_relaxed);
+  return out;
+}
+
+Lookup Store::look_again(const Key& key) {
   Found found = find(key.digest(), &key.text());
-  lookups_[static_cast<std::size_t>(found.outcome)].fetch_add(1, std::memory_order_relaxed);
   Lookup out{.outcome = found.outcome, .entry = {}, .detail = {}};
   if (found.outcome == Outcome::hit) {
     out.entry = std::move(found.decoded.entry);
@@ -229,18 +247,20 @@ Lookup Store::get(const Key& key) {
 }
 
 bool Store::publish(const std::string& digest, const std::string& bytes, Found& why) {
-  for (const bool last_try : {false, true}) {
+  for (int tries = 1;; ++tries) {
     const Root at = root(true, why);
     if (at == nullptr) return false;
     if (publish_in(*at, digest, bytes, why)) return true;
-    if (why.failure != ENOENT || last_try) return false;
+    // The directory, or the file that was being written, was removed meanwhile.
+    const bool removed = why.failure == ENOENT || why.failure == ESTALE;
+    if (!removed || tries == kTries) return false;
     forget(at);
     why = {};
   }
-  return false;
 }
 
-bool Store::publish_in(const Descriptor& at, const std::string& digest, const std::string& bytes, Found& why) const {
+bool Store::publish_in(const Descriptor& at, const std::string& digest, const std::string& bytes, Found& why) {
+  if (!make_room(at, bytes.size(), why)) return false;
   const std::string shard_name = digest.substr(0, kShardDigits);
   why.failure = make_directory(at, shard_name);
   Descriptor shard;
@@ -261,17 +281,23 @@ bool Store::publish_in(const Descriptor& at, const std::string& digest, const st
 PutResult Store::put(const Key& key, const Entry& entry) {
   Found why;
   const std::string digest = key.digest();
-  if (!publish(digest, encode(key.text(), entry), why)) {
-    if (why.outcome == Outcome::disabled) return {};
+  if (options_.read_only || !publish(digest, encode(key.text(), entry), why)) {
+    if (options_.read_only || why.outcome == Outcome::disabled) return {};
     failed_puts_.fetch_add(1, std::memory_order_relaxed);
     return {.published = false, .warning = warning(why)};
   }
   puts_.fetch_add(1, std::memory_order_relaxed);
-  // One put of 64 sweeps, whichever process makes it: no daemon, no counter on the disk.
+  // One put of 64 counts anew and sweeps, whichever process makes it: what was guessed wrong does not stay.
   for (const char* ending : {"00", "40", "80", "c0"}) {
     if (digest.ends_with(ending)) (void)prune(options_.cap);
   }
   return {.published = true, .warning = {}};
+}
+
+bool Store::can_publish() {
+  Found ignored;
+  const Root at = options_.read_only ? nullptr : root(true, ignored);
+  return at != nullptr && can_write(*at);
 }
 
 Warning Store::warning(const Found& why) const {

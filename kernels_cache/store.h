@@ -1,8 +1,10 @@
 #pragma once
 
+#include "compiler/base/fork_safe.h"
 #include "kernels_cache/directory.h"
 #include "kernels_cache/entry.h"
 #include "kernels_cache/key.h"
+#include "kernels_cache/lock.h"
 #include "kernels_cache/place.h"
 
 #include <array>
@@ -16,10 +18,13 @@
 
 namespace weft::cache {
 
+inline constexpr std::uint64_t kUsualCap = 2ULL << 30;
+
 struct Options {
-  std::string directory = {};      ///< the explicit option; empty: choose_place decides
-  bool disabled = false;           ///< --no-cache
-  std::uint64_t cap = 2ULL << 30;  ///< bytes to keep; the least recently used go first
+  std::string directory = {};     ///< the explicit option; empty: choose_place decides
+  bool disabled = false;          ///< --no-cache
+  bool read_only = false;         ///< somebody else's: nothing in it is changed, bad entries included
+  std::uint64_t cap = kUsualCap;  ///< bytes to keep; the least recently used go first
 };
 
 enum class Outcome {
@@ -82,11 +87,16 @@ struct Verified {
 };
 
 /// Compiled kernels on disk. Opening it cannot fail and reads no entries; a store that cannot be used is one
-/// that misses. Thread-safe, and safe among any number of processes without locks: an entry appears whole by
-/// one rename, and the loser of a race keeps its own bytes.
+/// that misses. Thread-safe, safe in forked processes, and safe among any number of processes without locks: an
+/// entry appears whole by one rename, and the loser of a race keeps its own bytes.
 ///
 /// On disk: ROOT/kernels-FORMAT/xx/, 256 shards by the first two digits of the key's digest; in them
 /// `REST` (an entry), `REST.bad` (moved aside) and `tmp-...` (being written, or left by a killed process).
+/// ROOT/kernels-FORMAT/usage is the sum of their sizes, at least, as far as is known: a guess that saves counting.
+///
+/// Writers take turns (a lock that is not waited for long) to add their entry to that sum; whoever would exceed the
+/// cap sweeps first. So the files exceed the cap by no more than one entry per writer, and by what writers
+/// without a common lock added in 64 puts.
 class Store {
  public:
   static std::shared_ptr<Store> open(const Options& options = {});
@@ -95,8 +105,18 @@ class Store {
   /// refusal of the system the file stays.
   Lookup get(const Key& key);
 
+  /// get() that no counter sees: a second look at what was just absent.
+  Lookup look_again(const Key& key);
+
   /// Publishes, replacing what is there. The caller has the entry whatever comes of it.
   PutResult put(const Key& key, const Entry& entry);
+
+  /// Whether put() could succeed, as far as that can be told; makes the store's directory.
+  bool can_publish();
+
+  /// For locks about the entry: the same for all processes of this machine that share the store.
+  std::string lock_name(const std::string& digest);
+  Locks& locks() { return locks_; }
 
   Stats stats() const;
 
@@ -119,10 +139,18 @@ class Store {
 
   Removed clear();
 
-  /// Deletes the least recently used until `cap` bytes are left, and what killed processes left behind.
+  /// Deletes the least recently used until `cap` bytes are left, and what killed processes left behind. What was
+  /// used in the future, by a clock that was wrong, counts as not used.
   Removed prune(std::uint64_t cap);
 
-  /// In words: what of `key` differs from the stored entry nearest to it.
+  /// What of `key` differs from the stored entry nearest to it; empty in a store without entries.
+  struct Nearest {
+    std::string digest;
+    std::vector<Difference> differences;
+  };
+  Nearest nearest(const Key& key);
+
+  /// The same in words.
   std::string explain_miss(const Key& key);
 
  private:
@@ -142,16 +170,21 @@ class Store {
   void refuse(Outcome outcome, std::string reason);
   bool open_checked(const Descriptor& at, const std::string& name, Descriptor& out, Found& why) const;
   Found find(const std::string& digest, const std::string* key_text);
+  Found find_once(const std::string& digest, const std::string* key_text);
   Found find_in(const Descriptor& shard, const std::string& name, const std::string* key_text);
   bool publish(const std::string& digest, const std::string& bytes, Found& why);
-  bool publish_in(const Descriptor& root, const std::string& digest, const std::string& bytes, Found& why) const;
+  bool publish_in(const Descriptor& root, const std::string& digest, const std::string& bytes, Found& why);
+  bool make_room(const Descriptor& root, std::uint64_t bytes, Found& why);
+  Lock room_lock();
+  std::uint64_t sweep(std::uint64_t cap, std::uint64_t goal, Removed& out);
   Warning warning(const Found& why) const;
   template <typename Visit>
   void each_file(Visit visit);
 
   Options options_;
   Place place_;
-  mutable std::mutex mutex_;  ///< of the next three
+  Locks locks_;
+  mutable ForkSafe<> mutex_;  ///< of the next three
   std::string reason_;
   Root root_;
   std::optional<Outcome> refusal_;  ///< disabled or unsafe: nothing will be tried

@@ -1,6 +1,6 @@
-#include "kernels_cache/store.h"
-
 #include "compiler/base/digest.h"
+#include "kernels_cache/files.h"
+#include "kernels_cache/store.h"
 
 #include <fmt/format.h>
 
@@ -11,30 +11,7 @@
 namespace weft::cache {
 namespace {
 
-constexpr std::size_t kDigestDigits = 64;
-constexpr std::int64_t kAbandonedAfter = 3600;  // seconds; no write takes that long
-
-bool is_hex(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
-
-enum class Kind { entry, bad, temporary, foreign };
-
-Kind kind_of(std::string_view name) {
-  constexpr std::size_t kRest = kDigestDigits - 2;
-  if (name.substr(0, 4) == "tmp-") return Kind::temporary;
-  if (name.size() < kRest || !is_hex(name.substr(0, kRest))) return Kind::foreign;
-  if (name.size() == kRest) return Kind::entry;
-  return name.substr(kRest, 4) == ".bad" ? Kind::bad : Kind::foreign;
-}
-
-bool is_abandoned(const Listed& file) { return std::time(nullptr) - file.info.st_mtim.tv_sec > kAbandonedAfter; }
-
-void remove_file(const Descriptor& shard, const Listed& file, Removed& out) {
-  if (remove_in(shard, file.name) != 0) return;
-  ++out.files;
-  out.bytes += static_cast<std::uint64_t>(file.info.st_size);
-}
+constexpr std::uint64_t kLongestStart = 16 << 10;  // of an entry: its key is within
 
 /// A value short enough for a line of an explanation.
 std::string shown(const std::string& value) {
@@ -43,23 +20,18 @@ std::string shown(const std::string& value) {
   return value.size() <= kLongest ? value : value.substr(0, kLongest) + "...";
 }
 
-}  // namespace
-
-/// visit(shard's descriptor, shard's digits, file) for everything in every shard that can be trusted.
-template <typename Visit>
-void Store::each_file(Visit visit) {
-  Found why;
-  const Root at = root(false, why);
-  std::vector<Listed> shards;
-  if (at == nullptr || cache::list(*at, shards) != 0) return;
-  for (const Listed& shard : shards) {
-    Descriptor opened;
-    std::vector<Listed> files;
-    if (shard.name.size() != 2 || !is_hex(shard.name) || !open_checked(*at, shard.name, opened, why)) continue;
-    if (cache::list(opened, files) != 0) continue;
-    for (const Listed& file : files) visit(opened, shard.name, file);
-  }
+/// The key's text at the start of an entry; empty where there is none.
+std::string read_key_text(const Descriptor& shard, const Listed& listed) {
+  Descriptor file;
+  struct stat info {};
+  std::string bytes;
+  if (open_file(shard, listed.name, file, info) != 0 || !S_ISREG(info.st_mode)) return {};
+  const auto size = std::min(static_cast<std::uint64_t>(info.st_size), kLongestStart);
+  if (read_whole(file, size, bytes) != 0) return {};
+  return std::string(key_text_of(bytes));
 }
+
+}  // namespace
 
 std::vector<Listing> Store::list() {
   std::vector<Listing> out;
@@ -110,36 +82,19 @@ Verified Store::verify() {
   return out;
 }
 
-Removed Store::clear() {
-  Removed out;
-  each_file([&](const Descriptor& at, const std::string&, const Listed& file) {
-    if (kind_of(file.name) != Kind::foreign) remove_file(at, file, out);
+Store::Nearest Store::nearest(const Key& key) {
+  Nearest out;
+  each_file([&](const Descriptor& at, const std::string& shard, const Listed& file) {
+    std::string digest = shard + file.name;
+    if (kind_of(file.name) != Kind::entry) return;
+    // The name of an entry is its key's digest, so that a key is verified without the rest of the file.
+    const std::string text = read_key_text(at, file);
+    if (hex(sha256(text)) != digest) return;
+    auto differing = differences(key.text(), text);
+    const bool nearer = out.digest.empty() || differing.size() < out.differences.size() ||
+                        (differing.size() == out.differences.size() && digest < out.digest);
+    if (nearer) out = {.digest = std::move(digest), .differences = std::move(differing)};
   });
-  return out;
-}
-
-Removed Store::prune(std::uint64_t cap) {
-  Removed out;
-  std::uint64_t total = 0;
-  each_file([&](const Descriptor& at, const std::string&, const Listed& file) {
-    const Kind kind = kind_of(file.name);
-    if (kind == Kind::bad || (kind == Kind::temporary && is_abandoned(file))) remove_file(at, file, out);
-    if (kind == Kind::entry) total += static_cast<std::uint64_t>(file.info.st_size);
-  });
-  if (total <= cap) return out;
-  // Sweeping a little deeper than asked for leaves room for the next puts.
-  const std::uint64_t goal = cap - cap / 16;
-  Found why;
-  const Root at = root(false, why);
-  for (const Listing& entry : list()) {
-    Descriptor shard;
-    if (total <= goal || at == nullptr) break;
-    if (!open_checked(*at, entry.digest.substr(0, 2), shard, why)) continue;
-    if (remove_in(shard, entry.digest.substr(2)) != 0) continue;
-    ++out.files;
-    out.bytes += entry.bytes;
-    total -= std::min(total, entry.bytes);
-  }
   return out;
 }
 
@@ -147,19 +102,10 @@ std::string Store::explain_miss(const Key& key) {
   const Found stored = find(key.digest(), &key.text());
   if (stored.outcome == Outcome::hit) return "the entry is stored: it is a hit\n";
   if (stored.outcome != Outcome::absent) return stored.detail + "\n";
-  std::string nearest;
-  std::vector<Difference> differing;
-  for (const Listing& entry : list()) {
-    const Found other = find(entry.digest, nullptr);
-    if (other.outcome != Outcome::hit) continue;
-    auto found = differences(key.text(), other.decoded.key_text);
-    if (!nearest.empty() && found.size() >= differing.size()) continue;
-    nearest = entry.digest;
-    differing = std::move(found);
-  }
-  if (nearest.empty()) return "the store has no entries\n";
-  std::string out = fmt::format("nearest entry {}, {} field(s) differ\n", nearest, differing.size());
-  for (const Difference& field : differing) {
+  const Nearest found = nearest(key);
+  if (found.digest.empty()) return "the store has no entries\n";
+  std::string out = fmt::format("nearest entry {}, {} field(s) differ\n", found.digest, found.differences.size());
+  for (const Difference& field : found.differences) {
     out += fmt::format("  {}\n    wanted {}\n    stored {}\n", field.name, shown(field.mine), shown(field.theirs));
   }
   return out;

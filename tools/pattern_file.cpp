@@ -92,6 +92,12 @@ EngineOptions engine_options(const Options& options) {
           .memory_bytes = options.memory.value_or(0)};
 }
 
+EngineOptions engine_options(const Options& options, const Console& console) {
+  auto out = engine_options(options);
+  out.notice = [&console](const std::string& text) { console.remark("{}", text); };
+  return out;
+}
+
 Result<Planned> plan_file(const PatternFile& file, const Options& options, const Console& console) {
   const auto compile = with_sizes(file.options, default_sizes(options, file.pattern, console));
   WEFT_TRY(const auto destination, find_destination(compile.target));

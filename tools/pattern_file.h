@@ -41,6 +41,8 @@ Sizes default_sizes(const Options& options, const ir::Pattern& pattern, const Co
 
 /// What the options say about store and compilers.
 EngineOptions engine_options(const Options& options);
+/// The same, with notices as remarks.
+EngineOptions engine_options(const Options& options, const Console& console);
 
 /// The plan for the target that the options name, with default_sizes for what is open.
 Result<Planned> plan_file(const PatternFile& file, const Options& options, const Console& console);

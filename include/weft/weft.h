@@ -15,6 +15,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -35,10 +36,18 @@ struct BundleImage {
 
 struct EngineOptions {
   std::string cache_dir = {};  ///< kernel store; empty: WEFT_CACHE_DIR, $XDG_CACHE_HOME/weft, ~/.cache/weft
-  bool no_cache = false;       ///< keep kernels in memory only
+  bool no_cache = false;       ///< keep one's own kernels in memory only
   bool no_compile = false;     ///< a kernel that is in no store is an error
-  std::string llvm = {};       ///< libLLVM.so; empty: WEFT_LLVM, else the newest installed
-  std::string nvrtc = {};      ///< libnvrtc.so, or a folder; empty: WEFT_NVRTC, else the newest that knows the target
+  /// Bytes the kernel store may take; the least recently used go first.
+  std::uint64_t cache_bytes = std::uint64_t{2} << 30;
+  /// Further stores, asked in this order after one's own. Nothing in them is ever changed.
+  std::vector<std::string> read_only_caches = {};
+  /// How long to wait for another process that compiles the same kernel, before compiling it here, too.
+  std::int64_t wait_ms = 30'000;
+  /// Told what takes long while it does: a sentence, by whichever thread waits.
+  std::function<void(const std::string&)> notice = {};
+  std::string llvm = {};   ///< libLLVM.so; empty: WEFT_LLVM, else the newest installed
+  std::string nvrtc = {};  ///< libnvrtc.so, or a folder; empty: WEFT_NVRTC, else the newest that knows the target
   /// Files of kernels compiled ahead of time (`weft bundle build`), asked in order after the store. They need no
   /// compiler, no GPU to be made, and no writable disk. One that cannot be used is a warning: see take_warnings().
   std::vector<std::string> bundles = {};
@@ -124,6 +133,19 @@ inline constexpr std::int32_t kUnusedPlace = std::numeric_limits<std::int32_t>::
 enum class CacheOrigin : std::uint8_t { memory, disk, bundle, miss };
 const char* to_string(CacheOrigin origin);
 
+/// What came of an engine's lookups so far.
+struct CacheStats {
+  std::uint64_t memory_hits = 0;     ///< kernels this engine had, or another of its threads was making
+  std::uint64_t store_hits = 0;      ///< from one's own store
+  std::uint64_t read_only_hits = 0;  ///< from one of EngineOptions::read_only_caches
+  std::uint64_t bundle_hits = 0;
+  std::uint64_t misses = 0;  ///< found nowhere: compiled, or refused
+  /// Why one's own store had none of what was asked of it: `absent`, `disabled`, `unsafe`, `corrupt`, `other key`,
+  /// `other format`, `unreadable`.
+  std::map<std::string, std::uint64_t> store_misses = {};
+  std::uint64_t compiled = 0, published = 0, not_published = 0;
+};
+
 /// What making a kernel took, in milliseconds. All 0 for one from memory.
 struct BuildTimes {
   double plan_ms = 0, emit_ms = 0;
@@ -153,6 +175,8 @@ class Kernel {
   Result<std::vector<ChosenList>> lists(const RunShape& shape, std::span<const std::int64_t> offset = {}) const;
 
   CacheOrigin origin() const { return origin_; }
+  /// The directory of the store or the file of the bundle that it was first read from; empty where it was compiled.
+  const std::string& origin_path() const;
   const BuildTimes& times() const { return times_; }
   double compile_ms() const { return times_.compile_ms; }
   double load_ms() const { return times_.load_ms; }
@@ -195,6 +219,8 @@ class Engine {
 
   /// What went wrong with the store without stopping anything; each is reported once.
   std::vector<std::string> take_warnings() const;
+
+  CacheStats cache_stats() const;
 
   struct State;
 

@@ -1,8 +1,12 @@
 #include "runtime/engine/binaries.h"
 
 #include "compiler/base/result.h"
+#include "kernels_cache/once.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
 
 namespace weft {
 
@@ -14,43 +18,110 @@ Built built(std::shared_ptr<const Kernel::State> state, const Binaries::Found& b
 
 Binaries::Binaries(const EngineOptions& options)
     : no_compile_(options.no_compile),
-      store_(cache::Store::open({.directory = options.cache_dir, .disabled = options.no_cache})),
+      wait_(options.wait_ms),
+      notice_(options.notice),
       bundles_(options),
       compilers_(options),
-      warnings_(bundles_.troubles()) {}
+      warnings_(bundles_.troubles()) {
+  stores_.push_back(
+      cache::Store::open({.directory = options.cache_dir, .disabled = options.no_cache, .cap = options.cache_bytes}));
+  for (const auto& directory : options.read_only_caches) {
+    stores_.push_back(cache::Store::open({.directory = directory, .read_only = true}));
+  }
+}
 
-/// Where there is no compiler there is no key either, and so nothing in the store; bundles need none.
+/// Where there is no compiler there is no key either, and so nothing in the stores; bundles need none.
 std::optional<Binaries::Found> Binaries::find(const Prepared& kernel, const Result<cache::Key>& key) const {
   const Stopwatch reading;
-  if (key) {
-    if (auto found = store_->get(*key); found.entry && found.entry->launch == kernel.launch) {
-      return Found{.entry = std::move(*found.entry), .origin = CacheOrigin::disk, .load_ms = reading.ms()};
-    }
+  for (const auto& store : stores_) {
+    if (!key) break;
+    auto found = store->get(*key);
+    if (!found.entry || found.entry->launch != kernel.launch) continue;
+    return Found{
+        .entry = std::move(*found.entry), .origin = CacheOrigin::disk, .place = store->path(), .load_ms = reading.ms()};
   }
-  if (auto entry = bundles_.take(kernel, [&](std::string trouble) { warn(std::move(trouble)); })) {
-    return Found{.entry = std::move(*entry), .origin = CacheOrigin::bundle, .load_ms = reading.ms()};
+  if (auto taken = bundles_.take(kernel, [&](std::string trouble) { warn(std::move(trouble)); })) {
+    count(counts_.bundles);
+    return Found{.entry = std::move(taken->entry),
+                 .origin = CacheOrigin::bundle,
+                 .place = std::move(taken->bundle),
+                 .load_ms = reading.ms()};
   }
   return std::nullopt;
 }
 
 Result<Binaries::Found> Binaries::find_or_compile(const Prepared& kernel) const {
+  const Stopwatch waiting;
   const auto key = compilers_.key_of(kernel);
+  const auto landed = flights_.join((key ? *key : kernel.request).digest(), [&] { return find_or_make(kernel, key); });
+  if (!landed.joined || !*landed.value) return *landed.value;
+  count_memory_hit();
+  Found found = **landed.value;
+  found.origin = CacheOrigin::memory;
+  found.compile_ms = 0;
+  found.load_ms = waiting.ms();
+  return found;
+}
+
+Result<Binaries::Found> Binaries::find_or_make(const Prepared& kernel, const Result<cache::Key>& key) const {
   if (auto found = find(kernel, key)) return std::move(*found);
+  count(counts_.misses);
   if (no_compile_) return missing(kernel, key);
   if (!key) return key.error();
-  const Stopwatch compiling;
-  WEFT_TRY(auto entry, compilers_.compile(kernel));
-  Found made{.entry = std::move(entry), .compile_ms = compiling.ms()};
-  made.entry.launch = kernel.launch;
-  made.entry.build_us = static_cast<std::uint64_t>(made.compile_ms * 1000);
-  if (auto put = store_->put(*key, made.entry); put.warning) warn(put.warning->message);
-  return made;
+  return make(kernel, *key);
+}
+
+Result<Binaries::Found> Binaries::make(const Prepared& kernel, const cache::Key& key) const {
+  const Stopwatch making;
+  const auto compile = [&]() -> Result<cache::Entry> {
+    const Stopwatch compiling;
+    count(counts_.compiled);
+    WEFT_TRY(auto entry, compilers_.compile(kernel));
+    entry.launch = kernel.launch;
+    entry.build_us = static_cast<std::uint64_t>(compiling.ms() * 1000);
+    return entry;
+  };
+  WEFT_TRY(auto made,
+           cache::make_once(*stores_.front(), key,
+                            {.make = compile,
+                             .usable = [&](const cache::Entry& entry) { return entry.launch == kernel.launch; },
+                             .notice = notice_,
+                             .longest_wait = wait_}));
+  if (made.warning) warn(made.warning->message);
+  if (made.by_another) {
+    return Found{.entry = std::move(made.entry),
+                 .origin = CacheOrigin::disk,
+                 .place = stores_.front()->path(),
+                 .load_ms = making.ms()};
+  }
+  const double compile_ms = static_cast<double>(made.entry.build_us) / 1000;
+  return Found{.entry = std::move(made.entry), .compile_ms = compile_ms};
+}
+
+CacheStats Binaries::stats() const {
+  CacheStats out{.memory_hits = counts_.memory,
+                 .bundle_hits = counts_.bundles,
+                 .misses = counts_.misses,
+                 .compiled = counts_.compiled};
+  const auto own = stores_.front()->stats();
+  out.store_hits = own.hits();
+  for (std::size_t i = 1; i < stores_.size(); ++i) out.read_only_hits += stores_[i]->stats().hits();
+  for (std::size_t i = 0; i < cache::kOutcomes; ++i) {
+    const auto outcome = static_cast<cache::Outcome>(i);
+    if (outcome == cache::Outcome::hit || own.lookups[i] == 0) continue;
+    out.store_misses[cache::name_of(outcome)] = own.lookups[i];
+  }
+  out.published = own.puts;
+  out.not_published = own.failed_puts;
+  return out;
 }
 
 bool Binaries::has(const Prepared& kernel) const {
   if (bundles_.has(kernel)) return true;
   const auto key = compilers_.key_of(kernel);
-  return key.ok() && store_->get(*key).entry.has_value();
+  if (!key) return false;
+  return std::any_of(stores_.begin(), stores_.end(),
+                     [&](const auto& store) { return store->look_again(*key).entry.has_value(); });
 }
 
 Error Binaries::missing(const Prepared& kernel, const Result<cache::Key>& key) const {
@@ -63,7 +134,7 @@ Error Binaries::missing(const Prepared& kernel, const Result<cache::Key>& key) c
   };
   note(bundles_.troubles());
   note(bundles_.contents());
-  if (key) note({store_->explain_miss(*key)});
+  if (key) note({stores_.front()->explain_miss(*key)});
   if (!kernel.command.empty()) note({"this adds it: " + kernel.command});
   return error;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "compiler/base/fork_safe.h"
+#include "kernels_cache/flights.h"
 #include "kernels_cache/store.h"
 #include "runtime/engine/compilers.h"
 #include "runtime/engine/kernel_state.h"
@@ -9,15 +11,19 @@
 
 #include <weft/weft.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace weft {
 
-/// From a kernel's text to its binary: the store first, then bundles, else a compiler, whose work is published.
-/// What every backend shares.
+/// From a kernel's text to its binary: one's own store, then read-only ones, then bundles, else a compiler, whose work
+/// is published. What every backend shares. Threads that want one kernel at once get what the first of them comes to,
+/// and processes take turns (kernels_cache/once.h).
 class Binaries {
  public:
   explicit Binaries(const EngineOptions& options);
@@ -25,6 +31,7 @@ class Binaries {
   struct Found {
     cache::Entry entry;
     CacheOrigin origin = CacheOrigin::miss;
+    std::string place = {};  ///< the directory of the store, the name of the bundle
     double compile_ms = 0, load_ms = 0;
   };
   /// A stored entry with another launch is not used. Where compiling is forbidden a miss is an
@@ -39,15 +46,29 @@ class Binaries {
   void warn(std::string text) const;
   std::vector<std::string> take_warnings() const;
 
+  CacheStats stats() const;
+  void count_memory_hit() const { count(counts_.memory); }
+
  private:
+  struct Counts {
+    std::atomic<std::uint64_t> memory{0}, bundles{0}, misses{0}, compiled{0};
+  };
+  static void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
+
+  Result<Found> find_or_make(const Prepared& kernel, const Result<cache::Key>& key) const;
   std::optional<Found> find(const Prepared& kernel, const Result<cache::Key>& key) const;
+  Result<Found> make(const Prepared& kernel, const cache::Key& key) const;
   Error missing(const Prepared& kernel, const Result<cache::Key>& key) const;
 
   bool no_compile_;
-  std::shared_ptr<cache::Store> store_;
+  std::chrono::milliseconds wait_;
+  std::function<void(const std::string&)> notice_;
+  std::vector<std::shared_ptr<cache::Store>> stores_;  ///< the first is one's own, the others are not written
   Shelf bundles_;
   Compilers compilers_;
-  mutable std::mutex mutex_;
+  mutable cache::Flights<Result<Found>> flights_;
+  mutable Counts counts_;
+  mutable ForkSafe<> mutex_;
   mutable std::vector<std::string> warnings_;
 };
 

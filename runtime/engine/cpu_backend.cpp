@@ -25,6 +25,7 @@ Result<Built> CpuBackend::build(Prepared prepared, const Binaries& binaries) con
 
   auto state = make_state(std::move(front), bind, target.name, std::move(prepared.plan_text), std::move(source.text));
   state->binary = std::move(binary.entry.binary);
+  state->origin_path = binary.place;
   state->executor = std::make_unique<CpuExecutor>(std::move(plan), target, std::move(object),
                                                   reinterpret_cast<CpuExecutor::Function>(entry_point), workers_);
   return built(std::move(state), binary, prepared.emit_ms);

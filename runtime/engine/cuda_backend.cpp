@@ -63,6 +63,7 @@ Result<Built> CudaBackend::build(Prepared prepared, const Destination& destinati
 
   auto state = make_state(std::move(front), bind, target.name, std::move(prepared.plan_text), std::move(source.text));
   state->binary = std::move(binary.entry.binary);
+  state->origin_path = binary.place;
   state->registers = binary.entry.registers;
   state->spill_bytes = binary.entry.spill_bytes;
   state->executor = std::move(executor);

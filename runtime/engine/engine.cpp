@@ -101,7 +101,10 @@ Engine::~Engine() = default;
 
 Result<Kernel> Engine::compile(std::string_view text, const CompileOptions& options) const {
   const auto key = request_key(text, options);
-  if (auto known = state_->kernels.find(key)) return Kernel(std::move(known), CacheOrigin::memory, {});
+  if (auto known = state_->kernels.find(key)) {
+    state_->binaries.count_memory_hit();
+    return Kernel(std::move(known), CacheOrigin::memory, {});
+  }
 
   const Source source{.name = options.source_name, .text = std::string(text)};
   WEFT_TRY(const auto destination, find_destination(options.target));
@@ -116,6 +119,8 @@ Result<Kernel> Engine::compile(std::string_view text, const CompileOptions& opti
 }
 
 std::vector<std::string> Engine::take_warnings() const { return state_->binaries.take_warnings(); }
+
+CacheStats Engine::cache_stats() const { return state_->binaries.stats(); }
 
 const char* version() { return WEFT_VERSION; }
 

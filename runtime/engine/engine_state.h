@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/base/fork_safe.h"
 #include "runtime/engine/binaries.h"
 #include "runtime/engine/cpu_backend.h"
 #include "runtime/engine/cuda_backend.h"
@@ -31,7 +32,7 @@ class KernelMap {
   }
 
  private:
-  mutable std::shared_mutex mutex_;
+  mutable ForkSafe<std::shared_mutex> mutex_;
   std::unordered_map<std::string, std::shared_ptr<const Kernel::State>> kernels_;
 };
 

@@ -88,6 +88,8 @@ std::size_t size_of(DType type) {
   return 0;
 }
 
+const std::string& Kernel::origin_path() const { return state_->origin_path; }
+
 const char* to_string(CacheOrigin origin) {
   switch (origin) {
     case CacheOrigin::memory:

@@ -30,7 +30,8 @@ struct Kernel::State {
   bool branch_lse = false;
   bool paged = false;
   std::string pattern_text, plan_text, source_text, target;
-  std::string binary;  ///< the object or cubin that is loaded; empty where nothing is
+  std::string binary;       ///< the object or cubin that is loaded; empty where nothing is
+  std::string origin_path;  ///< where `binary` was read from; empty where it was compiled
   std::optional<int> registers, spill_bytes;
   std::vector<Diagnostic> warnings;
   std::unique_ptr<const Executor> executor;

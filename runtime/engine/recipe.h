@@ -1,11 +1,11 @@
 #pragma once
 
+#include "compiler/base/fork_safe.h"
 #include "compiler/target/target.h"
 #include "runtime/engine/front.h"
 
 #include <weft/weft.h>
 
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -32,7 +32,7 @@ class Record {
 
  private:
   std::string path_;
-  mutable std::mutex mutex_;
+  mutable ForkSafe<> mutex_;
   mutable std::unordered_set<std::string> written_;
 };
 

@@ -45,7 +45,7 @@ bool Shelf::has_target(const std::string& target) const {
   return false;
 }
 
-std::optional<cache::Entry> Shelf::take(const Prepared& wanted, const std::function<void(std::string)>& trouble) const {
+std::optional<Shelf::Taken> Shelf::take(const Prepared& wanted, const std::function<void(std::string)>& trouble) const {
   if (bundles_.empty()) return std::nullopt;
   const auto digest = sha256(wanted.request.text());
   for (const auto& bundle : bundles_) {
@@ -55,10 +55,13 @@ std::optional<cache::Entry> Shelf::take(const Prepared& wanted, const std::funct
     if (!kernel) {
       trouble(kernel.error().message);
     } else if (kernel->request == wanted.request.text() && kernel->launch == wanted.launch) {
-      return cache::Entry{.binary = std::move(kernel->binary),
-                          .launch = std::move(kernel->launch),
-                          .registers = kernel->registers,
-                          .spill_bytes = kernel->spill_bytes};
+      Taken out;
+      out.bundle = bundle->name();
+      out.entry.binary = std::move(kernel->binary);
+      out.entry.launch = std::move(kernel->launch);
+      out.entry.registers = kernel->registers;
+      out.entry.spill_bytes = kernel->spill_bytes;
+      return out;
     }
   }
   return std::nullopt;

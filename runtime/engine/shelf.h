@@ -25,8 +25,12 @@ class Shelf {
   bool has(const Prepared& kernel) const;
   bool has_target(const std::string& target) const;
 
+  struct Taken {
+    cache::Entry entry;
+    std::string bundle;  ///< its name
+  };
   /// The kernel's binary, checked. A damaged one is reported to `trouble`, and the next bundle asked.
-  std::optional<cache::Entry> take(const Prepared& wanted, const std::function<void(std::string)>& trouble) const;
+  std::optional<Taken> take(const Prepared& wanted, const std::function<void(std::string)>& trouble) const;
 
   /// Why bundles cannot be used, a sentence each.
   const std::vector<std::string>& troubles() const { return troubles_; }

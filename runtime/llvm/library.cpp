@@ -1,12 +1,12 @@
 #include "runtime/llvm/library.h"
 
+#include "compiler/base/fork_safe.h"
 #include "runtime/llvm/guard.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <map>
-#include <mutex>
 
 namespace weft::llvm {
 namespace {
@@ -32,7 +32,7 @@ std::string Version::text() const { return fmt::format("{}.{}.{}", major, minor,
 
 Result<std::shared_ptr<const Library>> Library::open(const std::string& option) {
   WEFT_TRY(const std::string path, locate(option));
-  static std::mutex mutex;
+  static ForkSafe<> mutex;
   static std::map<std::string, std::shared_ptr<const Library>> opened;
   const std::lock_guard lock(mutex);
   if (const auto found = opened.find(path); found != opened.end()) return found->second;

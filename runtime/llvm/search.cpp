@@ -1,5 +1,6 @@
 #include "runtime/llvm/search.h"
 
+#include "compiler/base/fork_safe.h"
 #include "runtime/llvm/library.h"
 #include "runtime/object/identity.h"
 #include "runtime/object/places.h"
@@ -11,7 +12,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <optional>
 
 namespace weft::llvm {
@@ -152,7 +152,7 @@ Result<std::string> locate_explicit(const std::string& path, const char* origin)
 /// Searching takes a millisecond; a key must not. What was found stays found for the life of the process,
 /// which also keeps the identity in keys that of the library that is open.
 Result<std::string> locate_installed() {
-  static std::mutex mutex;
+  static ForkSafe<> mutex;
   static std::map<std::string, std::string> found_with;  // by LD_LIBRARY_PATH
   const char* variable = std::getenv("LD_LIBRARY_PATH");
   const std::lock_guard lock(mutex);

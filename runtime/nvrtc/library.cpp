@@ -1,5 +1,6 @@
 #include "runtime/nvrtc/library.h"
 
+#include "compiler/base/fork_safe.h"
 #include "runtime/object/identity.h"
 
 #include <dlfcn.h>
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <mutex>
 
 namespace weft::nvrtc {
 namespace {
@@ -68,7 +68,7 @@ Result<std::vector<int>> ask_architectures(const Functions& nvrtc, const std::st
 std::string Version::text() const { return fmt::format("{}.{}", major, minor); }
 
 Result<std::shared_ptr<const Library>> Library::load(const std::string& path) {
-  static std::mutex mutex;
+  static ForkSafe<> mutex;
   static std::map<std::string, std::shared_ptr<const Library>> opened;
   const std::lock_guard lock(mutex);
   if (const auto found = opened.find(path); found != opened.end()) return found->second;

@@ -1,5 +1,6 @@
 #include "runtime/nvrtc/search.h"
 
+#include "compiler/base/fork_safe.h"
 #include "runtime/object/places.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <optional>
 
 namespace weft::nvrtc {
@@ -201,7 +201,7 @@ Result<std::shared_ptr<const Library>> newest_for(const Target& target, const st
 
 /// Searching takes milliseconds; a key must not.
 Result<std::shared_ptr<const Library>> locate_installed(const Target& target) {
-  static std::mutex mutex;
+  static ForkSafe<> mutex;
   static std::map<std::vector<std::string>, std::shared_ptr<const Library>> found_with;
   std::vector<std::string> circumstances = {target.name};
   for (const char* name : kVariables) circumstances.push_back(variable(name));

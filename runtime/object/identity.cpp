@@ -1,6 +1,7 @@
 #include "runtime/object/identity.h"
 
 #include "compiler/base/digest.h"
+#include "compiler/base/fork_safe.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -12,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <tuple>
 
@@ -102,7 +102,7 @@ std::optional<std::string> hash_of(const File& file, std::size_t size) {
 /// hash_of, remembered as long as the file looks the same.
 std::optional<std::string> remembered_hash(const File& file, const struct stat& info) {
   using Key = std::tuple<dev_t, ino_t, off_t, time_t, long, time_t, long>;
-  static std::mutex mutex;
+  static ForkSafe<> mutex;
   static std::map<Key, std::string> hashes;
   const Key key{info.st_dev,          info.st_ino,         info.st_size,        info.st_mtim.tv_sec,
                 info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec};

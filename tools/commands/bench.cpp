@@ -185,7 +185,7 @@ int command_bench(const Options& options, const Console& console) {
   if (!meter) return console.fail(meter.error());
   const int threads = options.threads ? static_cast<int>(*options.threads)
                                       : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  auto opened = engine_options(options);
+  auto opened = engine_options(options, console);
   opened.threads = threads;
   const Engine engine(opened);
   const Bench bench{options, console, engine, *meter, *target, threads};

@@ -27,7 +27,7 @@ Result<Compiled> compile_for_gpu(const PatternFile& file, const Planned& planned
   if (planned.target.kind != TargetKind::cuda) return Compiled{};
   auto compile = with_sizes(file.options, sizes);
   compile.target = planned.target.name;
-  const Engine engine(engine_options(options));
+  const Engine engine(engine_options(options, console));
   const auto kernel = engine.compile(file.source.text, compile);
   for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
   if (!kernel && kernel.error().kind != ErrorKind::environment) return kernel.error();

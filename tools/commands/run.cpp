@@ -77,8 +77,8 @@ int prepare(const Options& options, const Console& console, std::optional<Job>& 
 }
 
 /// Where kernels come from. A bundle that is named on the command line must be one: an engine would only warn.
-Result<EngineOptions> sources_of_kernels(const Options& options) {
-  auto to = engine_options(options);
+Result<EngineOptions> sources_of_kernels(const Options& options, const Console& console) {
+  auto to = engine_options(options, console);
   bundle::Trust trust;
   if (!options.public_key.empty()) {
     WEFT_TRY(to.bundle_key, read_text(options.public_key));
@@ -326,7 +326,7 @@ int command_run(const Options& options, const Console& console) {
     compile.target = gpu ? "cuda" : "cpu";
     console.remark("{}", gpu ? "running on GPU 0" : "no usable GPU: running on the CPU");
   }
-  auto sources = sources_of_kernels(options);
+  auto sources = sources_of_kernels(options, console);
   if (!sources) return console.fail(sources.error());
   const Engine engine(std::move(*sources));
   const auto kernel = engine.compile(job.file.source.text, compile);

@@ -1,0 +1,179 @@
+/// Where an engine's kernels come from: memory, one's own store, other stores, a compiler; and how often each.
+
+#include "problem.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace weft::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+CompileOptions f32(std::int64_t dim) { return {.dim = dim, .dtype = DType::f32}; }
+
+class StoresTest : public ::testing::Test {
+ protected:
+  StoresTest() {
+    auto name = (fs::temp_directory_path() / "weft-stores-XXXXXX").string();
+    base_ = ::mkdtemp(name.data());
+  }
+  ~StoresTest() override { fs::remove_all(base_); }
+
+  std::string place(const std::string& name) const { return (base_ / name).string(); }
+  static CacheOrigin origin(const Engine& engine, std::int64_t dim = 32) {
+    const auto kernel = engine.compile(kLongnet, f32(dim));
+    if (!kernel) throw std::runtime_error(kernel.error().message);
+    return kernel->origin();
+  }
+  /// A store that has the kernel of this dim.
+  std::string filled(const std::string& name, std::int64_t dim = 32) const {
+    EXPECT_EQ(origin(Engine({.cache_dir = place(name)}), dim), CacheOrigin::miss);
+    return place(name);
+  }
+  /// The only entry of a store.
+  static fs::path entry_of(const std::string& store) {
+    for (const auto& item : fs::recursive_directory_iterator(store)) {
+      if (item.is_regular_file() && item.path().filename() != "usage") return item.path();
+    }
+    return {};
+  }
+
+ private:
+  fs::path base_;
+};
+
+TEST_F(StoresTest, TheFirstThatHasItGivesIt) {
+  const auto a = filled("a"), b = filled("b"), c = filled("c", 48);
+  const Engine engine({.cache_dir = place("own"), .read_only_caches = {place("absent"), a, b, c}});
+  const auto kernel = engine.compile(kLongnet, f32(32));
+  ASSERT_TRUE(kernel.ok());
+  EXPECT_EQ(kernel->origin(), CacheOrigin::disk);
+  EXPECT_EQ(kernel->origin_path(), a);
+  EXPECT_EQ(engine.compile(kLongnet, f32(48))->origin_path(), c);
+  EXPECT_EQ(engine.compile(kLongnet, f32(32))->origin(), CacheOrigin::memory);
+  EXPECT_EQ(engine.compile(kLongnet, f32(16))->origin_path(), "") << "compiled";
+  const auto stats = engine.cache_stats();
+  EXPECT_EQ(stats.memory_hits, 1U);
+  EXPECT_EQ(stats.store_hits, 0U);
+  EXPECT_EQ(stats.read_only_hits, 2U);
+  EXPECT_EQ(stats.misses, 1U);
+  EXPECT_EQ(stats.compiled, 1U);
+  EXPECT_EQ(stats.published, 1U);
+  EXPECT_EQ(stats.store_misses, (std::map<std::string, std::uint64_t>{{"absent", 3}}));
+  // One's own comes first.
+  EXPECT_EQ(origin(Engine({.cache_dir = b}), 16), CacheOrigin::miss);
+  const Engine own({.cache_dir = b, .read_only_caches = {a}});
+  EXPECT_EQ(own.compile(kLongnet, f32(32))->origin_path(), b);
+  EXPECT_EQ(own.cache_stats().store_hits, 1U);
+}
+
+TEST_F(StoresTest, ReadOnlyStoresAreNeverChanged) {
+  const auto shared = filled("shared");
+  const auto entry = entry_of(shared);
+  std::ofstream(entry, std::ios::app) << "damage";
+  const timespec long_ago[2] = {{1000, 0}, {1000, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, entry.c_str(), long_ago, 0), 0);
+  const auto size = fs::file_size(entry);
+  const Engine engine({.cache_dir = place("own"), .read_only_caches = {shared}});
+  EXPECT_EQ(origin(engine), CacheOrigin::miss);
+  EXPECT_TRUE(fs::exists(entry)) << "not even a bad entry is moved";
+  EXPECT_EQ(fs::file_size(entry), size);
+  fs::resize_file(entry, size - 6);
+  const auto before = fs::last_write_time(entry);
+  const Engine again({.no_cache = true, .read_only_caches = {shared}});
+  EXPECT_EQ(origin(again), CacheOrigin::disk) << "the control: whole, it is used";
+  EXPECT_EQ(fs::last_write_time(entry), before);
+}
+
+TEST_F(StoresTest, AStoreThatCannotBeReadIsPassedOver) {
+  const auto good = filled("good"), unsafe = filled("unsafe");
+  ASSERT_EQ(::chmod(unsafe.c_str(), 0777), 0);
+  std::ofstream(place("a file")) << "x";
+  const Engine engine({.cache_dir = place("own"), .read_only_caches = {unsafe, place("a file"), "/dev/null/x", good}});
+  EXPECT_EQ(engine.compile(kLongnet, f32(32))->origin_path(), good);
+}
+
+TEST_F(StoresTest, AnOlderStoreIsPassedOver) {
+  const auto old = filled("old");
+  fs::rename(old + "/kernels-1", old + "/kernels-0");
+  const Engine engine({.cache_dir = place("own"), .read_only_caches = {old}});
+  EXPECT_EQ(origin(engine), CacheOrigin::miss);
+  EXPECT_TRUE(fs::exists(old + "/kernels-0"));
+  fs::rename(old + "/kernels-0", old + "/kernels-1");
+  EXPECT_EQ(origin(Engine({.cache_dir = place("other"), .read_only_caches = {old}})), CacheOrigin::disk);
+}
+
+TEST_F(StoresTest, SixteenThreadsCompileOneKernelOnce) {
+  const Engine engine({.cache_dir = place("own")});
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 16; ++i) threads.emplace_back([&] { EXPECT_TRUE(engine.compile(kLongnet, f32(32)).ok()); });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(engine.cache_stats().compiled, 1U);
+  EXPECT_EQ(engine.cache_stats().memory_hits + engine.cache_stats().store_hits, 15U);
+  // The control: as many kernels are as many compilations.
+  for (int i = 1; i <= 3; ++i) EXPECT_TRUE(engine.compile(kLongnet, f32(32 + 8 * i)).ok());
+  EXPECT_EQ(engine.cache_stats().compiled, 4U);
+}
+
+TEST_F(StoresTest, AForbiddenCompilationSaysWhatDiffers) {
+  filled("own", 48);
+  const Engine engine({.cache_dir = place("own"), .no_compile = true});
+  const auto kernel = engine.compile(kLongnet, f32(32));
+  ASSERT_FALSE(kernel.ok());
+  EXPECT_EQ(kernel.error().kind, ErrorKind::environment);
+  ASSERT_FALSE(kernel.error().notes.empty());
+  EXPECT_NE(kernel.error().notes.front().find("source"), std::string::npos) << kernel.error().notes.front();
+  EXPECT_EQ(engine.cache_stats().misses, 1U);
+  EXPECT_EQ(engine.cache_stats().compiled, 0U);
+}
+
+TEST_F(StoresTest, ASmallStoreKeepsToItsSize) {
+  const Engine engine({.cache_dir = place("own"), .cache_bytes = 1});
+  EXPECT_EQ(origin(engine), CacheOrigin::miss);
+  const auto warnings = engine.take_warnings();
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("is not stored"), std::string::npos);
+  EXPECT_EQ(engine.cache_stats().not_published, 1U);
+}
+
+/// Forks while other threads are in the middle of compiling; every child compiles with the same engine.
+TEST_F(StoresTest, ForkedProcessesUseTheEngineWhateverItWasDoing) {
+  const Engine engine({.cache_dir = place("own")});
+  EXPECT_EQ(origin(engine, 8), CacheOrigin::miss) << "before the fork";
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 4; ++round) (void)engine.compile(kLongnet, f32(16 + 8 * (4 * i + round)));
+    });
+  }
+  std::vector<pid_t> children;
+  for (int i = 0; i < 12; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(60);  // one that hangs fails
+      const bool known = engine.compile(kLongnet, f32(8)).ok();
+      ::_exit(known && engine.compile(kLongnet, f32(16 + 8 * i)).ok() ? 0 : 1);
+    }
+    children.push_back(child);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(origin(engine, 8), CacheOrigin::memory) << "and after it";
+}
+
+}  // namespace
+}  // namespace weft::test
