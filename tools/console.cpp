@@ -97,10 +97,7 @@ void Progress::update(std::size_t finished, std::size_t total) {
   shown_ = true;
   const double left =
       finished == 0 ? 0 : (now - start_) * static_cast<double>(total - finished) / static_cast<double>(finished);
-  constexpr std::size_t kWidth = 24;
-  const auto done = total == 0 ? kWidth : kWidth * finished / total;
-  fmt::print(stderr, "\r\x1b[K{} [{:#<{}}{: <{}}] {} of {}, about {:.0f} s left", what_, "", done, "", kWidth - done,
-             finished, total, left);
+  fmt::print(stderr, "\r\x1b[K{}: {} of {}, about {:.0f} s left", what_, finished, total, left);
   std::fflush(stderr);
 }
 

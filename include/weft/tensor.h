@@ -1,5 +1,7 @@
 #pragma once
 
+#include <weft/api.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +13,8 @@ namespace weft {
 /// Element types. q, k, v and out: f32, f16, bf16 (f64 on the interpreter); inputs: i32, u8, f32.
 enum class DType : std::uint8_t { f32, f16, bf16, f64, i32, u8 };
 
-const char* to_string(DType type);
-std::size_t size_of(DType type);
+WEFT_API const char* to_string(DType type);
+WEFT_API std::size_t size_of(DType type);
 
 inline constexpr int kMaxRank = 4;
 

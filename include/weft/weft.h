@@ -131,7 +131,7 @@ inline constexpr std::int32_t kUnusedPlace = std::numeric_limits<std::int32_t>::
 
 /// Where a kernel came from.
 enum class CacheOrigin : std::uint8_t { memory, disk, bundle, miss };
-const char* to_string(CacheOrigin origin);
+WEFT_API const char* to_string(CacheOrigin origin);
 
 /// What came of an engine's lookups so far.
 struct CacheStats {
@@ -155,7 +155,7 @@ struct BuildTimes {
 
 /// A pattern compiled for one target. Immutable; a handle that is cheap to copy. Any number of threads may run
 /// it at once.
-class Kernel {
+class WEFT_API Kernel {
  public:
   struct State;
 
@@ -203,7 +203,7 @@ class Kernel {
 };
 
 /// Kernel store, compilers and threads: open once, share between threads.
-class Engine {
+class WEFT_API Engine {
  public:
   explicit Engine(EngineOptions options = {});
   ~Engine();
@@ -229,6 +229,6 @@ class Engine {
 };
 
 /// `0.1.0`
-const char* version();
+WEFT_API const char* version();
 
 }  // namespace weft

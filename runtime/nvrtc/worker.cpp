@@ -148,6 +148,7 @@ Result<std::string> find_worker() {
   Dl_info here{};
   if (dladdr(reinterpret_cast<const void*>(&find_worker), &here) != 0 && here.dli_fname != nullptr) {
     places.push_back(fs::canonical(here.dli_fname, failure).parent_path());
+    places.push_back((places.back() / WEFT_BIN_FROM_LIB).lexically_normal());
   }
   for (const fs::path& place : places) {
     if (!place.empty() && can_execute((place / kProgram).string())) return (place / kProgram).string();

@@ -28,7 +28,8 @@ struct Limits {
 Result<Outcome> invoke_in_worker(const Library& library, const std::string& text,
                                  const std::vector<std::string>& arguments, Stage stage, const Limits& limits);
 
-/// The worker program: WEFT_WORKER where it is set, else `weft-compile` beside this program or this library.
+/// The worker program: WEFT_WORKER where it is set, else `weft-compile` beside this program or this library, or where
+/// it is installed with the library.
 Result<std::string> find_worker();
 
 }  // namespace weft::nvrtc

@@ -30,7 +30,7 @@ TEST(Readme, PatternAndMask) {
   const auto page = read("README.md");
   EXPECT_EQ(block(page, "weft"), read("examples/mixed.weft"));
   const auto drawn =
-      run_weft(scratch, {"draw", std::string(WEFT_SOURCE_DIR) + "/examples/mixed.weft", "--tokens", "48"});
+      run_weft(scratch, {"draw", std::string(WEFT_SOURCE_DIR) + "/examples/mixed.weft", "--tokens", "34"});
   EXPECT_EQ(block(page, "text"), drawn.out);
 }
 

@@ -69,7 +69,6 @@ class Build {
     auto to = engine_options(options);
     to.cache_dir = partial;
     to.no_cache = partial.empty();
-    to.cache_bytes = std::uint64_t{1} << 50;  // nothing that is finished is swept
     return to;
   }
 

@@ -1,0 +1,94 @@
+#include "compiler/base/diagnostic.h"
+#include "runtime/c_api/handles.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace weft::c_api {
+namespace {
+
+weft_error_kind kind_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::user:
+      return WEFT_ERROR_USER;
+    case ErrorKind::environment:
+      return WEFT_ERROR_ENVIRONMENT;
+    case ErrorKind::internal:
+      return WEFT_ERROR_INTERNAL;
+  }
+  return WEFT_ERROR_INTERNAL;
+}
+
+std::string report_of(const Error& error, const Source* source) {
+  std::string out;
+  if (source != nullptr) {
+    for (const auto& d : error.diagnostics) out += render(d, *source);
+  }
+  if (out.empty()) out = "error: " + error.message + "\n";
+  for (const auto& note : error.notes) out += "  = note: " + note + "\n";
+  return out;
+}
+
+}  // namespace
+
+weft_error* error_of(const Error& error, const Source* source) {
+  auto made = std::make_unique<weft_error>();
+  made->kind = kind_of(error.kind);
+  made->message = error.message;
+  made->report = report_of(error, source);
+  made->texts.reserve(2 * error.diagnostics.size());  // pointers into it are given away
+  for (const auto& d : error.diagnostics) {
+    const auto at = source != nullptr ? locate(*source, d.range.begin) : LineColumn{0, 0};
+    made->texts.push_back(d.code);
+    made->texts.push_back(d.message);
+    made->diagnostics.push_back({.code = made->texts[made->texts.size() - 2].c_str(),
+                                 .message = made->texts.back().c_str(),
+                                 .begin = d.range.begin,
+                                 .end = d.range.end,
+                                 .line = static_cast<std::uint32_t>(at.line),
+                                 .column = static_cast<std::uint32_t>(at.column)});
+  }
+  return made.release();
+}
+
+weft_error* out_of_memory() {
+  static weft_error error;  // its texts are empty: see weft_error_message
+  return &error;
+}
+
+}  // namespace weft::c_api
+
+namespace {
+constexpr const char* kOutOfMemory = "out of memory";
+bool is_static(const weft_error* error) { return error == weft::c_api::out_of_memory(); }
+}  // namespace
+
+extern "C" {
+
+weft_error_kind weft_error_kind_of(const weft_error* error) {
+  if (error == nullptr) return WEFT_ERROR_INTERNAL;
+  return is_static(error) ? WEFT_ERROR_ENVIRONMENT : error->kind;
+}
+
+const char* weft_error_message(const weft_error* error) {
+  if (error == nullptr) return "";
+  return is_static(error) ? kOutOfMemory : error->message.c_str();
+}
+
+const char* weft_error_report(const weft_error* error) {
+  if (error == nullptr) return "";
+  return is_static(error) ? kOutOfMemory : error->report.c_str();
+}
+
+size_t weft_error_diagnostic_count(const weft_error* error) { return error == nullptr ? 0 : error->diagnostics.size(); }
+
+weft_diagnostic weft_error_diagnostic(const weft_error* error, size_t number) {
+  if (error == nullptr || number >= error->diagnostics.size()) return {};
+  return error->diagnostics[number];
+}
+
+void weft_error_free(weft_error* error) {
+  if (error != nullptr && !is_static(error)) delete error;
+}
+
+}  // extern "C"
