@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 namespace weft::cache {
@@ -26,10 +27,11 @@ std::string choose_directory() {
   return fmt::format("/tmp/weft-{}", ::geteuid());
 }
 
-/// The file still has its name: whoever opens the name waits for this lock.
-bool has_name(const Descriptor& file) {
+/// How many names the file has: with none, nobody who opens the name waits for this lock. Nothing: it cannot be told.
+std::optional<unsigned long> names_of(const Descriptor& file) {
   struct stat info {};
-  return ::fstat(file.get(), &info) == 0 && info.st_nlink > 0;
+  if (::fstat(file.get(), &info) != 0) return std::nullopt;
+  return info.st_nlink;
 }
 
 int holder_of(const std::string& note) {
@@ -90,14 +92,15 @@ Lock Locks::acquire(const Request& request) {
   for (Descriptor file;;) {
     if (!file && open_note(*at, name, file) != 0) return {};
     switch (try_lock(file)) {
-      case 0:
-        if (waited && read_note(file) == kNoTurns) {
-          unlock(file);
-          return {};
-        }
-        if (has_name(file)) return {at, name, std::move(file)};
+      case 0: {
+        const auto names = names_of(file);
+        const bool no_turns = waited && read_note(file) == kNoTurns;
+        if (names > 0U && !no_turns) return {at, name, std::move(file)};
+        unlock(file);
+        if (!names || no_turns || Clock::now() - start >= request.at_most) return {};
         file = Descriptor();
         continue;
+      }
       case EWOULDBLOCK:
         break;
       default:
@@ -124,7 +127,7 @@ void Locks::sweep() {
     if (!file.name.starts_with(kPrefix) || !S_ISREG(file.info.st_mode) || open_note(*at, file.name, opened) != 0)
       continue;
     if (try_lock(opened) != 0) continue;
-    if (has_name(opened)) (void)remove_in(*at, file.name);
+    if (names_of(opened) > 0U) (void)remove_in(*at, file.name);
     unlock(opened);
   }
 }
