@@ -40,8 +40,8 @@ inline constexpr unsigned kFormat = 1;
 inline constexpr std::size_t kHeaderSize = 256;
 inline constexpr std::size_t kKernelRow = 64, kSectionRow = 48;
 
-/// A longer manifest (some 200,000 kernels) is none: nothing is allocated for it.
-inline constexpr std::uint64_t kLargestManifest = std::uint64_t{64} << 20;
+/// A longer manifest (some 100,000 kernels) is none: nothing is allocated for it.
+inline constexpr std::uint64_t kLargestManifest = std::uint64_t{32} << 20;
 
 struct Signed {
   PublicKey key;

@@ -161,6 +161,13 @@ TEST(Damage, HostileLengthsCostNothing) {
     header.file_length = length;
     EXPECT_NE(trouble_in(encode(header) + bundle.manifest), "");
   }
+  // The longest manifest, all of whose digests are right.
+  std::string rows(kLargestManifest, '\1');
+  Header longest{.file_length = kHeaderSize + rows.size(),
+                 .manifest_length = rows.size(),
+                 .kernels = static_cast<std::uint32_t>(rows.size() / kKernelRow)};
+  longest.root = root_of(start_of(longest), rows);
+  EXPECT_NE(trouble_in(encode(longest) + rows), "");
   // Sections that stand for many times their length.
   std::vector<Kernel> bombs;
   for (int i = 0; i < 20; ++i) {

@@ -79,6 +79,22 @@ TEST_F(EngineBundles, NeedNoCompilerAndNoDisk) {
       << missing.error().notes.back();
 }
 
+/// The command is for a shell, whatever the files and values are called.
+TEST_F(EngineBundles, CommandsAreQuoted) {
+  auto to = without_compiler();
+  to.bundles = {scratch_.write("it's a bundle.wfb", bytes_)};
+  auto wanted = p_for("cpu:x86-64", 32);
+  wanted.source_name = "a file\nof $HOME.weft";
+  wanted.params = {{"rates", "[1, 2]"}};
+  const auto missing = Engine(to).compile(
+      "pattern p(rates: [int] = [1]) { keep causal; keep where(any(r in rates: q % r == 0)); }", wanted);
+  ASSERT_FALSE(missing.ok());
+  ASSERT_FALSE(missing.error().notes.empty()) << missing.error().message;
+  const auto& command = missing.error().notes.back();
+  EXPECT_NE(command.find("it'\\''s a bundle.wfb' 'a file\nof $HOME.weft' --pattern p"), std::string::npos) << command;
+  EXPECT_NE(command.find(" -D 'rates=[1, 2]'"), std::string::npos) << command;
+}
+
 TEST_F(EngineBundles, MayLieInMemory) {
   auto to = without_compiler();
   to.bundles.clear();
