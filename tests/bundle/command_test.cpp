@@ -135,6 +135,18 @@ TEST_F(BundleUse, DiffAndMerge) {
   EXPECT_NE(changed.out.find("! near (f32, dim 16) for cpu:x86-64: "), std::string::npos) << changed.out;
 }
 
+/// Patterns of one name from two files are two kernels, where they come to two.
+TEST_F(BundleUse, NamesMayRepeat) {
+  const auto same = scratch_.write("same.weft", "pattern near { keep causal; score softcap(s, 4.0); }\n");
+  built("x.wfb", {same, "--pattern", "near"});
+  built("y.wfb", {"--pattern", "near"});
+  const auto listed = json({"bundle", "ls", path("x.wfb")});
+  ASSERT_EQ(listed["kernels"].size(), 2U);
+  EXPECT_NE(listed["kernels"][0]["digest"], listed["kernels"][1]["digest"]);
+  EXPECT_EQ(weft({"bundle", "diff", path("x.wfb"), path("x.wfb")}).status, 0);
+  EXPECT_EQ(weft({"bundle", "diff", path("x.wfb"), path("y.wfb")}).status, 1);
+}
+
 TEST_F(BundleUse, SignaturesDecideWhatIsUsed) {
   built("x.wfb");
   const auto mine = scratch_.write("mine.pem", bundle::private_pem(1));

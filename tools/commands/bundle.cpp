@@ -29,6 +29,7 @@ Json json_of(const bundle::Summary& summary, const bundle::Kernel& facts) {
 /// A kernel as people know it.
 struct Named {
   std::string name, variant, target;
+  int another = 0;  ///< counts those of the same name, which come from different files
   auto operator<=>(const Named&) const = default;
   std::string text() const { return fmt::format("{} ({}) for {}", name, variant, target); }
 };
@@ -39,7 +40,8 @@ Result<Kernels> kernels_of(const bundle::Bundle& bundle) {
   Kernels out;
   for (std::size_t i = 0; i < bundle.size(); ++i) {
     WEFT_TRY(auto facts, bundle.take(i, bundle::Parts::facts));
-    out.emplace(Named{std::move(facts.name), std::move(facts.variant), std::move(facts.target)}, i);
+    Named named{.name = std::move(facts.name), .variant = std::move(facts.variant), .target = std::move(facts.target)};
+    while (!out.emplace(named, i).second) ++named.another;
   }
   return out;
 }

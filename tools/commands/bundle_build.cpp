@@ -46,7 +46,7 @@ class Build {
         options_(options),
         console_(console),
         threads_(static_cast<std::size_t>(options.jobs.value_or(std::max(1U, std::thread::hardware_concurrency())))),
-        partial_(options.output == "-" ? "" : options.output + ".partial"),
+        partial_(options.output + ".partial"),
         ahead_(engine_of(options, partial_)) {}
 
   int run() {
@@ -60,7 +60,7 @@ class Build {
     if (!bytes) return console_.fail(bytes.error());
     if (auto written = write_file(options_.output, *bytes); !written) return console_.fail(written.error());
     std::error_code ignored;
-    if (!partial_.empty()) std::filesystem::remove_all(partial_, ignored);
+    std::filesystem::remove_all(partial_, ignored);
     return report(*bytes, watch.ms() / 1000);
   }
 
@@ -68,7 +68,7 @@ class Build {
   static EngineOptions engine_of(const Options& options, const std::string& partial) {
     auto to = engine_options(options);
     to.cache_dir = partial;
-    to.no_cache = partial.empty();
+    to.cache_bytes = std::uint64_t{1} << 50;  // nothing that is finished is swept
     return to;
   }
 
@@ -220,6 +220,7 @@ class Build {
 int bundle_build(const std::vector<std::string>& files, const Options& options, const Console& console) {
   if (options.output.empty())
     return console.usage("bundle build: -o is missing: the bundle to write, such as -o X.wfb");
+  if (options.output == "-") return console.usage("bundle build: -o must be a file: beside it lies what is finished");
   if (files.empty() && options.from_record.empty()) return console.usage("bundle build: FILE is missing");
   Requests requests;
   if (!files.empty()) {
