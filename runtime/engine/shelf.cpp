@@ -74,8 +74,8 @@ std::vector<std::string> Shelf::contents() const {
     for (std::size_t i = 0; i < bundle->size(); ++i) targets.insert(bundle->summary(i).target);
     std::string list;
     for (const auto target : targets) list.append(list.empty() ? "" : ", ").append(target);
-    lines.push_back(
-        fmt::format("{} has {} kernels{}{}", bundle->name(), bundle->size(), list.empty() ? "" : " for ", list));
+    lines.push_back(fmt::format("{} has {} kernel{}{}{}", bundle->name(), bundle->size(),
+                                bundle->size() == 1 ? "" : "s", list.empty() ? "" : " for ", list));
   }
   return lines;
 }

@@ -1,4 +1,6 @@
+#include "runtime/object/loaded_object.h"
 #include "tests/bundle/fixture.h"
+#include "tests/cache/fixture.h"
 
 #include <chrono>
 #include <cstdio>
@@ -147,7 +149,7 @@ TEST(Bundle, RefusesNewerFormatsByTheirNumber) {
 TEST(Bundle, OlderFormatsAreRead) {
   std::size_t formats = 0;
   for (const auto& file : fs::directory_iterator(WEFT_SOURCE_DIR "/tests/data/bundles")) {
-    if (file.path().extension() != ".wfb") continue;
+    if (!file.path().filename().string().starts_with("format_")) continue;
     ++formats;
     const auto bundle = Bundle::open(file.path().string());
     ASSERT_TRUE(bundle.ok()) << bundle.error().message;
@@ -160,6 +162,40 @@ TEST(Bundle, OlderFormatsAreRead) {
     }
   }
   EXPECT_EQ(formats, kFormat);
+}
+
+/// The same of a kernel as `bundle build` makes them: its object is one that can be loaded today.
+TEST(Bundle, OlderKernelsAreLoaded) {
+  std::size_t formats = 0;
+  for (const auto& file : fs::directory_iterator(WEFT_SOURCE_DIR "/tests/data/bundles")) {
+    if (!file.path().filename().string().starts_with("kernel_")) continue;
+    ++formats;
+    const auto bundle = Bundle::open(file.path().string());
+    ASSERT_TRUE(bundle.ok()) << bundle.error().message;
+    EXPECT_TRUE((*bundle)->verify().ok());
+    const auto kernel = (*bundle)->take(0).value();
+    EXPECT_EQ(kernel.target, "cpu:x86-64");
+    const auto object = object::LoadedObject::load(kernel.binary, kernel.name);
+    ASSERT_TRUE(object.ok()) << object.error().message;
+    const std::string launch = kernel.launch, word = "symbol ";
+    const auto at = launch.find(word) + word.size();
+    EXPECT_NE((*object)->symbol(launch.substr(at, launch.find('\n', at) - at)), nullptr) << launch;
+  }
+  EXPECT_EQ(formats, kFormat);
+}
+
+TEST(Bundle, ThatMayNotBeReadIsTheMachinesTrouble) {
+  const auto path = fs::temp_directory_path() / ("weft-secret-" + std::to_string(::getpid()) + ".wfb");
+  std::ofstream(path, std::ios::binary) << written(sample_kernels());
+  fs::permissions(path, fs::perms::none);
+  {
+    const cache::AsNobody somebody_else;
+    const auto refused = Bundle::open(path.string());
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().kind, ErrorKind::environment);
+    EXPECT_NE(refused.error().message.find("Permission denied"), std::string::npos) << refused.error().message;
+  }
+  fs::remove(path);
 }
 
 /// The file of the newest format is only ever written by this, when a format is new.

@@ -196,8 +196,9 @@ class Build {
     }
     std::string list;
     for (const auto target : targets) list.append(list.empty() ? "" : ", ").append(target);
-    console_.remark("{}: {} kernels for {}, {:.1f} KiB; {} compiled{} in {:.1f} s", options_.output, (*opened)->size(),
-                    list.empty() ? "no target" : list, static_cast<double>(bytes.size()) / 1024, compiled_,
+    console_.remark("{}: {} kernel{} for {}, {:.1f} KiB; {} compiled{} in {:.1f} s", options_.output, (*opened)->size(),
+                    (*opened)->size() == 1 ? "" : "s", list.empty() ? "no target" : list,
+                    static_cast<double>(bytes.size()) / 1024, compiled_,
                     resumed_ == 0 ? "" : fmt::format(", {} finished before", resumed_), seconds);
     return kDone;
   }

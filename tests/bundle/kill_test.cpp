@@ -1,0 +1,96 @@
+#include "kernels_cache/bundle/reader.h"
+#include "tests/bundle/command.h"
+#include "tests/store/tracer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+/// R1 of a bundle's building: killed in front of any of its system calls it leaves no bundle or a whole one, and the
+/// same command goes on and comes to the same bytes.
+namespace weft::test {
+namespace {
+
+namespace fs = std::filesystem;
+using store_test::kKill;
+
+class KilledBuild : public Commands {
+ protected:
+  void SetUp() override {
+    if (const auto why = store_test::cannot_trace(); !why.empty()) GTEST_SKIP() << why;
+    built("whole.wfb");
+    whole_ = contents(path("whole.wfb"));
+    keep_finished_kernels();
+  }
+
+  /// An interrupted build's folder: with it a build compiles nothing, and its system calls are soon counted.
+  void keep_finished_kernels() {
+    for (int delay = 300; delay < 5000 && !fs::exists(path("finished")); delay += 100) {
+      fs::remove_all(path("x.wfb.partial"));
+      run_weft(scratch_, Call{.arguments = build("x.wfb", {"--jobs", "1"}), .interrupt_after_ms = delay});
+      if (fs::exists(path("x.wfb"))) break;  // from here on a delay is too long
+      if (fs::exists(path("x.wfb.partial"))) fs::rename(path("x.wfb.partial"), path("finished"));
+    }
+    fs::remove(path("x.wfb"));
+  }
+
+  void start_over() {
+    std::error_code none;
+    fs::remove(path("x.wfb"), none);
+    fs::remove_all(path("x.wfb.partial"), none);
+    if (fs::exists(path("finished"))) fs::copy(path("finished"), path("x.wfb.partial"), fs::copy_options::recursive);
+  }
+
+  /// The command in the traced process, one thread doing everything.
+  int become_build() const {
+    const auto words = build("x.wfb", {"--jobs", "1", "--quiet"});
+    std::vector<char*> arguments = {const_cast<char*>("weft")};
+    for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    ::setenv("WEFT_CACHE_DIR", path(".store").c_str(), 1);
+    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // it does not work in a traced process
+    ::execv(WEFT_COMMAND, arguments.data());
+    return 126;
+  }
+
+  std::string whole_;
+};
+
+TEST_F(KilledBuild, LeavesNothingOrAWholeBundle) {
+  start_over();
+  const auto undisturbed = store_test::traced([&] { return become_build(); });
+  ASSERT_EQ(undisturbed.status, 0);
+  ASSERT_EQ(contents(path("x.wfb")), whole_);
+  const std::size_t calls = undisturbed.calls.size();
+  EXPECT_GT(calls, 100U);
+  // The loader's and those that read are many and all alike; the writing comes at the end.
+  const bool all = std::getenv("WEFT_TEST_ALL") != nullptr;
+  const std::size_t last = all ? 80 : 30, step = 1 + calls / (all ? 200 : 10);
+  std::size_t kills = 0, with_bundle = 0;
+  for (std::size_t at = 0; at < calls; at = at + last < calls ? std::min(at + step, calls - last) : at + 1) {
+    start_over();
+    const auto ended =
+        store_test::traced([&] { return become_build(); },
+                           [&](const store_test::Call&, std::size_t index) { return index == at ? kKill : 0; });
+    kills += ended.killed;
+    if (fs::exists(path("x.wfb"))) {
+      ++with_bundle;
+      ASSERT_EQ(contents(path("x.wfb")), whole_) << "killed before call " << at;
+    }
+    if (!all && kills % 4 != 0) continue;
+    built("x.wfb", {"--jobs", "1"});
+    ASSERT_EQ(contents(path("x.wfb")), whole_) << "after being killed before call " << at;
+    ASSERT_FALSE(fs::exists(path("x.wfb.partial")));
+  }
+  EXPECT_GT(kills, 30U);
+  EXPECT_GT(with_bundle, 0U) << "some died after the rename";
+  EXPECT_LT(with_bundle, kills) << "and some before";
+  std::printf("counted: %zu system calls killed at\n", kills);
+}
+
+}  // namespace
+}  // namespace weft::test
