@@ -97,7 +97,10 @@ void Progress::update(std::size_t finished, std::size_t total) {
   shown_ = true;
   const double left =
       finished == 0 ? 0 : (now - start_) * static_cast<double>(total - finished) / static_cast<double>(finished);
-  fmt::print(stderr, "\r\x1b[K{}: {} of {}, about {:.0f} s left", what_, finished, total, left);
+  constexpr std::size_t kWidth = 24;
+  const auto done = total == 0 ? kWidth : kWidth * finished / total;
+  fmt::print(stderr, "\r\x1b[K{} [{:#<{}}{: <{}}] {} of {}, about {:.0f} s left", what_, "", done, "", kWidth - done,
+             finished, total, left);
   std::fflush(stderr);
 }
 

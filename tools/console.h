@@ -55,7 +55,7 @@ class Console {
   bool quiet_, json_, verbose_, color_out_, color_error_, progress_;
 };
 
-/// A line on the terminal that tells how far a piece of work is; appears after a second, and only there.
+/// A bar on the terminal that tells how far a piece of work is; appears after a second, and only there.
 class Progress {
  public:
   Progress(const Console& console, std::string what);
