@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <charconv>
 #include <ctime>
-#include <optional>
 
 /// How the store keeps to its size.
 namespace weft::cache {
@@ -36,14 +35,15 @@ bool remove_file(const Descriptor& shard, const Listed& file, Removed& out) {
   return true;
 }
 
-std::optional<std::uint64_t> read_usage(const Descriptor& root) {
+constexpr std::uint64_t kUnknown = ~std::uint64_t{0};  // leaves no room under any cap
+
+std::uint64_t read_usage(const Descriptor& root) {
   Descriptor file;
   std::uint64_t out = 0;
-  if (open_note(root, kUsage, file) != 0) return std::nullopt;
+  if (open_note(root, kUsage, file) != 0) return kUnknown;
   const std::string text = read_note(file);
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), out);
-  const bool whole = parsed.ec == std::errc() && std::string_view(parsed.ptr) == "\n";
-  return whole ? std::optional(out) : std::nullopt;
+  return parsed.ec == std::errc() && std::string_view(parsed.ptr) == "\n" ? out : kUnknown;
 }
 
 void write_usage(const Descriptor& root, std::uint64_t bytes) {
@@ -71,14 +71,14 @@ bool Store::make_room(const Descriptor& root, std::uint64_t bytes, Found& why) {
     return false;
   }
   const Lock turn = room_lock();
-  auto sum = read_usage(root);
-  if (!sum || *sum > options_.cap || bytes > options_.cap - *sum) {
+  std::uint64_t sum = read_usage(root);
+  if (sum > options_.cap || bytes > options_.cap - sum) {
     // Sweeping a little deeper than asked for leaves room for the next puts.
     const std::uint64_t goal = options_.cap - options_.cap / 16;
     Removed ignored;
     sum = sweep(options_.cap - bytes, goal - std::min(goal, bytes), ignored);
   }
-  write_usage(root, *sum + bytes);
+  write_usage(root, sum + bytes);
   return true;
 }
 
