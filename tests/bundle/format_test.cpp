@@ -2,10 +2,12 @@
 #include "tests/bundle/fixture.h"
 #include "tests/cache/fixture.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 /// What a bundle holds and how it is found: formats, order, sharing, speed.
 namespace weft::bundle {
@@ -124,6 +126,26 @@ TEST(Bundle, OfAFileIsThatOfMemory) {
   // Cut short while it is open: an error, and the program goes on.
   fs::resize_file(path, bytes.size() / 2);
   EXPECT_NE((*bundle)->verify().error().message.find("became shorter"), std::string::npos);
+  fs::remove(path);
+}
+
+TEST(Bundle, IsReadByManyThreads) {
+  const auto path = fs::temp_directory_path() / ("weft-threads-" + std::to_string(::getpid()) + ".wfb");
+  std::ofstream(path, std::ios::binary) << written(sample_kernels());
+  const auto bundle = Bundle::open(path.string()).value();
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        for (const auto& kernel : sample_kernels()) {
+          right += bundle->take(*bundle->find(sha256(kernel.request))).value() == kernel;
+        }
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(right, 8 * 50 * 3);
   fs::remove(path);
 }
 

@@ -18,6 +18,8 @@ namespace weft::tools {
 
 namespace {
 
+constexpr std::size_t kMostThreads = 256;
+
 /// Work on a number of things by several threads; `each` returns false to stop everything.
 template <typename Each>
 void in_parallel(std::size_t count, std::size_t threads, const Each& each) {
@@ -28,7 +30,7 @@ void in_parallel(std::size_t count, std::size_t threads, const Each& each) {
     }
   };
   std::vector<std::thread> others;
-  for (std::size_t i = 1; i < std::min(threads, count); ++i) others.emplace_back(run);
+  for (std::size_t i = 1; i < std::min({threads, count, kMostThreads}); ++i) others.emplace_back(run);
   run();
   for (auto& thread : others) thread.join();
 }
