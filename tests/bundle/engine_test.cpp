@@ -65,6 +65,27 @@ TEST_F(EngineBundles, ComeAfterMemoryAndStore) {
   EXPECT_EQ(origin(Engine(options()), p_for("cpu:x86-64")), CacheOrigin::disk);
 }
 
+/// R10, all tiers at once: each has one kernel that those before it lack, and the bundle has what the store has, too.
+TEST_F(EngineBundles, ComeAfterReadOnlyStores) {
+  const auto shared = scratch_.path("shared");
+  ASSERT_EQ(origin(Engine({.cache_dir = shared}), p_for("cpu:x86-64", 32)), CacheOrigin::miss);
+  auto to = options();
+  to.read_only_caches = {scratch_.path("nowhere"), shared};
+  ASSERT_EQ(origin(Engine({.cache_dir = to.cache_dir}), p_for("cpu:x86-64", 48)), CacheOrigin::miss);
+  to.bundles = {scratch_.write("both.wfb", bundle_of({p_for("cpu:x86-64"), p_for("cpu:x86-64", 32)}))};
+  const Engine engine(to);
+  const auto place = [&](std::int64_t dim) { return engine.compile(kText, p_for("cpu:x86-64", dim))->origin_path(); };
+  EXPECT_EQ(place(48).rfind(to.cache_dir, 0), 0U) << place(48);
+  EXPECT_EQ(place(32).rfind(shared, 0), 0U) << place(32);
+  EXPECT_EQ(place(16), to.bundles[0]);
+  EXPECT_EQ(place(64), "") << "compiled";
+  const auto stats = engine.cache_stats();
+  EXPECT_EQ(stats.store_hits, 1U);
+  EXPECT_EQ(stats.read_only_hits, 1U);
+  EXPECT_EQ(stats.bundle_hits, 1U);
+  EXPECT_EQ(stats.compiled, 1U);
+}
+
 TEST_F(EngineBundles, NeedNoCompilerAndNoDisk) {
   auto to = without_compiler();
   to.cache_dir = "/proc/nowhere";
