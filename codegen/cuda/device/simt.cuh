@@ -120,7 +120,7 @@ __device__ __forceinline__ void stage_each_column(float* q, const unsigned char*
 using Scores = float[kRowsEach][kKeysEach];
 
 __device__ __forceinline__ void add_scores(const float* q, const float* k, Scores& scores) {
-#pragma unroll 8
+#pragma unroll 4
   for (int c = 0; c < kDepth; ++c) {
     float rows[kRowsEach], keys[kKeysEach];
     unpack(&rows[0], load_shared<float4>(q + c * kRowStride + row_group() * kRowsEach));
