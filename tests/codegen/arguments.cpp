@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 
 namespace weft::testing {
 namespace {
@@ -36,6 +37,14 @@ double rounded(double value, ir::DType dtype) {
 ir::Tensor rounded(ir::Tensor values, ir::DType dtype) {
   for (auto& v : values.data) v = rounded(v, dtype);
   return values;
+}
+
+ir::Tensor normal(std::vector<std::int64_t> shape, unsigned seed) {
+  ir::Tensor t(std::move(shape));
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> values;
+  for (auto& v : t.data) v = rounded(values(generator), ir::DType::f32);
+  return t;
 }
 
 // ---------------------------------------------------------------- tensors

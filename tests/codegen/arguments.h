@@ -33,6 +33,9 @@ struct RunOptions {
 double rounded(double value, ir::DType dtype);
 ir::Tensor rounded(ir::Tensor values, ir::DType dtype);
 
+/// Normal random values, each one of f32.
+ir::Tensor normal(std::vector<std::int64_t> shape, unsigned seed);
+
 /// A tensor [B, n, H, d] in memory as the kernel sees it. Everything that no element lies on is NaN.
 class Stored {
  public:

@@ -14,14 +14,6 @@ namespace {
 using ir::make_set;
 using ir::SetKind;
 
-ir::Tensor normal(std::vector<std::int64_t> shape, unsigned seed) {
-  ir::Tensor t(std::move(shape));
-  std::mt19937 generator(seed);
-  std::normal_distribution<double> values;
-  for (auto& v : t.data) v = values(generator);
-  return t;
-}
-
 struct Problem {
   ir::Shape shape;
   ir::Tensor q, k, v;

@@ -7,6 +7,7 @@
 #include "tests/codegen/cpu_runner.h"
 #include "tests/codegen/emulated_runner.h"
 #include "tests/ir/problem.h"
+#include "tests/support/planted.h"
 
 #include <gtest/gtest.h>
 
@@ -150,16 +151,6 @@ ir::TestProblem problem_of(const Planted& fault) {
   return problem;
 }
 
-std::string once_replaced(const std::string& text, const Planted& fault) {
-  const std::string from = fault.from;
-  if (from.empty()) return text;
-  const auto at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << "the text to change is not there";
-  if (at == std::string::npos) return text;
-  EXPECT_EQ(text.find(from, at + 1), std::string::npos) << "it is there twice";
-  return std::string(text).replace(at, from.size(), fault.to);
-}
-
 /// In the body of one function of an LLVM module.
 std::string once_replaced_in_function(const std::string& text, const Planted& fault) {
   if (*fault.from == '\0') return text;
@@ -205,7 +196,7 @@ TEST_P(ConditionsOnCuda, FaultsAreFound) {
   const auto plan = planner::plan(problem.pattern, {.d = kDim, .d_v = kDim}, target);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   codegen::Source source = codegen::cuda::emit(*plan, target);
-  source.text = once_replaced(source.text, fault);
+  source.text = with_fault(source.text, fault.from, fault.to);
   const auto kernel = EmulatedKernel::of(*plan, source);
   ASSERT_TRUE(kernel.ok()) << kernel.error().message << (kernel.error().notes.empty() ? "" : kernel.error().notes[0]);
   expect_found(fault, problem, kernel->run(problem.shape, problem.q, problem.k, problem.v, problem.inputs));

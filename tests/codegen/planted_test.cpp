@@ -1,3 +1,4 @@
+#include "tests/support/planted.h"
 #include "codegen/cuda/emit.h"
 #include "compiler/ir/pattern_interpreter.h"
 #include "compiler/planner/planner.h"
@@ -55,14 +56,6 @@ constexpr Planted kPlanted[] = {
     {"misaligned", "&s.weights[key * kRows + ((four_rows", "&s.weights[1 + key * kRows + ((four_rows", "misaligned"},
 };
 
-ir::Tensor normal(std::vector<std::int64_t> shape, unsigned seed) {
-  ir::Tensor t(std::move(shape));
-  std::mt19937 generator(seed);
-  std::normal_distribution<double> values;
-  for (auto& v : t.data) v = static_cast<double>(static_cast<float>(values(generator)));
-  return t;
-}
-
 /// Two dilated branches in a window: full and partial blocks, multiplicities, several blocks a row.
 ir::Pattern pattern() {
   ir::Pattern p;
@@ -77,15 +70,6 @@ ir::Pattern pattern() {
   return p;
 }
 
-std::string replaced(const std::string& text, const Planted& fault) {
-  if (*fault.from == '\0') return text;
-  const auto at = text.find(fault.from);
-  EXPECT_NE(at, std::string::npos) << fault.name << ": the text to change is not there";
-  if (at == std::string::npos) return text;
-  EXPECT_EQ(text.find(fault.from, at + 1), std::string::npos) << fault.name << ": it is there twice";
-  return std::string(text).replace(at, std::string(fault.from).size(), fault.to);
-}
-
 class PlantedFaults : public ::testing::TestWithParam<Planted> {};
 
 TEST_P(PlantedFaults, AreFound) {
@@ -96,7 +80,7 @@ TEST_P(PlantedFaults, AreFound) {
   const auto plan = planner::plan(p, {.d = shape.d, .d_v = shape.d_v}, target);
   ASSERT_TRUE(plan.ok());
   codegen::Source source = codegen::cuda::emit(*plan, target);
-  source.text = replaced(source.text, fault);
+  source.text = with_fault(source.text, fault.from, fault.to);
   const auto kernel = EmulatedKernel::of(*plan, source);
   ASSERT_TRUE(kernel.ok()) << kernel.error().message << (kernel.error().notes.empty() ? "" : kernel.error().notes[0]);
   auto q = normal({1, 300, 1, 32}, 1);

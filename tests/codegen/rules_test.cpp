@@ -22,14 +22,6 @@ using ir::SetKind;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-ir::Tensor normal(std::vector<std::int64_t> shape, unsigned seed) {
-  ir::Tensor t(std::move(shape));
-  std::mt19937 generator(seed);
-  std::normal_distribution<double> values;
-  for (auto& v : t.data) v = rounded(values(generator), ir::DType::f32);
-  return t;
-}
-
 ir::SetPtr both(ir::SetPtr a, ir::SetPtr b) { return make_set(SetKind::intersection, std::vector<ir::SetPtr>{a, b}); }
 
 ir::Pattern of(std::vector<ir::SetPtr> sets) {

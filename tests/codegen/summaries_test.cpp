@@ -18,14 +18,6 @@ using ir::Variable;
 constexpr std::int64_t kKeys = 4500, kQueries = 70;  // more than one block of blocks
 constexpr std::int64_t kTable = 320;                 // keys of a mask
 
-ir::Tensor normal(std::vector<std::int64_t> shape, unsigned seed) {
-  ir::Tensor t(std::move(shape));
-  std::mt19937 generator(seed);
-  std::normal_distribution<double> values;
-  for (auto& v : t.data) v = static_cast<double>(static_cast<float>(values(generator)));
-  return t;
-}
-
 struct Case {
   const char* name;
   ir::List::Kind kind;

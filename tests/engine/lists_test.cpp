@@ -18,15 +18,6 @@ namespace {
 
 constexpr std::int64_t kBatch = 2, kHeads = 4, kKvHeads = 2, kDim = 16, kBlock = 16;
 
-std::vector<float> numbers(std::int64_t count, std::uint32_t seed) {
-  std::vector<float> out(static_cast<std::size_t>(count));
-  for (auto& value : out) {
-    seed = seed * 1664525U + 1013904223U;
-    value = static_cast<float>(seed >> 8) / static_cast<float>(1 << 23) - 1;
-  }
-  return out;
-}
-
 /// Three lists in one pattern; the last by scores of the caller.
 constexpr const char* kThree =
     "pattern p {\n"

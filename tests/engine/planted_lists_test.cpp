@@ -3,6 +3,7 @@
 #include "runtime/engine/emulate_executor.h"
 #include "runtime/engine/reference.h"
 #include "tests/engine/problem.h"
+#include "tests/support/planted.h"
 
 #include <gtest/gtest.h>
 
@@ -60,20 +61,10 @@ constexpr Planted kPlanted[] = {
 
 constexpr std::int64_t kTokens = 100, kHeads = 4, kKvHeads = 2, kDim = 16;
 
-std::string replaced(const std::string& text, const Planted& fault) {
-  const std::string from = fault.from;
-  if (from.empty()) return text;
-  const auto at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << "the text to change is not there";
-  if (at == std::string::npos) return text;
-  EXPECT_EQ(text.find(from, at + 1), std::string::npos) << "it is there twice";
-  return std::string(text).replace(at, from.size(), fault.to);
-}
-
 /// What a launch with its list read back comes to: what is wrong with it; empty, nothing is.
 std::string check(const Planted& fault, const Planned& planned) {
   auto source = codegen::cuda::emit(planned.plan, planned.target);
-  source.text = replaced(source.text, fault);
+  source.text = testing::with_fault(source.text, fault.from, fault.to);
   const auto executor = EmulateExecutor::make(planned.plan, source);
   if (!executor) return executor.error().message;
   Problem problem(1, kTokens, kHeads, kDim);

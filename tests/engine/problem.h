@@ -18,6 +18,16 @@ inline constexpr const char* kLongnet =
     "}\n";
 inline constexpr const char* kCausal = "pattern p { keep causal; }\n";
 
+/// Between -1 and 1, by a formula.
+inline std::vector<float> numbers(std::int64_t count, std::uint32_t seed) {
+  std::vector<float> out(static_cast<std::size_t>(count));
+  for (auto& value : out) {
+    seed = seed * 1664525U + 1013904223U;
+    value = static_cast<float>(seed >> 8) / static_cast<float>(1 << 23) - 1;
+  }
+  return out;
+}
+
 struct Problem {
   std::int64_t batch, tokens, heads, dim;
   std::vector<float> q, k, v, out, lse;

@@ -12,15 +12,6 @@ namespace {
 constexpr std::int64_t kHeads = 4, kKvHeads = 2, kDim = 16;
 const std::vector<std::int64_t> kQueries = {3, 1, 70, 0, 33}, kKeys = {40, 129, 70, 12, 65};
 
-std::vector<float> numbers(std::int64_t count, std::uint32_t seed) {
-  std::vector<float> out(static_cast<std::size_t>(count));
-  for (auto& value : out) {
-    seed = seed * 1664525U + 1013904223U;
-    value = static_cast<float>(seed >> 8) / static_cast<float>(1 << 23) - 1;
-  }
-  return out;
-}
-
 std::vector<std::int64_t> cumulative(const std::vector<std::int64_t>& lengths) {
   std::vector<std::int64_t> out = {0};
   for (auto n : lengths) out.push_back(out.back() + n);

@@ -18,15 +18,6 @@ constexpr const char* kText =
     "pattern masked { input m: u8[heads, queries, tokens]; keep where(m[h, q - n_k + n_q, k] != 0); }\n"
     "pattern free { input m: u8[batch, queries, tokens]; keep causal & !where(m[b, q - n_k + n_q, k] == 1); }\n";
 
-std::vector<float> numbers(std::int64_t count, std::uint32_t seed) {
-  std::vector<float> out(static_cast<std::size_t>(count));
-  for (auto& value : out) {
-    seed = seed * 1664525U + 1013904223U;
-    value = static_cast<float>(seed >> 8) / static_cast<float>(1 << 23) - 1;
-  }
-  return out;
-}
-
 struct Inputs {
   std::vector<std::int32_t> documents;
   std::vector<std::uint8_t> mask;
