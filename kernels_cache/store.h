@@ -129,7 +129,12 @@ class Store {
 
   /// Least recently used first.
   std::vector<Listing> list();
-  std::uint64_t total_bytes();
+
+  struct Totals {
+    std::uint64_t entries = 0;
+    std::uint64_t bytes = 0;  ///< of all files of the store, leftovers included
+  };
+  Totals totals();
 
   /// One entry by its digest. User error where it is absent, internal error where it is bad.
   Result<Decoded> read(const std::string& digest);

@@ -46,10 +46,12 @@ std::vector<Listing> Store::list() {
   return out;
 }
 
-std::uint64_t Store::total_bytes() {
-  std::uint64_t out = 0;
+Store::Totals Store::totals() {
+  Totals out;
   each_file([&](const Descriptor&, const std::string&, const Listed& file) {
-    if (kind_of(file.name) != Kind::foreign) out += static_cast<std::uint64_t>(file.info.st_size);
+    const Kind kind = kind_of(file.name);
+    if (kind != Kind::foreign) out.bytes += static_cast<std::uint64_t>(file.info.st_size);
+    if (kind == Kind::entry) ++out.entries;
   });
   return out;
 }

@@ -45,10 +45,10 @@ class RoomTest : public StoreTest {
     std::uint64_t most = 0;
     const auto watcher = open();
     for (bool running = true; running;) {
-      most = std::max(most, watcher->total_bytes());
+      most = std::max(most, watcher->totals().bytes);
       running = ::waitpid(-1, nullptr, WNOHANG) >= 0;
     }
-    return std::max(most, watcher->total_bytes());
+    return std::max(most, watcher->totals().bytes);
   }
 
  private:
@@ -57,7 +57,7 @@ class RoomTest : public StoreTest {
 
 TEST_F(RoomTest, AStormNeverExceedsTheCapByMoreThanAnEntryPerWriter) {
   EXPECT_LE(storm(40), (40 + kWriters) * size_of_one());
-  EXPECT_GE(open()->total_bytes(), 20 * size_of_one()) << "nor is more swept than is needed";
+  EXPECT_GE(open()->totals().bytes, 20 * size_of_one()) << "nor is more swept than is needed";
   counted(kWriters, "processes raced for room");
 }
 
@@ -73,13 +73,13 @@ TEST_F(RoomTest, AWrongSumIsMendedByCounting) {
                                    std::string("18446744073709551615\n"), std::to_string(10 * size_of_one())}) {
     overwrite(usage, wrong);
     put(*store, 50);
-    EXPECT_LE(store->total_bytes(), 10 * size_of_one()) << wrong;
+    EXPECT_LE(store->totals().bytes, 10 * size_of_one()) << wrong;
     EXPECT_EQ(store->get(key(50)).outcome, Outcome::hit);
   }
   // One that is too small cannot be told; it does not stay.
   overwrite(usage, "0\n");
   for (int i = 100; i < 400; ++i) put(*store, i);
-  EXPECT_LE(store->total_bytes(), 10 * size_of_one());
+  EXPECT_LE(store->totals().bytes, 10 * size_of_one());
 }
 
 TEST_F(RoomTest, AnEntryLargerThanTheCapIsNotStoredAndTakesNothingAway) {

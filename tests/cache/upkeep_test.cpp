@@ -31,7 +31,7 @@ TEST_F(UpkeepTest, ListsWhatIsThereLeastRecentlyUsedFirst) {
     EXPECT_EQ(list[i].bytes, fs::file_size(file(sample_key(std::to_string(i)))));
     total += list[i].bytes;
   }
-  EXPECT_EQ(store->total_bytes(), total);
+  EXPECT_EQ(store->totals().bytes, total);
 }
 
 TEST_F(UpkeepTest, ReadsOneByItsDigest) {
@@ -82,7 +82,7 @@ TEST_F(UpkeepTest, PruneKeepsTheMostRecentlyUsed) {
   EXPECT_EQ(store->prune(10 * one).files, 0U);
   const Removed removed = store->prune(5 * one);
   EXPECT_GE(removed.files, 5U);
-  EXPECT_LE(store->total_bytes(), 5 * one);
+  EXPECT_LE(store->totals().bytes, 5 * one);
   EXPECT_EQ(store->get(sample_key("9")).outcome, Outcome::hit);
   EXPECT_EQ(store->get(sample_key("0")).outcome, Outcome::absent);
   EXPECT_EQ(removed.bytes, removed.files * one);

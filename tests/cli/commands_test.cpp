@@ -274,6 +274,13 @@ TEST_F(Commands, CacheWords) {
   EXPECT_TRUE(json({"cache", "why", window_})["stored"]);
   EXPECT_EQ(json({"cache", "stat"})["entries"], 1);
   EXPECT_EQ(json({"cache", "ls"})["entries"].size(), 1u);
+  const auto why = json({"cache", "why", window_, "--dim", "48"});
+  EXPECT_FALSE(why["stored"]);
+  EXPECT_EQ(why["outcome"], "absent");
+  EXPECT_EQ(why["nearest"].get<std::string>().size(), 64u);
+  ASSERT_GE(why["differences"].size(), 1u);
+  EXPECT_EQ(why["differences"][0]["field"], "source");
+  EXPECT_NE(why["differences"][0]["wanted"], why["differences"][0]["stored"]);
   EXPECT_EQ(json({"cache", "verify"})["good"], 1);
   EXPECT_EQ(weft({"cache", "prune"}).status, 0);
   EXPECT_EQ(json({"cache", "stat"})["entries"], 1);

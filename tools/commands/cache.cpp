@@ -10,8 +10,6 @@ namespace weft::tools {
 
 namespace {
 
-constexpr std::uint64_t kCap = 2ULL << 30;
-
 std::string day_of(std::int64_t seconds) {
   const std::time_t time = seconds;
   std::tm parts{};
@@ -44,13 +42,13 @@ int show_entries(cache::Store& store, const Console& console) {
 }
 
 int show_totals(cache::Store& store, const Console& console) {
-  const auto entries = store.list().size();
-  const auto bytes = store.total_bytes();
+  const auto [entries, bytes] = store.totals();
   if (console.json()) {
-    console.print("{}\n", Json{{"path", store.path()}, {"entries", entries}, {"bytes", bytes}, {"cap", kCap}}.dump(2));
+    const Json totals = {{"path", store.path()}, {"entries", entries}, {"bytes", bytes}, {"cap", cache::kUsualCap}};
+    console.print("{}\n", totals.dump(2));
   } else {
     console.print("{}: {} kernels, {:.1f} MiB of at most {} MiB\n", store.path().empty() ? "(no store)" : store.path(),
-                  entries, static_cast<double>(bytes) / (1 << 20), kCap >> 20);
+                  entries, static_cast<double>(bytes) / (1 << 20), cache::kUsualCap >> 20);
   }
   return kDone;
 }
@@ -97,10 +95,18 @@ int why(cache::Store& store, const Options& options, const Console& console) {
                     : found.detail.empty() ? store.explain_miss(*key)
                                            : found.detail;
   if (console.json()) {
-    console.print(
-        "{}\n",
-        Json{{"stored", stored}, {"outcome", cache::name_of(found.outcome)}, {"digest", key->digest()}, {"why", text}}
-            .dump(2));
+    const auto nearest = stored ? cache::Store::Nearest() : store.nearest(*key);
+    Json differences = Json::array();
+    for (const auto& field : nearest.differences) {
+      differences.push_back({{"field", field.name}, {"wanted", field.mine}, {"stored", field.theirs}});
+    }
+    const Json report = {{"stored", stored},
+                         {"outcome", cache::name_of(found.outcome)},
+                         {"digest", key->digest()},
+                         {"why", text},
+                         {"nearest", nearest.digest.empty() ? Json(nullptr) : Json(nearest.digest)},
+                         {"differences", differences}};
+    console.print("{}\n", report.dump(2));
   } else {
     console.print("{}: {}\n", key->digest().substr(0, 16), text);
   }
@@ -112,13 +118,14 @@ int why(cache::Store& store, const Options& options, const Console& console) {
 int command_cache(const Options& options, const Console& console) {
   const auto word = options.files.empty() ? std::string() : options.files[0];
   if (word != "why" && options.files.size() > 1) return console.usage("cache " + word + " takes nothing more");
-  const auto store = cache::Store::open({.directory = options.cache_dir});
+  // Asking why changes nothing: not even a bad entry is moved.
+  const auto store = cache::Store::open({.directory = options.cache_dir, .read_only = word == "why"});
   if (word == "path") return show_path(*store, console);
   if (word == "ls") return show_entries(*store, console);
   if (word == "stat") return show_totals(*store, console);
   if (word == "verify") return verify(*store, console);
   if (word == "clear") return show_removed(store->clear(), console);
-  if (word == "prune") return show_removed(store->prune(kCap), console);
+  if (word == "prune") return show_removed(store->prune(cache::kUsualCap), console);
   if (word == "why") return why(*store, options, console);
   return console.usage("cache: expected path, ls, stat, verify, clear, prune or why");
 }
