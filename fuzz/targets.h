@@ -12,6 +12,9 @@ void front_end(std::string_view text);
 /// Text as a plan through parser, verifier, printer, and tables for several numbers of heads.
 void plan_text(std::string_view text);
 
+/// Bytes as an entry of the kernel store, and as the inside of one whose digest is right.
+void entry(std::string_view bytes);
+
 /// Bytes as a bundle of kernels, and as the inside of one whose digests are right.
 void bundle(std::string_view bytes);
 

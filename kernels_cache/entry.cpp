@@ -2,6 +2,7 @@
 
 #include "compiler/base/digest.h"
 #include "kernels_cache/key.h"
+#include "kernels_cache/numbers.h"
 
 #include <fmt/format.h>
 
@@ -19,20 +20,6 @@ constexpr std::size_t kRowSize = 24 + kDigestSize;
 enum Section : std::size_t { binary, source, plan, launch, numbers, kSections };
 
 constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
-
-template <typename Number>
-void put(std::string& out, Number value) {
-  for (std::size_t i = 0; i < sizeof(Number); ++i) out += static_cast<char>(value >> (8 * i) & 0xFF);
-}
-
-template <typename Number>
-Number get(std::string_view bytes, std::size_t at) {
-  Number out = 0;
-  for (std::size_t i = 0; i < sizeof(Number); ++i) {
-    out |= static_cast<Number>(static_cast<Number>(static_cast<unsigned char>(bytes[at + i])) << (8 * i));
-  }
-  return out;
-}
 
 void put_digest_of(std::string& out, std::string_view bytes) {
   const Sha256 digest = sha256(bytes);
@@ -56,6 +43,7 @@ std::optional<std::uint32_t> small_number(std::uint64_t value) {
   if (value == kUnknown) return std::nullopt;
   return static_cast<std::uint32_t>(value);
 }
+bool is_small(std::uint64_t value) { return value == kUnknown || value <= UINT32_MAX; }
 
 Error broken(std::string what) { return internal_error(std::move(what)); }
 
@@ -128,6 +116,9 @@ Result<Decoded> decode(std::string_view bytes, Check check) {
   }
   WEFT_TRY(const auto sections, checked_sections(bytes, kHeaderSize + key_length, end, check));
   if (sections[numbers].size() != 24) return broken("its numbers are incomplete");
+  for (const std::size_t at : {std::size_t{8}, std::size_t{16}}) {
+    if (!is_small(get<std::uint64_t>(sections[numbers], at))) return broken("its numbers are too large");
+  }
   Decoded out;
   out.key_text = bytes.substr(kHeaderSize, key_length);
   out.entry = {.binary = std::string(sections[binary]),

@@ -61,6 +61,16 @@ TEST_P(BundleBytes, Replay) {
 INSTANTIATE_TEST_SUITE_P(, BundleBytes, ::testing::ValuesIn(files({"fuzz/corpus/bundle", "tests/data/bundles"})),
                          name_of);
 
+class EntryBytes : public ::testing::TestWithParam<fs::path> {};
+
+TEST_P(EntryBytes, Replay) {
+  const std::string bytes = read_text(GetParam());
+  EXPECT_EQ(within_limits([&] { fuzz::entry(bytes); }), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(, EntryBytes, ::testing::ValuesIn(files({"fuzz/corpus/entry", "fuzz/corpus/bundle"})),
+                         name_of);
+
 /// The targets end a process that they find fault with; these must not.
 TEST(Replay, RandomPrograms) {
   for (std::uint64_t seed = 5000; seed < 5200; ++seed) fuzz::front_end(random_program(seed).text);
