@@ -57,7 +57,9 @@ Stored::Stored(const std::vector<std::int64_t>& shape, const Layout& layout, ir:
   view.stride_b = shape[1] * shape[2] * row;
   const std::int64_t elements = shape[0] * view.stride_b;
   bytes_used_ = std::max<std::int64_t>(0, elements - layout.row_gap) * static_cast<std::int64_t>(size_);
-  bytes_.assign(static_cast<std::size_t>(elements) * size_ + 64, 0xFF);
+  // Behind it lies memory of nobody: a step beyond the end must not come out in another tensor.
+  constexpr std::size_t kNobodys = 64 << 10;
+  bytes_.assign(static_cast<std::size_t>(elements) * size_ + kNobodys, 0xFF);
   view.data = bytes_.data();
 }
 
