@@ -77,14 +77,6 @@ __device__ __forceinline__ float4 load4(const unsigned char* from) {
   }
 }
 
-/// The first `count` of four elements, zeros for the others; all four where `aligned`.
-template <Element E>
-__device__ __forceinline__ float4 load4_anywhere(const unsigned char* from, bool aligned, int count) {
-  if (aligned) return load4<E>(from);
-  return make_float4(load1<E>(from), count > 1 ? load1<E>(from + kBytes<E>) : 0,
-                     count > 2 ? load1<E>(from + 2 * kBytes<E>) : 0, count > 3 ? load1<E>(from + 3 * kBytes<E>) : 0);
-}
-
 template <Element E>
 __device__ __forceinline__ void store1(unsigned char* to, float x) {
   if constexpr (E == Element::f32) {
@@ -98,10 +90,11 @@ __device__ __forceinline__ void store1(unsigned char* to, float x) {
 template <Element E>
 __device__ __forceinline__ void store4(unsigned char* to, float4 v, bool aligned, int count) {
   if (!aligned) {
-    store1<E>(to, v.x);
-    if (count > 1) store1<E>(to + kBytes<E>, v.y);
-    if (count > 2) store1<E>(to + 2 * kBytes<E>, v.z);
-    if (count > 3) store1<E>(to + 3 * kBytes<E>, v.w);
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+      store1<E>(to + i * kBytes<E>, v.x);
+      v = make_float4(v.y, v.z, v.w, 0);
+    }
   } else if constexpr (E == Element::f32) {
     store_global<float4>(to, v);
   } else {

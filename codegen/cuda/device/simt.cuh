@@ -237,10 +237,27 @@ __device__ __forceinline__ bool stage_values(Shared& s, const Views& w, int from
     float4 v = make_float4(0, 0, 0, 0);
     if (key < count && column < kDimV) {
       const i64 row = row_offset(w, get(s.key[from + key]), w.v_step, w.v_page);
-      v = load4_anywhere<kStored>(w.v + row + column * kBytes<kStored>, w.aligned, in_four(column));
+      v = load4<kStored>(w.v + row + column * kBytes<kStored>);
     }
     strange |= !(fabsf(v.x) + fabsf(v.y) + fabsf(v.z) + fabsf(v.w) < infinity());
     store_shared(&s.stage[i / kFoursARow * kColumns + column], v);
+  }
+  return strange;
+}
+
+/// The same, one element at a time.
+__device__ __forceinline__ bool stage_each_value(Shared& s, const Views& w, int from, int count, int first) {
+  bool strange = false;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kStaged * kColumns; i += kThreads) {
+    const int key = first + i / kColumns, column = i % kColumns;
+    float v = 0;
+    if (key < count && column < kDimV) {
+      const i64 row = row_offset(w, get(s.key[from + key]), w.v_step, w.v_page);
+      v = load1<kStored>(w.v + row + column * kBytes<kStored>);
+    }
+    strange |= !(fabsf(v) < infinity());
+    store_shared(&s.stage[i], v);
   }
   return strange;
 }
@@ -288,7 +305,8 @@ __device__ __forceinline__ void multiply_values(Shared& s, State& st, const View
 #pragma unroll 1
   for (int first = 0; first < count; first += kStaged) {
     __syncthreads();
-    const bool strange = stage_values(s, w, from, count, first);
+    const bool strange =
+        w.aligned ? stage_values(s, w, from, count, first) : stage_each_value(s, w, from, count, first);
     const bool guarded = __syncthreads_or(strange) != 0;
     if (!busy) continue;
     if (guarded) {
