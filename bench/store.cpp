@@ -1,6 +1,8 @@
-/// How long the kernel store takes, beside what docs/caching.md promises.
+/// How long the kernel store and bundles take, beside what docs/caching.md promises.
 
 #include "kernels_cache/store.h"
+#include "kernels_cache/bundle/reader.h"
+#include "kernels_cache/bundle/writer.h"
 
 #include <weft/weft.h>
 
@@ -131,6 +133,32 @@ void many_entries(Report& report, const std::string& place) {
   report.count("hits among 100,000 entries", all.hits(), 20'000);
 }
 
+void open_bundle(Report& report, const std::string& file) {
+  constexpr int kKernels = 1000;
+  bundle::Writer writer;
+  for (int i = 0; i < kKernels; ++i) {
+    auto packed = bundle::pack({.name = fmt::format("pattern{}", i),
+                                .target = i % 2 == 0 ? "sm_61" : "cpu:x86-64-v3",
+                                .request = key(i).text(),
+                                .binary = fmt::format("{:>8}", i) + std::string(4000, 'x')});
+    if (!packed) std::abort();
+    writer.add(std::move(*packed));
+  }
+  const auto bytes = writer.finish();
+  if (!bytes) std::abort();
+  std::ofstream(file, std::ios::binary) << *bytes;
+  std::vector<double> times;
+  std::size_t found = 0;
+  for (int i = 0; i < 500; ++i) {
+    times.push_back(microseconds([&] {
+      const auto opened = bundle::Bundle::open(file);
+      found = opened ? (*opened)->size() : 0;
+    }));
+  }
+  report.row("open a bundle of 1,000 kernels", std::move(times), 0.5, 2000);
+  report.count("kernels in it", found, kKernels);
+}
+
 int run() {
   std::string place = (fs::temp_directory_path() / "weft-bench-XXXXXX").string();
   if (::mkdtemp(place.data()) == nullptr) return 3;
@@ -138,6 +166,7 @@ int run() {
   memory_hits(report, place + "/engine");
   threads_on_one_key(report, place + "/engine");
   disk_hits(report, place + "/one");
+  open_bundle(report, place + "/kernels.wfb");
   many_entries(report, place + "/many");
   fs::remove_all(place);
   return report.status();
