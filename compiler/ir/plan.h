@@ -221,8 +221,9 @@ Result<Plan> parse_plan(std::string_view text);
 ///     their lines, lines the modulus; rows go by members or by patches.
 ///  6. Phases over h and H only.
 ///  7. LSE slots are -1 or below the number of branches, each written by one pass of a phase.
-///  8. Lists have a count and a block of 1 or more, and an f32 input of four axes or none. Summaries are of blocks of
-///     kSummaryBlock, of a condition that reads the key: `spans` of an interval, `meets` of a truth.
+///  8. Lists have a count and a block of 1 or more, and an f32 input of four axes or none. Summaries stand behind
+///     lists of chosen keys, which alone `listed` reads; they are of blocks of kSummaryBlock, of a condition that reads
+///     the key: `spans` of an interval, `meets` of a truth.
 ///  9. Predicates, forms and the score have their types, read no s but in the score, and index inputs with one integer
 ///     an axis.
 std::vector<std::string> verify(const Plan& plan);

@@ -75,6 +75,9 @@ class Verifier {
     if (!(plan_.dropout >= 0 && plan_.dropout <= 1)) say("dropout is {}", plan_.dropout);
     if (plan_.lists.size() > kMostLists) say("{} lists; at most {}", plan_.lists.size(), kMostLists);
     for (const auto& l : plan_.lists) list(l);
+    const auto summarizes = [](const List& l) { return l.summarizes(); };
+    if (!std::is_partitioned(plan_.lists.rbegin(), plan_.lists.rend(), summarizes))
+      say("a list of chosen keys stands behind a summary");
     if (plan_.predicates.size() > kMostPredicates || plan_.forms.size() > kMostPredicates)
       say("more than {} conditions on pairs", kMostPredicates);
     for (const auto& f : plan_.forms) {
@@ -120,9 +123,14 @@ class Verifier {
     inputs_of(*e);
   }
 
+  /// Is it the number of a list of chosen keys?
+  bool chooses(int list) const {
+    return list >= 0 && list < static_cast<int>(plan_.lists.size()) &&
+           !plan_.lists[static_cast<std::size_t>(list)].summarizes();
+  }
+
   void inputs_of(const Expr& e) {
-    if (e.op == Op::listed && e.input >= static_cast<int>(plan_.lists.size()))
-      say("list {} of {}", e.input, plan_.lists.size());
+    if (e.op == Op::listed && !chooses(e.input)) say("list {} of {}", e.input, plan_.lists.size());
     if (e.op == Op::input) {
       const bool known = e.input >= 0 && e.input < static_cast<int>(plan_.inputs.size());
       if (!known) {

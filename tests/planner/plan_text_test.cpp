@@ -121,6 +121,13 @@ TEST(PlanText, SummariesAreVerified) {
   breaks("truth as an interval", [](Plan& p) { p.lists[0].predicate = 1; });
   breaks("interval as a truth", [](Plan& p) { p.lists[1].predicate = 0; });
   breaks("condition on rows", [](Plan& p) { p.lists[1].predicate = 2; });
+  const List random{.kind = List::Kind::random, .count = 1, .block = 4};
+  breaks("list behind them", [&](Plan& p) { p.lists.push_back(random); });
+  breaks("read as a list",
+         [](Plan& p) { p.predicates[2].holds = listed(1, variable(Variable::q), variable(Variable::k)); });
+  Plan sound = with_summary();
+  sound.lists.insert(sound.lists.begin(), random);
+  EXPECT_TRUE(verify(sound).empty()) << "a list in front of them";
 }
 
 TEST(PlanText, OtherFormatsAreRefusedByNumber) {
