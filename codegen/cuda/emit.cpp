@@ -112,6 +112,8 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   constant("kThreads", c.threads, "of a block");
   constant("kBlocks", kBlocks, "that an SM must hold: registers may take what they leave");
   if (has_prepass(plan)) constant("kPrepassThreads", kPrepassThreads, "of a block of the prepass");
+  if (has_summaries(plan))
+    constant("kSummaryBlock", ir::kSummaryBlock, "keys, or queries, that are summarized together");
   constant("kDim", plan.bind.d, "columns of Q and K");
   constant("kDimV", plan.bind.d_v, "columns of V and O");
   constant("kDepth", c.depth, "columns of Q and K in shared memory at a time");

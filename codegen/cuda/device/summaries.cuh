@@ -5,7 +5,6 @@
 // Summaries of conditions (ir::List in compiler/ir/plan.h): the prepass fills them, and tiles pass over blocks of keys
 // that no row keeps. Layouts: runtime/engine/lists.h.
 
-constexpr int kSummaryBlock = 64;
 constexpr int kMostRowBlocks = 8;  // rows that lie further apart say too little together
 
 /// As summaries hold values of keys.
@@ -103,7 +102,7 @@ __device__ __forceinline__ int open_unit(const weft_args& a, Tile& t, bool by_he
   const int head = number / units;
   t.b = by_head ? head / (int)a.heads : head;
   t.h = by_head ? head - t.b * (int)a.heads : 0;
-  t.offset = (int)(a.offsets != nullptr ? load_global<i64>(a.offsets + t.b) : a.offset);
+  t.offset = first_position(a, t.b);
   return number - head * units;
 }
 

@@ -10,6 +10,7 @@ constexpr int kKeys = 64;            // keys computed at a time
 constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kPrepassThreads = 128; // of a block of the prepass
+constexpr int kSummaryBlock = 64;    // keys, or queries, that are summarized together
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
 constexpr int kDepth = 16;           // columns of Q and K in shared memory at a time
