@@ -135,10 +135,7 @@ void open_head(Part& f, const Value& b, const Value& h) {
   const Value hk = f.op("sdiv", h, group);
   f.set_tile(kB, b);
   f.set_tile(kH, h);
-  const Value offsets = f.arg(offsetof(weft_args, offsets), "ptr");
-  f.set_tile(kOffset, f.arg(offsetof(weft_args, offset)));
-  f.when(f.icmp("ne", offsets, {"ptr", "null"}),
-         [&] { f.set_tile(kOffset, f.load("i64", f.at(offsets, "i64", b), 8)); });
+  f.set_offset(b);
   const auto open = [&](std::size_t view, TileWord base, TileWord step, TileWord page_step) {
     const Value stride_b = f.arg(view + offsetof(weft_view, stride_b));
     const Value of_head = f.mul(hk, f.arg(view + offsetof(weft_view, stride_h)));

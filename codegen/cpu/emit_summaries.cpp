@@ -144,10 +144,7 @@ Value open_unit(Part& f, const ir::List& list) {
   const bool by_head = ir::summary_reads(f.kernel.plan, list, Variable::h);
   f.set_tile(kB, by_head ? f.op("sdiv", head, heads) : head);
   f.set_tile(kH, by_head ? f.op("srem", head, heads) : kZero);
-  const Value offsets = f.arg(offsetof(weft_args, offsets), "ptr");
-  f.set_tile(kOffset, f.arg(offsetof(weft_args, offset)));
-  f.when(f.icmp("ne", offsets, {"ptr", "null"}),
-         [&] { f.set_tile(kOffset, f.load("i64", f.at(offsets, "i64", f.tile(kB)), 8)); });
+  f.set_offset(f.tile(kB));
   return f.op("srem", number, units);
 }
 

@@ -96,6 +96,12 @@ void Part::each_condition(const Value& term, const std::function<void(Value, Val
   });
 }
 
+void Part::set_offset(const Value& b) {
+  const Value offsets = arg(offsetof(weft_args, offsets), "ptr");
+  set_tile(kOffset, arg(offsetof(weft_args, offset)));
+  when(icmp("ne", offsets, {"ptr", "null"}), [&] { set_tile(kOffset, load("i64", at(offsets, "i64", b), 8)); });
+}
+
 Value Part::floor_div(const Value& x, const Value& w) {
   const Value quotient = op("sdiv", x, w);
   const Value rest = sub(x, mul(quotient, w));

@@ -121,6 +121,8 @@ class Part : public Builder {
   Value in_scratch(std::int64_t byte_offset) { return at(s, "i8", i64(byte_offset)); }
   Value tile(TileWord w) { return load("i64", at(s, "i64", i64(w)), 8); }
   void set_tile(TileWord w, const Value& v) { store(v, at(s, "i64", i64(w)), 8); }
+  /// Position of row 0 of a batch entry, as the tile's.
+  void set_offset(const Value& b);
   Value word(const Value& pointer, std::int64_t index) { return load("i64", at(pointer, "i64", i64(index)), 8); }
   /// Address of word `offset` of the tables.
   Value table(const Value& offset) { return at(arg(offsetof(weft_args, tables), "ptr"), "i64", offset); }

@@ -10,7 +10,7 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, Tile& t
   const int head_number = number / (int)a.tiles_per_head;
   t.b = head_number / (int)a.heads;
   t.h = head_number - t.b * (int)a.heads;
-  t.offset = (int)(a.offsets != nullptr ? load_global<i64>(a.offsets + t.b) : a.offset);
+  t.offset = first_position(a, t.b);
   if (threadIdx.x == 0) {
 #pragma unroll
     for (int i = 0; i < kInputs; ++i) {

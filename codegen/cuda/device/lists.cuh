@@ -92,8 +92,7 @@ struct ListShared {
 };
 
 __device__ __forceinline__ void pool_queries(const weft_args& a, ListShared& s, const ListRow& r, int block_size) {
-  const i64 offset = a.offsets != nullptr ? load_global<i64>(a.offsets + r.b) : a.offset;
-  const i64 first = (i64)r.row * block_size - offset;
+  const i64 first = (i64)r.row * block_size - first_position(a, r.b);
   const i64 begin = max(first, (i64)0), end = min(first + block_size, a.n_q);
   for (int c = (int)threadIdx.x; c < kDim; c += kPrepassThreads) {
     float sum = 0;

@@ -12,6 +12,11 @@ __device__ __forceinline__ float infinity() { return __uint_as_float(0x7F800000u
 
 __device__ __forceinline__ int clamp_to_int(i64 v) { return (int)min(max(v, -(i64)kLargest), (i64)kLargest); }
 
+/// Position of row 0 of a batch entry.
+__device__ __forceinline__ int first_position(const weft_args& a, int b) {
+  return (int)(a.offsets != nullptr ? load_global<i64>(a.offsets + b) : a.offset);
+}
+
 /// index * step for index >= 0: half of the instructions of a product of two 64-bit numbers.
 __device__ __forceinline__ i64 times(int index, i64 step) {
   const u64 low = (u64)(unsigned)index * (unsigned)step;
