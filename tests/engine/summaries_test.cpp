@@ -18,12 +18,13 @@ constexpr const char* kText =
     "pattern masked { input m: u8[heads, queries, tokens]; keep where(m[h, q - n_k + n_q, k] != 0); }\n"
     "pattern free { input m: u8[batch, queries, tokens]; keep causal & !where(m[b, q - n_k + n_q, k] == 1); }\n";
 
+/// Documents that begin inside blocks; that of the queries, which are the last rows, has keys at both ends.
 struct Inputs {
   std::vector<std::int32_t> documents;
   std::vector<std::uint8_t> mask;
   Inputs() {
     for (std::int64_t i = 0; i < 2 * kKeys; ++i)
-      documents.push_back(static_cast<std::int32_t>(i % kKeys / (330 + i / kKeys)));
+      documents.push_back(static_cast<std::int32_t>((i + kKeys / 2) % kKeys / (330 + i / kKeys)));
     for (std::int64_t i = 0; i < 2 * kQueries * kKeys; ++i) {
       const std::int64_t key = i % kKeys;
       mask.push_back(key / 64 % 5 == i / (kQueries * kKeys) && key % 3 > 0 ? 1 : 0);
