@@ -50,11 +50,14 @@ std::string contents_of(const Descriptor& file) {
   return out;
 }
 
-Result<std::string> disassemble_with(const std::string& program, const std::string& cubin) {
+Result<std::string> disassemble_with(const std::string& program, const std::string& cubin, Encodings encodings) {
   WEFT_TRY(const Descriptor in, memory_file(cubin));
   WEFT_TRY(const Descriptor out, memory_file({}));
   WEFT_TRY(const Descriptor err, memory_file({}));
-  WEFT_TRY(const pid_t process, spawn({program, "--print-code", "/dev/stdin"}, in, out, err));
+  std::vector<std::string> words = {program, "--print-code"};
+  if (encodings == Encodings::shown) words.emplace_back("--print-instruction-encoding");
+  words.emplace_back("/dev/stdin");
+  WEFT_TRY(const pid_t process, spawn(words, in, out, err));
   const int status = reap(process);
   if (status == 0) return contents_of(out);
   const std::string said = contents_of(err);
@@ -89,11 +92,11 @@ std::vector<std::string> disassemblers() {
   return out;
 }
 
-Result<std::string> disassemble(const std::string& cubin, const Target& target) {
+Result<std::string> disassemble(const std::string& cubin, const Target& target, Encodings encodings) {
   Error error = environment_error(
       fmt::format("showing the instructions of {} needs an nvdisasm that reads it, and there is none", target.name));
   for (const std::string& program : disassemblers()) {
-    auto text = disassemble_with(program, cubin);
+    auto text = disassemble_with(program, cubin, encodings);
     if (text.ok()) return text;
     error.notes.push_back(std::move(text).error().message);
   }

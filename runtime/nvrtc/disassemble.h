@@ -13,8 +13,12 @@ namespace weft::nvrtc {
 /// /usr/local/cuda*, and of Python's packages (nvidia-cuda-nvdisasm; triton, which carries one).
 std::vector<std::string> disassemblers();
 
+/// Beside each instruction its bits, which have what the assembler tells the scheduler.
+enum class Encodings { hidden, shown };
+
 /// The text of the first of them that reads the cubin, which is one for `target`: each release drops old
 /// architectures. Environment error, with the command that mends it and what each said, where none does.
-Result<std::string> disassemble(const std::string& cubin, const Target& target);
+Result<std::string> disassemble(const std::string& cubin, const Target& target,
+                                Encodings encodings = Encodings::hidden);
 
 }  // namespace weft::nvrtc

@@ -26,6 +26,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"kernels_cache", {"compiler/base"}},
     {"kernels_cache/bundle", {"compiler/base", "kernels_cache"}},
     {"runtime", {"compiler", "dsl", "codegen", "kernels_cache", "weft"}},
+    {"runtime/sass", {"compiler/base"}},
     {"fuzz", {"compiler", "dsl", "kernels_cache"}},
     {"tools", {"compiler", "dsl", "codegen", "kernels_cache", "runtime", "weft"}},
 };

@@ -1,0 +1,128 @@
+#include "runtime/sass/operands.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+namespace weft::sass {
+namespace {
+
+std::optional<int> decimal(std::string_view text) {
+  int value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Signs and bars around an operand.
+void take_signs(std::string_view& text, Operand& out) {
+  while (!text.empty()) {
+    if (text.front() == '-') {
+      out.negated = !out.negated;
+    } else if (text.front() == '!' || text.front() == '~') {
+      out.inverted = !out.inverted;
+    } else if (text.front() == '|') {
+      out.absolute = true;
+      text.remove_suffix(text.size() > 1 && text.back() == '|' ? 1 : 0);
+    } else if (text.front() != '+') {
+      return;
+    }
+    text.remove_prefix(1);
+  }
+}
+
+bool parse_register(std::string_view text, Operand& out) {
+  const auto dot = std::min(text.find('.'), text.size());
+  std::string_view name = text.substr(0, dot), modifiers = text.substr(dot);
+  out.reused = modifiers.find(".reuse") != std::string_view::npos;
+  if (out.reused) modifiers.remove_suffix(std::string_view(".reuse").size());
+  out.half = !modifiers.empty();
+  if (name.ends_with('|')) name.remove_suffix(1);
+  if (name.size() < 2) return false;
+  const bool predicate = name.front() == 'P';
+  if (!predicate && name.front() != 'R') return false;
+  out.kind = predicate ? Operand::Kind::predicate : Operand::Kind::vector;
+  if (name == "RZ" || name == "PT") {
+    out.number = predicate ? kTrue : kZeroRegister;
+    return true;
+  }
+  const auto number = decimal(name.substr(1));
+  if (number) out.number = *number;
+  return number.has_value();
+}
+
+bool parse_immediate(std::string_view text, Operand& out) {
+  const bool hexadecimal = text.starts_with("0x");
+  if (hexadecimal) text.remove_prefix(2);
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), out.value, hexadecimal ? 16 : 10);
+  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return false;
+  out.kind = Operand::Kind::immediate;
+  if (out.negated) out.value = -out.value;
+  out.negated = false;
+  return true;
+}
+
+/// `SB5`
+bool parse_barrier(std::string_view text, Operand& out) {
+  const auto number = text.starts_with("SB") ? decimal(text.substr(2)) : std::nullopt;
+  if (!number) return false;
+  out.kind = Operand::Kind::barrier;
+  out.number = *number;
+  return true;
+}
+
+}  // namespace
+
+bool Instruction::has(std::string_view modifier) const {
+  std::string_view rest = std::string_view(opcode).substr(std::min(opcode.find('.'), opcode.size()));
+  while (!rest.empty()) {
+    rest.remove_prefix(1);
+    const auto end = std::min(rest.find('.'), rest.size());
+    if (rest.substr(0, end) == modifier) return true;
+    rest.remove_prefix(end);
+  }
+  return false;
+}
+
+Operand parse_operand(std::string_view text) {
+  Operand out;
+  take_signs(text, out);
+  if (parse_register(text, out) || parse_barrier(text, out) || parse_immediate(text, out)) return out;
+  out.kind = Operand::Kind::other;
+  return out;
+}
+
+int bytes_each(const Instruction& instruction) {
+  if (instruction.has("128")) return 16;
+  if (instruction.has("64")) return 8;
+  return 4;
+}
+
+int bank_conflicts(const Instruction& instruction, const Instruction* previous) {
+  constexpr int kBanks = 4;
+  int read[kBanks][3] = {}, count[kBanks] = {}, most = 1;
+  // The first operand is written. Slots are counted as encoded: a constant keeps the place of a register.
+  for (std::size_t i = 1; i < instruction.operands.size() && i <= 3; ++i) {
+    const Operand& operand = instruction.operands[i];
+    if (operand.kind != Operand::Kind::vector || operand.number == kZeroRegister) continue;
+    const bool kept = previous != nullptr && i < previous->operands.size() && previous->operands[i].reused &&
+                      previous->operands[i].is_register(operand.number);
+    const int bank = operand.number % kBanks;
+    int* const end = read[bank] + count[bank];
+    if (kept || std::find(read[bank], end, operand.number) != end) continue;
+    *end = operand.number;
+    most = std::max(most, ++count[bank]);
+  }
+  return most - 1;
+}
+
+bool adds_product(const Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  if (instruction.name() != "FFMA" || operands.size() != 4) return false;
+  const auto is_factor = [](const Operand& o) { return o.is_plain_register() && o.number != kZeroRegister; };
+  const bool sums = operands[3].is_plain_register() &&
+                    (operands[3].number == operands[0].number || operands[3].number == kZeroRegister);
+  return sums && is_factor(operands[0]) && is_factor(operands[1]) && is_factor(operands[2]);
+}
+
+}  // namespace weft::sass
