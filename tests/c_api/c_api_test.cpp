@@ -166,8 +166,7 @@ TEST_F(CApi, RunErrorsNameTheTensor) {
   ASSERT_EQ(compile(kCausal), "");
   weft_run_args given = args();
   given.v.extent[1] = 3;
-  EXPECT_EQ(message(weft_run(kernel, &given)),
-            "v, dimension 1 (tokens): the extent is 3; expected 40, as in k");
+  EXPECT_EQ(message(weft_run(kernel, &given)), "v, dimension 1 (tokens): the extent is 3; expected 40, as in k");
   EXPECT_TRUE(std::isnan(out.front())) << "something was written";
 }
 
