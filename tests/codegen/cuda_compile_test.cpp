@@ -3,6 +3,7 @@
 #include "compiler/planner/planner.h"
 #include "dsl/parse.h"
 #include "runtime/nvrtc/compile.h"
+#include "runtime/nvrtc/cubin.h"
 #include "runtime/nvrtc/search.h"
 #include "tests/support/blessed.h"
 
@@ -47,6 +48,11 @@ std::vector<Text> texts(const Target& target, std::int64_t d, ir::DType dtype, i
   return out;
 }
 
+/// Of one kernel. Instructions beyond the caches of an SM (128 KB) would be fetched again for each tile, and NVRTC's
+/// time grows faster than the text.
+constexpr std::size_t kMostText = 128 * 1024;
+constexpr std::int64_t kMostCode = 128 * 1024;
+
 class CudaCompile : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(CudaCompile, WithoutSpills) {
@@ -67,6 +73,9 @@ TEST_P(CudaCompile, WithoutSpills) {
                                             << binary->log;
         EXPECT_LE(binary->registers(), 255);
         EXPECT_GT(binary->registers(), 32);
+        EXPECT_LE(text.size(), kMostText) << pattern;
+        EXPECT_LE(nvrtc::code_bytes(binary->cubin), kMostCode) << pattern << ", d " << d;
+        EXPECT_GT(nvrtc::code_bytes(binary->cubin), 1000) << "no code was found in it";
         EXPECT_EQ(binary->log.find("weft_kernel.cu("), std::string::npos) << binary->log;
       }
     }

@@ -4,9 +4,11 @@
 #include "compiler/ir/pattern_interpreter.h"
 #include "compiler/planner/planner.h"
 #include "dsl/parse.h"
+#include "runtime/nvrtc/compile.h"
 #include "tests/codegen/any_kernel.h"
 #include "tests/support/blessed.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 /// The emitted CUDA text as text: tests/data/kernel_* hold a pattern, its plan and the part of the text that depends
@@ -82,6 +84,25 @@ TEST(CudaTexts, DoNotDependOnTheNumbersOfAPattern) {
   EXPECT_TRUE(causal == text("keep window(100, 7);"));
   EXPECT_FALSE(three == causal) << "the code of steps and classes is left out where nothing needs it";
   EXPECT_FALSE(three == text("branch causal; branch window(5, 0); combine sum;"));
+}
+
+/// As much text for each condition, however many there are; so NVRTC, which needs the square of a text's length, gets
+/// a text that it can take of every plan.
+TEST(CudaTexts, GrowWithTheConditionsOnPairsOnly) {
+  const Target target = find_target("sm_61").value();
+  const auto bytes = [&](std::size_t conditions) {
+    std::string text = "pattern p { heads 8; dim 64; dtype f32; keep causal";
+    for (std::size_t i = 0; i < conditions; ++i)
+      text += fmt::format(" & where((q * {} + k * k) % {} != {})", 1000 + i, 2000 + i, i);
+    const auto plan = plan_of(pattern_of({"input.weft", text + "; }"}), target);
+    EXPECT_EQ(plan.predicates.size(), conditions);
+    return static_cast<double>(codegen::cuda::emit(plan, target).text.size());
+  };
+  const double few = bytes(32), some = bytes(64), many = bytes(128), most = bytes(ir::kMostPredicates);
+  EXPECT_LT((some - few) / 32, 1000) << "bytes of a condition";
+  EXPECT_NEAR((many - some) / 64, (some - few) / 32, 40);
+  EXPECT_NEAR((most - many) / 128, (some - few) / 32, 40);
+  EXPECT_LT(most, static_cast<double>(nvrtc::Options{}.largest_text));
 }
 
 TEST(CudaTexts, HoldNoWordOfTheUsers) {

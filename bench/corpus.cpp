@@ -1,0 +1,36 @@
+#include "bench/corpus.h"
+
+#include "compiler/ir/lower.h"
+#include "dsl/parse.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace weft::bench {
+
+namespace fs = std::filesystem;
+
+Result<std::vector<ir::Pattern>> corpus(const std::string& source_folder) {
+  std::vector<fs::path> files;
+  for (const char* folder : {"examples", "tests/patterns"}) {
+    for (const auto& entry : fs::directory_iterator(fs::path(source_folder) / folder)) {
+      if (entry.path().extension() == ".weft") files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<ir::Pattern> out;
+  for (const auto& path : files) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    WEFT_TRY(const auto file, dsl::parse({path.string(), text.str()}));
+    for (const auto& def : file.patterns) {
+      auto pattern = ir::lower(file, def.name, {});
+      if (pattern.ok()) out.push_back(std::move(*pattern));
+    }
+  }
+  return out;
+}
+
+}  // namespace weft::bench

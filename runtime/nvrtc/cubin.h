@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace weft::nvrtc {
+
+/// Bytes of machine code in a cubin, over all its kernels; 0 for what is no cubin.
+std::int64_t code_bytes(std::string_view cubin);
+
+}  // namespace weft::nvrtc
