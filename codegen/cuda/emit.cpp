@@ -1,5 +1,6 @@
 #include "codegen/cuda/emit.h"
 
+#include "codegen/cuda/classes.h"
 #include "codegen/cuda/conditions.h"
 #include "codegen/cuda/headers.h"
 #include "codegen/cuda/lists.h"
@@ -77,15 +78,13 @@ std::size_t most_passes(const ir::Plan& plan) {
 /// Bytes of struct Shared in codegen/cuda/device/block.cuh, which asserts the number.
 std::int64_t shared_struct_bytes(const ir::Plan& plan) {
   const auto& c = plan.choices;
-  const std::int64_t columns = (plan.bind.d_v + 15) / 16 * 16;
-  const std::int64_t stage = std::max<std::int64_t>(c.depth * (c.tile_q + 4 + c.tile_k + 4), c.staged * columns);
+  const ClassTraits& of_class = traits_of(c.kernel_class);
   const auto inputs = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.inputs.size()));
   const auto conditions = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.predicates.size()));
-  const std::int64_t floats = c.tile_q * c.tile_k + stage;
   const std::int64_t of_rows = c.tile_q * (8 + 4 + 4 + 4);
-  const std::int64_t of_keys = (c.tile_k + c.threads) * (4 + 4) + c.tile_k * 4;
+  const std::int64_t of_keys = of_class.listed_keys(plan) * (4 + 4) + c.tile_k * 4;
   const std::int64_t bytes =
-      floats * 4 + of_rows + of_keys + inputs * 4 + c.threads / 32 * 4 + conditions * kConditionBytes;
+      of_class.working_bytes(plan) + of_rows + of_keys + inputs * 4 + c.threads / 32 * 4 + conditions * kConditionBytes;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
@@ -101,12 +100,9 @@ void quote(TextWriter& w, std::string_view text) {
   }
 }
 
-void constants(TextWriter& w, const ir::Plan& plan) {
+void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   const auto& c = plan.choices;
-  const auto constant = [&](const char* name, std::int64_t value, const char* what) {
-    w.line("constexpr int {} = {};{:{}}// {}", name, value, "",
-           std::max<int>(1, 37 - static_cast<int>(fmt::formatted_size("constexpr int {} = {};", name, value))), what);
-  };
+  const Constants constant(w);
   constant("kRows", c.tile_q, "queries of a tile: what one block of threads computes");
   constant("kKeys", c.tile_k, "keys computed at a time");
   constant("kThreads", c.threads, "of a block");
@@ -116,8 +112,7 @@ void constants(TextWriter& w, const ir::Plan& plan) {
     constant("kSummaryBlock", ir::kSummaryBlock, "keys, or queries, that are summarized together");
   constant("kDim", plan.bind.d, "columns of Q and K");
   constant("kDimV", plan.bind.d_v, "columns of V and O");
-  constant("kDepth", c.depth, "columns of Q and K in shared memory at a time");
-  constant("kStaged", c.staged, "rows of V in shared memory at a time");
+  traits_of(c.kernel_class).constants(constant, plan, target);
   w.line("constexpr bool kPaged = {};{:{}}// K and V come in pages", plan.bind.paged, "", plan.bind.paged ? 8 : 7);
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
@@ -127,19 +122,15 @@ void constants(TextWriter& w, const ir::Plan& plan) {
   constant("kSharedFixed", shared_struct_bytes(plan), "bytes of shared memory …");
   constant("kSharedPerTerm", kTermBytes, "… and for each key range of a head");
   const Uses uses = uses_of(plan);
-  const auto flag = [&](const char* name, bool value, const char* what) {
-    w.line("constexpr bool {} = {};{:{}}// {}", name, value, "",
-           std::max<int>(1, 37 - static_cast<int>(fmt::formatted_size("constexpr bool {} = {};", name, value))), what);
-  };
-  flag("kHasClasses", uses.classes, "tiles of rows that meet the same conditions");
-  flag("kHasRowBits", uses.row_bits, "congruences that rows must meet or miss");
-  flag("kHasRowConditions", uses.row_conditions, "ranges of rows only");
-  flag("kHasStreams", uses.streams, "keys in steps");
-  flag("kHasFilters", uses.filters, "further congruences of keys");
-  flag("kHasSegments", uses.segments, "bounds where a segment begins or ends");
-  flag("kHasSlots", uses.slots, "an LSE for each branch");
-  flag("kHasForms", uses.forms, "bounds that an expression of the row gives");
-  flag("kHasParts", uses.parts, "bounds that are a share of the sequence");
+  constant.flag("kHasClasses", uses.classes, "tiles of rows that meet the same conditions");
+  constant.flag("kHasRowBits", uses.row_bits, "congruences that rows must meet or miss");
+  constant.flag("kHasRowConditions", uses.row_conditions, "ranges of rows only");
+  constant.flag("kHasStreams", uses.streams, "keys in steps");
+  constant.flag("kHasFilters", uses.filters, "further congruences of keys");
+  constant.flag("kHasSegments", uses.segments, "bounds where a segment begins or ends");
+  constant.flag("kHasSlots", uses.slots, "an LSE for each branch");
+  constant.flag("kHasForms", uses.forms, "bounds that an expression of the row gives");
+  constant.flag("kHasParts", uses.parts, "bounds that are a share of the sequence");
 }
 
 constexpr const char* kOnePass = R"(
@@ -217,7 +208,7 @@ void kernel(TextWriter& w, const ir::Plan& plan) {
 void write_header(TextWriter& w, const Header& h) {
   w.blank();
   w.line("// ---- {} ----", h.name);
-  const bool has_twin = std::string_view(h.name) == "ptx.cuh";
+  const bool has_twin = std::string_view(h.name).starts_with("ptx");
   if (has_twin) w.line("#ifndef WEFT_EMULATED");
   w.raw(h.text);
   if (has_twin) w.line("#endif");
@@ -226,8 +217,8 @@ void write_header(TextWriter& w, const Header& h) {
 Source emit(const ir::Plan& plan, const Target& target) {
   const char* const elements[] = {"f32", "f16", "bf16"};
   TextWriter w;
-  w.line("// Attention kernel made by Weft for {}: {} storage, f32 arithmetic on plain lanes.", target.name,
-         ir::to_string(plan.bind.dtype));
+  w.line("// Attention kernel made by Weft for {}: {} storage, {}.", target.name, ir::to_string(plan.bind.dtype),
+         traits_of(plan.choices.kernel_class).arithmetic);
   w.line("// Which rows a tile holds and which keys it visits stands in the tables of the argument block, so that no");
   w.line(
       "// length, segment or rate is compiled in. Read it from the end: weft_kernel opens a tile, attend walks its "
@@ -236,7 +227,7 @@ Source emit(const ir::Plan& plan, const Target& target) {
   w.blank();
   w.line("// ---- the plan's choices ----");
   w.blank();
-  constants(w, plan);
+  constants(w, plan, target);
   for (int i = 0; i < kHeaderCount; ++i) {
     if (!wants_header(plan, kHeaders[i].name)) continue;
     write_header(w, kHeaders[i]);

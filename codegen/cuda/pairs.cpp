@@ -1,5 +1,6 @@
 #include "codegen/cuda/pairs.h"
 
+#include "codegen/cuda/classes.h"
 #include "codegen/cuda/conditions.h"
 #include "codegen/cuda/expression.h"
 #include "codegen/cuda/lists.h"
@@ -8,13 +9,22 @@
 namespace weft::codegen::cuda {
 namespace {
 
-/// The text of a score stands in a kernel once for each pair that is computed side by side: all 32 of a thread where
-/// it is short, one where it would make the kernel long.
+bool is_mma(const ir::Plan& plan) { return plan.choices.kernel_class == ir::KernelClass::mma; }
+
+/// The text of a score stands in a kernel once for each pair that is computed side by side: all 32 of a thread, or 64
+/// with matrix instructions, where it is short, one or two where it would make the kernel long.
 void score(TextWriter& w, const ir::Plan& plan) {
-  constexpr int kShort = 60, kLong = 240;
+  const bool mma = is_mma(plan);
+  const int shortest = mma ? 16 : 60, longest = mma ? 120 : 240;
   const int cost = cost_of(*plan.score, plan.inputs);
   w.line("static constexpr bool kScored = true;");
-  w.line("static constexpr int kKeysAtOnce = {}, kRowsAtOnce = {};", cost <= kShort ? 4 : 1, cost <= kLong ? 8 : 1);
+  w.line("static constexpr int {} = {}, kRowsAtOnce = {};", mma ? "kTilesAtOnce" : "kKeysAtOnce",
+         cost > shortest ? 1
+         : mma           ? plan.choices.tile_k / 8
+                         : plan.choices.micro_k,
+         cost > longest ? 1
+         : mma          ? 2 * plan.choices.micro_q
+                        : plan.choices.micro_q);
   w.blank();
   write_function(
       w, "static __device__ __forceinline__ float score(const weft_args& a, const Tile& t, float s, int q, int k)",
@@ -24,6 +34,11 @@ void score(TextWriter& w, const ir::Plan& plan) {
 void dropout(TextWriter& w, const ir::Plan& plan) {
   const double left = 1 - plan.dropout;
   w.line("static constexpr bool kDrops = true;");
+  if (is_mma(plan)) {
+    w.line("static constexpr u64 kDropped = {}u;", ir::dropout_threshold(plan.dropout));
+    w.line("static constexpr float kScaled = {};", real_literal(left > 0 ? 1 / left : 0));
+    return;
+  }
   w.blank();
   w.line("/// Each weight with probability {}; the others grow for it.", plan.dropout);
   w.line(
@@ -52,10 +67,11 @@ void write_pairs(TextWriter& w, const ir::Plan& plan) {
 }
 
 bool wants_header(const ir::Plan& plan, std::string_view name) {
+  if (is_foreign(plan.choices.kernel_class, name)) return false;
   if (name == "expressions.cuh") return plan.score != nullptr || has_conditions(plan);
   if (name == "conditions.cuh") return has_conditions(plan);
   if (name == "unconditional.cuh") return !has_conditions(plan);
-  if (name == "dropout.cuh") return plan.dropout > 0;
+  if (name == "dropout.cuh" || name == "mma_dropout.cuh") return plan.dropout > 0;
   if (name == "philox.cuh") return plan.dropout > 0 || chooses_keys(plan);
   if (name == "lists.cuh") return chooses_keys(plan);
   if (name == "summaries.cuh") return has_summaries(plan);

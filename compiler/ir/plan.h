@@ -163,8 +163,9 @@ struct Bind {
   bool operator==(const Bind&) const = default;
 };
 
-/// How the inner products are computed: by a CPU's vectors (lanes are rows), or by plain GPU lanes from shared memory.
-enum class KernelClass { vector, simt };
+/// How the inner products are computed: by a CPU's vectors (lanes are rows), by plain GPU lanes from shared memory, or
+/// by a GPU's matrix instructions, which want f16 or bf16.
+enum class KernelClass { vector, simt, mma };
 
 /// Free choices, scored by the cost model, overridable by `schedule`.
 struct Choices {
@@ -174,7 +175,7 @@ struct Choices {
   int sub_q = 16;   ///< rows of a sub-tile that is skipped when empty: the vector's lanes, or a warp's rows
   int sub_k = 8;    ///< streamed rows of such a sub-tile
   int micro_k = 4;  ///< register tile of a full block: keys (and value columns) …
-  int micro_q = 4;  ///< … times vectors of rows; for GPUs rows
+  int micro_q = 4;  ///< … times vectors of rows; for GPUs rows, or tiles of 16
   int threads = 1;  ///< that compute one tile together
   int depth = 0;    ///< GPUs: columns of Q and K staged in shared memory at a time …
   int staged = 0;   ///< … and rows of V

@@ -33,7 +33,8 @@ inline constexpr Word<Combine> kCombines[] = {{Combine::joint, "joint"},
                                               {Combine::unite, "union"},
                                               {Combine::sum, "sum"},
                                               {Combine::mean, "mean"}};
-inline constexpr Word<KernelClass> kClasses[] = {{KernelClass::vector, "vector"}, {KernelClass::simt, "simt"}};
+inline constexpr Word<KernelClass> kClasses[] = {
+    {KernelClass::vector, "vector"}, {KernelClass::simt, "simt"}, {KernelClass::mma, "mma"}};
 inline constexpr Word<DType> kDTypes[] = {{DType::f32, "f32"}, {DType::f16, "f16"}, {DType::bf16, "bf16"}};
 inline constexpr Word<InputType> kInputTypes[] = {
     {InputType::i32, "i32"}, {InputType::u8, "u8"}, {InputType::f32, "f32"}};

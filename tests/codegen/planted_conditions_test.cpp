@@ -52,7 +52,7 @@ constexpr Planted kOnCuda[] = {
     {"no_boundary_of_runs_seen", kRuns, "get(s.x[(r + kRows - 1) % kRows])));", "get(s.x[r % kRows])));"},
     {"boundary_at_a_warp_missed", kChosen, "(r == 0 || !rows_agree(a, t, condition,",
      "(r == 0 || r != 32 && !rows_agree(a, t, condition,"},
-    {"runs_of_the_second_warp_over_the_first", kRuns, "(r >= 32 ? get(s.counts[0]) : 0)", "0", "", "race"},
+    {"runs_of_the_second_warp_over_the_first", kRuns, "before += get(s.counts[w]);", ";", "", "race"},
     {"the_row_before_a_run_for_it", kChosen, "put(s.conditions[condition].row[before], get(s.x[r]));",
      "put(s.conditions[condition].row[before], get(s.x[r > 0 ? r - 1 : 0]));"},
     {"more_runs_than_there_is_room_for", kDocuments, "return runs <= kMostRuns ? runs : 0;",

@@ -1,16 +1,11 @@
 #pragma once
 
-#include "codegen/cuda/device/numbers.cuh"
+#include "codegen/cuda/device/simt_memory.cuh"
 
-// What the threads of a block share: the tile's rows, the keys at hand, and the state of the terms.
+// What the threads of a block share: the tile's rows, the keys at hand, and the state of the terms. The working memory
+// of the kernel's class comes first.
 
 constexpr int kWarps = kThreads / 32;
-constexpr int kKeyList = kKeys + kThreads;  // keys found and not yet computed
-constexpr int kRowStride = kRows + 4;       // a transposed store of 16 rows × 2 columns meets 32 banks
-constexpr int kKeyStride = kKeys + 4;
-constexpr int kColumns = (kDimV + 15) / 16 * 16;  // columns of V as staged
-constexpr int kStageFloats = kDepth * (kRowStride + kKeyStride) > kStaged* kColumns ? kDepth*(kRowStride + kKeyStride)
-                                                                                    : kStaged* kColumns;
 
 /// What the tile's rows say to one of the plan's conditions on pairs: see conditions.cuh.
 constexpr int kMostRuns = 8;
@@ -21,12 +16,10 @@ struct __align__(16) Condition {
 };
 enum ConditionKind { kOnRows = 1, kInterval = 2, kSomeMeet = 4, kSomeFail = 8 };
 
-struct __align__(16) Shared {
+struct __align__(16) Shared : WorkingMemory {
   Condition conditions[kConditions > 0 ? kConditions : 1];
-  float weights[kKeys * kRows];  // P, key-major, swizzled: see weight_at
-  float stage[kStageFloats];     // columns of Q and K, transposed; or rows of V
-  u64 bits[kRows];               // conditions on rows that each row meets
-  int x[kRows];                  // positions of the tile's rows; behind the last one, that again
+  u64 bits[kRows];  // conditions on rows that each row meets
+  int x[kRows];     // positions of the tile's rows; behind the last one, that again
   int row_lo[kRows], row_hi[kRows];
   int key[kKeyList];
   float key_weight[kKeyList];

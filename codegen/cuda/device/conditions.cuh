@@ -17,21 +17,24 @@ __device__ __forceinline__ i64 form_of(const weft_args& a, const Tile& t, int fo
 
 /// The first row of every run of rows that agree, in order.
 __device__ __forceinline__ int find_runs(const weft_args& a, Shared& s, const Tile& t, int condition) {
-  static_assert(kRows == 64, "rows belong to the first two warps");
+  static_assert(kRows <= kThreads, "a thread asks for one row");
   const int r = threadIdx.x;
   const bool starts =
       r < t.count && (r == 0 || !rows_agree(a, t, condition, get(s.x[r % kRows]), get(s.x[(r + kRows - 1) % kRows])));
   const unsigned lanes = __ballot_sync(0xFFFFFFFFu, starts);
   if (r % 32 == 0) put(s.counts[r / 32], __popc(lanes));
   const int runs = __syncthreads_count(starts);
-  const int before = __popc(lanes & ((1u << r % 32) - 1)) + (r >= 32 ? get(s.counts[0]) : 0);
+  int before = __popc(lanes & ((1u << r % 32) - 1));
+#pragma unroll 1
+  for (int w = 0; w < r / 32; ++w) before += get(s.counts[w]);
   if (starts && runs <= kMostRuns) put(s.conditions[condition].row[before], get(s.x[r]));
   return runs <= kMostRuns ? runs : 0;
 }
 
 /// The least `lo` and the largest `hi` of an interval.
 __device__ __forceinline__ void find_ends(const weft_args& a, Shared& s, const Tile& t, int condition) {
-  i64* const ends = (i64*)s.weights;  // nobody needs these yet
+  i64* const ends = (i64*)&s;  // nobody needs the working memory yet
+  static_assert(sizeof(WorkingMemory) >= 2 * kRows * sizeof(i64));
   if (threadIdx.x < kRows) {
     const int x = get(s.x[threadIdx.x]);
     put(ends[threadIdx.x], lo_of(a, t, condition, x));

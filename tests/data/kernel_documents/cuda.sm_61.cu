@@ -44,6 +44,8 @@ using namespace weft::codegen;
 
 constexpr Element kStored = Element::f16;
 
+// ---- simt_memory.cuh ----
+
 // ---- block.cuh ----
 
 // ---- rows.cuh ----
@@ -56,11 +58,13 @@ constexpr Element kStored = Element::f16;
 
 // ---- keys.cuh ----
 
+// ---- tile.cuh ----
+
+// ---- expressions.cuh ----
+
 // ---- mask.cuh ----
 
 // ---- simt.cuh ----
-
-// ---- expressions.cuh ----
 
 // ---- results.cuh ----
 

@@ -47,6 +47,8 @@ constexpr Element kStored = Element::f16;
 
 // ---- lists.cuh ----
 
+// ---- simt_memory.cuh ----
+
 // ---- block.cuh ----
 
 // ---- rows.cuh ----
@@ -60,11 +62,13 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 
 // ---- keys.cuh ----
 
+// ---- tile.cuh ----
+
+// ---- expressions.cuh ----
+
 // ---- mask.cuh ----
 
 // ---- simt.cuh ----
-
-// ---- expressions.cuh ----
 
 // ---- results.cuh ----
 

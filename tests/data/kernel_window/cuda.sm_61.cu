@@ -42,6 +42,8 @@ using namespace weft::codegen;
 
 constexpr Element kStored = Element::bf16;
 
+// ---- simt_memory.cuh ----
+
 // ---- block.cuh ----
 
 // ---- rows.cuh ----
@@ -54,6 +56,8 @@ constexpr Element kStored = Element::bf16;
 __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
 
 // ---- keys.cuh ----
+
+// ---- tile.cuh ----
 
 // ---- mask.cuh ----
 

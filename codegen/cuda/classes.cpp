@@ -1,0 +1,98 @@
+#include "codegen/cuda/classes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace weft::codegen::cuda {
+namespace {
+
+std::int64_t up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
+
+// ---------------------------------------------------------------- plain lanes
+
+void simt_constants(const Constants& constant, const ir::Plan& plan, const Target&) {
+  constant("kDepth", plan.choices.depth, "columns of Q and K in shared memory at a time");
+  constant("kStaged", plan.choices.staged, "rows of V in shared memory at a time");
+}
+
+std::int64_t simt_keys(const ir::Plan& plan) { return plan.choices.tile_k + plan.choices.threads; }
+
+std::int64_t simt_bytes(const ir::Plan& plan) {
+  const auto& c = plan.choices;
+  const std::int64_t stage = c.depth * (c.tile_q + 4 + c.tile_k + 4), values = c.staged * up(plan.bind.d_v, 16);
+  return 4 * (c.tile_q * c.tile_k + std::max(stage, values));
+}
+
+// ---------------------------------------------------------------- matrix instructions
+
+/// Digits of the number of branches that may keep a pair; 0 where that is one at most.
+int digits(const ir::Plan& plan) {
+  std::size_t most = 0;
+  for (const auto& phase : plan.phases) {
+    for (const auto& pass : phase.passes) most = std::max(most, pass.branches.size());
+  }
+  return most > 1 ? static_cast<int>(std::bit_width(most)) : 0;
+}
+
+void mma_constants(const Constants& constant, const ir::Plan& plan, const Target& target) {
+  constant.flag("kAsync", target.has_async_copy, "rows of K and V come to shared memory by themselves");
+  constant.flag("kCounts", digits(plan) > 0, "several branches may keep a pair");
+  constant("kDigits", digits(plan), "of how many those are, in base 2");
+}
+
+std::int64_t mma_keys(const ir::Plan& plan) {
+  const auto& c = plan.choices;
+  const int tries = plan.predicates.empty() ? 2 : 1;
+  return up(tries * c.threads, c.tile_k) + 3 * c.tile_k;
+}
+
+std::int64_t mma_bytes(const ir::Plan& plan) {
+  const auto& c = plan.choices;
+  const std::int64_t row = up(plan.bind.d, 16) * 2 + 16, value = up(plan.bind.d_v, 16) * 2 + 16;
+  const std::int64_t staged = (c.tile_q + c.tile_k) * row + c.tile_k * value;
+  const std::int64_t results = c.tile_q * (up(plan.bind.d_v, 16) + 8) * 4;
+  return std::max(staged, results) + 8 * (plan.bind.paged ? mma_keys(plan) : 4);
+}
+
+const ClassTraits kClasses[] = {
+    {ir::KernelClass::simt,
+     "f32 arithmetic on plain lanes",
+     {"simt_memory.cuh", "mask.cuh", "simt.cuh", "dropout.cuh", "results.cuh", "attend.cuh"},
+     simt_constants,
+     simt_keys,
+     simt_bytes},
+    {ir::KernelClass::mma,
+     "products by matrix instructions, sums in f32",
+     {"ptx_mma.cuh", "mma_memory.cuh", "mma_views.cuh", "mma_keys.cuh", "mma_mask.cuh", "mma.cuh", "mma_pairs.cuh",
+      "mma_dropout.cuh", "mma_results.cuh", "mma_attend.cuh"},
+     mma_constants,
+     mma_keys,
+     mma_bytes},
+};
+
+}  // namespace
+
+void Constants::operator()(const char* name, std::int64_t value, const char* what) const {
+  const auto width = static_cast<int>(fmt::formatted_size("constexpr int {} = {};", name, value));
+  w_.line("constexpr int {} = {};{:{}}// {}", name, value, "", std::max(1, 37 - width), what);
+}
+
+void Constants::flag(const char* name, bool value, const char* what) const {
+  const auto width = static_cast<int>(fmt::formatted_size("constexpr bool {} = {};", name, value));
+  w_.line("constexpr bool {} = {};{:{}}// {}", name, value, "", std::max(1, 37 - width), what);
+}
+
+const ClassTraits& traits_of(ir::KernelClass kernel_class) {
+  return *std::find_if(std::begin(kClasses), std::end(kClasses) - 1,
+                       [&](const ClassTraits& t) { return t.kernel_class == kernel_class; });
+}
+
+bool is_foreign(ir::KernelClass kernel_class, std::string_view header) {
+  return std::any_of(std::begin(kClasses), std::end(kClasses), [&](const ClassTraits& t) {
+    return t.kernel_class != kernel_class && std::find(t.headers.begin(), t.headers.end(), header) != t.headers.end();
+  });
+}
+
+}  // namespace weft::codegen::cuda

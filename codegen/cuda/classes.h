@@ -1,0 +1,41 @@
+#pragma once
+
+#include "compiler/base/text_writer.h"
+#include "compiler/ir/plan.h"
+#include "compiler/target/target.h"
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+/// The ways to compute inner products on a GPU, one row of a table each: which device headers are a way's own, which
+/// constants they read, and how much shared memory they work in. All else of a kernel is common to them.
+namespace weft::codegen::cuda {
+
+/// `constexpr int kName = 1;   // what it is`
+class Constants {
+ public:
+  explicit Constants(TextWriter& w) : w_(w) {}
+  void operator()(const char* name, std::int64_t value, const char* what) const;
+  void flag(const char* name, bool value, const char* what) const;
+
+ private:
+  TextWriter& w_;
+};
+
+struct ClassTraits {
+  ir::KernelClass kernel_class;
+  const char* arithmetic;                 ///< for the first line of the text
+  std::vector<std::string_view> headers;  ///< that no other class has
+  void (*constants)(const Constants&, const ir::Plan&, const Target&);
+  std::int64_t (*listed_keys)(const ir::Plan&);    ///< kKeyList
+  std::int64_t (*working_bytes)(const ir::Plan&);  ///< of struct WorkingMemory
+};
+
+/// For classes of GPUs.
+const ClassTraits& traits_of(ir::KernelClass kernel_class);
+
+/// Is the header another class's?
+bool is_foreign(ir::KernelClass kernel_class, std::string_view header);
+
+}  // namespace weft::codegen::cuda

@@ -1,0 +1,302 @@
+#pragma once
+
+#include "codegen/cuda/device/mma_mask.cuh"
+#include "codegen/cuda/device/ptx_mma.cuh"
+
+// The two products of a block of keys by matrix instructions, and the softmax between them. A warp computes tiles of 16
+// rows; S stays in registers, where the results of the first product are the operands of the second.
+
+/// What a pattern says of single pairs. Kernels with more to say than this bring a struct of their own, in which
+///   score(a, t, s, q, k) is the score of a pair whose scaled product is `s`, and stands in the text for kTilesAtOnce
+///     tiles of keys and kRowsAtOnce rows;
+///   weights are dropped with a probability of kDropped / 2^32, and the others multiplied by kScaled.
+struct PlainPairs {
+  static constexpr bool kScored = false, kDrops = false;
+};
+
+/// Below every score but minus infinity, so that 2^(score - m) needs no care for rows without keys.
+constexpr float kLowest = -3.40282347e38f;
+/// A row's m lies at most so far below its largest score: what was summed is rarely scaled anew. In between begins f16,
+/// so that small weights are no zeros, and 255 branches no infinity.
+constexpr float kSlack = 8, kHeadroom = kStored == Element::f16 ? 4 : 0;
+
+constexpr int kColumnTiles = kColumns / 8;
+
+struct State {
+  float o[kTilesEach][kColumnTiles][4];
+  float m[kRowsEach];  // what weights are measured from, in units of log 2
+  float l[kRowsEach];  // sum of weights: this thread's keys only
+};
+
+using Scores = float[kTilesEach][kKeyTiles][4];
+
+/// A block of keys between its two products.
+struct Block {
+  Scores scores;
+  Kept kept;
+  int busy[kTilesEach];  // does a row of the tile keep a key?
+  int from, count;
+  bool masked, partial;
+};
+
+__device__ __forceinline__ void clear(State& st) {
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    st.m[i] = kLowest;
+    st.l[i] = 0;
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) st.o[i / 2][c][i % 2] = st.o[i / 2][c][i % 2 + 2] = 0;
+  }
+}
+
+__device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int busy) {
+  if constexpr (kStored == Element::f16) {
+    multiply_halves(c, a, b0, b1, busy);
+  } else {
+    multiply_bfloats(c, a, b0, b1, busy);
+  }
+}
+
+__device__ __forceinline__ unsigned pack(float low, float high) {
+  if constexpr (kStored == Element::f16) {
+    return pack_halves(low, high);
+  } else {
+    return pack_bfloats(low, high);
+  }
+}
+
+/// S = Q K^T.
+__device__ __forceinline__ void multiply_scores(Shared& s, Block& block) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const unsigned char* const q = q_rows(s) + (warp * 16 + lane % 16) * kRowBytes + lane / 16 * 16;
+  const unsigned char* const k = k_rows(s) + (lane / 16 * 8 + lane % 8) * kRowBytes + lane / 8 % 2 * 16;
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) block.scores[i][n][e] = 0;
+    }
+  }
+#pragma unroll(kWide > 128 ? 4 : 8)
+  for (int c = 0; c < kWide / 16; ++c) {
+    unsigned rows[kTilesEach][4];
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) load_matrices(rows[i], q + i * (16 * kWarps) * kRowBytes + c * 32);
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; n += 2) {
+      unsigned keys[4];
+      load_matrices(keys, k + n * 8 * kRowBytes + c * 32);
+#pragma unroll
+      for (int i = 0; i < kTilesEach; ++i) {
+        multiply(block.scores[i][n], rows[i], keys[0], keys[1], block.busy[i]);
+        multiply(block.scores[i][n + 1], rows[i], keys[2], keys[3], block.busy[i]);
+      }
+    }
+  }
+}
+
+/// O += P V.
+__device__ __forceinline__ void multiply_values(Shared& s, State& st, const Block& block) {
+  const int lane = threadIdx.x % 32;
+  const unsigned char* const v = v_rows(s) + lane % 16 * kValueBytes + lane / 16 * 16;
+#pragma unroll
+  for (int n = 0; n < kKeyTiles; n += 2) {
+    unsigned weights[kTilesEach][4];
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float* const p = &block.scores[i][n + e / 2][e % 2 * 2];
+        weights[i][e] = pack(p[0], p[1]);
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; c += 2) {
+      unsigned columns[4];
+      load_transposed(columns, v + n * 8 * kValueBytes + c * 16);
+#pragma unroll
+      for (int i = 0; i < kTilesEach; ++i) {
+        multiply(st.o[i][c], weights[i], columns[0], columns[1], block.busy[i]);
+        multiply(st.o[i][c + 1], weights[i], columns[2], columns[3], block.busy[i]);
+      }
+    }
+  }
+}
+
+/// Puts use(row, tile of keys, key of it, value) into the place of every value. Loops that are not unrolled turn the
+/// registers, because an index would put them on the stack.
+template <int kTilesAtOnce, int kRowsAtOnce, typename Use>
+__device__ __forceinline__ void each_pair(Scores& scores, const Use& use) {
+#pragma unroll(kTilesAtOnce)
+  for (int n = 0; n < kKeyTiles; ++n) {
+    float now[kRowsEach][2];
+#pragma unroll
+    for (int i = 0; i < kRowsEach; ++i) {
+      now[i][0] = scores[i / 2][0][i % 2 * 2];
+      now[i][1] = scores[i / 2][0][i % 2 * 2 + 1];
+    }
+#pragma unroll(kRowsAtOnce)
+    for (int i = 0; i < kRowsEach; ++i) {
+      const float x = use(i, n, 0, now[0][0]), y = use(i, n, 1, now[0][1]);
+#pragma unroll
+      for (int other = 0; other < kRowsEach - 1; ++other) {
+        now[other][0] = now[other + 1][0];
+        now[other][1] = now[other + 1][1];
+      }
+      now[kRowsEach - 1][0] = x;
+      now[kRowsEach - 1][1] = y;
+    }
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+#pragma unroll
+        for (int other = 0; other < kKeyTiles - 1; ++other) scores[i][other][e] = scores[i][other + 1][e];
+        scores[i][kKeyTiles - 1][e] = now[2 * i + e / 2][e % 2];
+      }
+    }
+  }
+}
+
+/// Pairs that are not kept score minus infinity.
+__device__ __forceinline__ void mask_scores(Block& block) {
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if ((block.kept.any[i] & 1u << (4 * n + e)) == 0) block.scores[i][n][e] = -infinity();
+      }
+    }
+  }
+}
+
+/// New measures where a row's largest score has left the old one too far below; what was summed before is scaled.
+__device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, float scale) {
+  float by[kRowsEach];
+  bool moved = false;
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    float top = -infinity();
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      top = fmaxf(top, fmaxf(scores[i / 2][n][i % 2 * 2], scores[i / 2][n][i % 2 * 2 + 1]));
+    }
+    // A NaN loses, and reaches its row through the sum.
+    top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2)) * scale;
+    const float m = top > st.m[i] + kSlack ? top - kHeadroom : st.m[i];
+    by[i] = exp2_approx(st.m[i] - m);
+    moved = moved || st.m[i] != m;
+    st.m[i] = m;
+  }
+  if (!__any_sync(0xFFFFFFFFu, moved)) return;
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    st.l[i] *= by[i];
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+      st.o[i / 2][c][i % 2 * 2] *= by[i];
+      st.o[i / 2][c][i % 2 * 2 + 1] *= by[i];
+    }
+  }
+}
+
+/// Times the number of branches that keep each pair; full blocks have one for each key.
+__device__ __forceinline__ void count_branches(Shared& s, Block& block) {
+  if (block.partial) {
+    each_pair<1, 1>(block.scores,
+                    [&](int i, int n, int j, float p) { return p * count_of(block.kept, i, n, j); });
+    return;
+  }
+#pragma unroll
+  for (int n = 0; n < kKeyTiles; ++n) {
+    const float2 count = load_shared<float2>(&s.key_weight[block.from + key_at(n)]);
+#pragma unroll
+    for (int i = 0; i < kRowsEach; ++i) {
+      block.scores[i / 2][n][i % 2 * 2] *= count.x;
+      block.scores[i / 2][n][i % 2 * 2 + 1] *= count.y;
+    }
+  }
+}
+
+/// P = count * 2^(score - m), in the place of S.
+__device__ __forceinline__ void weigh_scores(Shared& s, State& st, Block& block, float scale) {
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float& p = block.scores[i][n][e];
+        p = exp2_approx(__fmaf_rn(p, scale, -st.m[2 * i + e / 2]));
+      }
+    }
+  }
+  if constexpr (kCounts) count_branches(s, block);
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      st.l[i] += block.scores[i / 2][n][i % 2 * 2] + block.scores[i / 2][n][i % 2 * 2 + 1];
+    }
+  }
+}
+
+/// Which halves of two are NaN or an infinity: the sign bit of each.
+__device__ __forceinline__ unsigned strange_of(unsigned two) {
+  constexpr unsigned kExponents = kStored == Element::f16 ? 0x7C007C00u : 0x7F807F80u;
+  constexpr unsigned kLast = kStored == Element::f16 ? 0x04000400u : 0x00800080u;
+  return ((two & kExponents) + kLast) & 0x80008000u;
+}
+
+/// Whether V has a NaN or an infinity in this thread's share of the block; puts zeros in their place where `clear`.
+__device__ __forceinline__ bool find_strange(Shared& s, bool clear) {
+  unsigned found = 0;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kKeys * kColumns / 4; i += kThreads) {
+    unsigned char* const at = v_rows(s) + i / (kColumns / 4) * kValueBytes + i % (kColumns / 4) * 8;
+    uint2 x = load_shared<uint2>(at);
+    const unsigned low = strange_of(x.x), high = strange_of(x.y);
+    found |= low | high;
+    if (!clear) continue;
+    x.x &= ~((low >> 15) * 0xFFFFu);
+    x.y &= ~((high >> 15) * 0xFFFFu);
+    store_shared(at, x);
+  }
+  return found != 0;
+}
+
+/// Adds the block's NaNs and infinities of V to the rows that keep their keys, and takes them away: the product would
+/// give them to every row.
+__device__ __forceinline__ void add_strange(Shared& s, State& st, const Block& block) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll 1
+  for (int k = 0; k < block.count; ++k) {
+    unsigned keeps[kTilesEach];  // bit 0: the upper row, bit 2: the lower
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+      const unsigned of_key = __shfl_sync(0xFFFFFFFFu, block.kept.any[i], (lane & ~3) | k % 8 / 2);
+      keeps[i] = of_key >> (k / 8 * 4 + k % 2);
+    }
+    const unsigned char* const row = v_rows(s) + k * kValueBytes + lane % 4 * 4;
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+      const unsigned two = load_shared<unsigned>(row + c * 16), strange = strange_of(two);
+      if (strange == 0) continue;
+      const float x = strange & 0x8000u ? from_bits<kStored>((unsigned short)two) : 0;
+      const float y = strange & 0x80000000u ? from_bits<kStored>((unsigned short)(two >> 16)) : 0;
+#pragma unroll
+      for (int i = 0; i < kRowsEach; ++i) {
+        const bool kept = keeps[i / 2] >> (i % 2 * 2) & 1;
+        st.o[i / 2][c][i % 2 * 2] += kept ? x : 0;
+        st.o[i / 2][c][i % 2 * 2 + 1] += kept ? y : 0;
+      }
+    }
+  }
+  __syncthreads();
+  find_strange(s, true);
+  __syncthreads();
+}

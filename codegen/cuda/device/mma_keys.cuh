@@ -1,0 +1,82 @@
+#pragma once
+
+#include "codegen/cuda/device/mma_views.cuh"
+
+// The list of keys that blocks are made of, a ring: the rows of the next block are fetched while one is computed, so
+// that its keys are known a block ahead.
+
+struct KeyStream {
+  Zone zone;  // what is left of the zone at hand
+  int next;   // zone
+  int from;   // place of the next block, a multiple of kKeys
+  int ready;  // keys from there on
+};
+
+/// Tries the zone's next keys, kTries per thread, and appends those that count.
+__device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, const Tile& t, int terms,
+                                            KeyStream& stream) {
+  Zone& zone = stream.zone;
+  pass_over(a, s, t, terms, zone);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const i64 first = zone.begin + (i64)(warp * (32 * kTries) + lane) * zone.step;
+  unsigned weights = 0;  // a byte each
+  int found = 0;
+#pragma unroll 1
+  for (int i = 0; i < kTries; ++i) {
+    const i64 y = first + (i64)(32 * i) * zone.step;
+    const int weight = zone.step > 0 && y < zone.end ? weight_of(a, s, t, terms, (int)y) : 0;
+    weights |= (unsigned)weight << (8 * i);
+    found += __popc(__ballot_sync(0xFFFFFFFFu, weight > 0));
+  }
+  if (lane == 0) put(s.counts[warp], found);
+  __syncthreads();
+  int at = stream.from + stream.ready;
+#pragma unroll 1
+  for (int w = 0; w < kWarps; ++w) {
+    const int count = get(s.counts[w]);
+    if (w < warp) at += count;
+    stream.ready += count;
+  }
+#pragma unroll 1
+  for (int i = 0; i < kTries; ++i) {
+    const int weight = weights >> (8 * i) & 255;
+    const unsigned kept = __ballot_sync(0xFFFFFFFFu, weight > 0);
+    int place = at + __popc(kept & ((1u << lane) - 1));
+    place -= place >= kKeyList ? kKeyList : 0;
+    at += __popc(kept);
+    if (weight == 0) continue;
+    const int y = (int)(first + (i64)(32 * i) * zone.step);
+    put(s.key[place], y);
+    if (kCounts) put(s.key_weight[place], (float)weight);
+    if (kPaged) {
+      const int page_size = (int)a.page_size, page = y / page_size;
+      put(s.page[place], load_global<int>(a.pages + times(t.b, a.page_stride) + page));
+      put(s.in_page[place], y - page * page_size);
+    }
+  }
+  __syncthreads();
+  const i64 behind = zone.begin + (i64)(kTries * kThreads) * zone.step;
+  zone.begin = zone.step > 0 && behind < zone.end ? (int)behind : zone.end;
+}
+
+/// Makes up the next block from the zones of one kind; returns how many keys it has, 0 where none are left.
+__device__ __forceinline__ int next_block(const weft_args& a, Shared& s, const Tile& t, int terms, int zones, int kind,
+                                          KeyStream& stream) {
+#pragma unroll 1
+  while (stream.ready < kKeys) {
+    if (stream.zone.begin < stream.zone.end) {
+      append_keys(a, s, t, terms, stream);
+      continue;
+    }
+    if (stream.next == zones) break;
+    stream.zone = get(lists_of(a, s).zone[stream.next]);
+    ++stream.next;
+    if (stream.zone.kind != kind) stream.zone.end = stream.zone.begin;
+  }
+  return min(stream.ready, kKeys);
+}
+
+__device__ __forceinline__ void pass_block(KeyStream& stream) {
+  stream.from = stream.from + kKeys == kKeyList ? 0 : stream.from + kKeys;
+  stream.ready = max(stream.ready - kKeys, 0);
+}

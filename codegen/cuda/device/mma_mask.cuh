@@ -1,0 +1,151 @@
+#pragma once
+
+#include "codegen/cuda/device/mma_keys.cuh"
+
+// Which pairs of a block of keys are kept, and by how many branches, as bits in the order of the results of matrix
+// instructions.
+
+constexpr int kTilesEach = kRows / (16 * kWarps);  // a warp's tiles of 16 rows
+constexpr int kRowsEach = 2 * kTilesEach;          // a thread's rows
+constexpr int kKeyTiles = kKeys / 8;               // of each it has two keys
+
+/// A thread's row i, of the tile: the warps' 16 rows lie side by side, so that all have a share in a border.
+__device__ __forceinline__ int row_at(int i) {
+  return i / 2 * (16 * kWarps) + (int)(threadIdx.x / 32) * 16 + i % 2 * 8 + (int)(threadIdx.x % 32) / 4;
+}
+/// Of the two keys of tile n the first, as a place in the block.
+__device__ __forceinline__ int key_at(int n) { return n * 8 + (int)(threadIdx.x % 4) * 2; }
+
+/// Of tile i of 16 rows, bit 4 * n + 2 * half + j: row 2 * i + half and key j of tile n. The planes are the digits of
+/// how many branches keep the pair.
+struct Kept {
+  unsigned any[kTilesEach];
+  unsigned digits[kCounts ? kDigits : 1][kTilesEach];
+};
+__device__ __forceinline__ unsigned of_tile(const unsigned (&bits)[kTilesEach], int row) {
+  return kTilesEach == 1 || row < 2 ? bits[0] : bits[kTilesEach - 1];
+}
+
+/// All pairs of the first `count` keys.
+__device__ __forceinline__ void keep_first(Kept& kept, int count) {
+  unsigned bits = 0;
+#pragma unroll
+  for (int n = 0; n < kKeyTiles; ++n) {
+    bits |= (key_at(n) < count ? 5u << 4 * n : 0) | (key_at(n) + 1 < count ? 10u << 4 * n : 0);
+  }
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) kept.any[i] = bits;
+}
+
+__device__ __forceinline__ void add_branch(Kept& kept, const unsigned (&more)[kTilesEach]) {
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+    kept.any[i] |= more[i];
+    unsigned carry = more[i];
+#pragma unroll
+    for (int d = 0; kCounts && d < kDigits; ++d) {
+      const unsigned sum = kept.digits[d][i] ^ carry;
+      carry &= kept.digits[d][i];
+      kept.digits[d][i] = sum;
+    }
+  }
+}
+
+/// How many branches keep the pair of row i and key j of tile n.
+__device__ __forceinline__ float count_of(const Kept& kept, int i, int n, int j) {
+  float count = 0;
+#pragma unroll
+  for (int d = 0; kCounts && d < kDigits; ++d) {
+    count += of_tile(kept.digits[d], i) >> (4 * n + i % 2 * 2 + j) & 1 ? (float)(1 << d) : 0;
+  }
+  return count;
+}
+
+/// The interval of keys that each row of the tile keeps by one term, and which keys of the block the term hits.
+__device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const Tile& t, const i64* words,
+                                          const Term& term, int from, int count) {
+  if (threadIdx.x < kRows) {
+    const int x = get(s.x[threadIdx.x]);
+    const Reach keys = reach_of(a, s, t, words, x, 0);
+    const Bits bits = bits_of(words);
+    const u64 met_bits = get(s.bits[threadIdx.x]);
+    const bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
+    put(s.row_lo[threadIdx.x], keys.lo);
+    put(s.row_hi[threadIdx.x], met ? keys.hi : keys.lo);
+  }
+  const int k = (int)threadIdx.x - (kThreads - kKeys);
+  if (k >= 0) {
+    const int y = k < count ? get(s.key[from + k]) : -1;
+    const bool hit = y >= 0 && hits(a, term, y) && (kConditions == 0 || may_hold(a, s, t, term, y));
+    put(s.hit[k], hit ? y : -1);
+  }
+}
+static_assert(kRows <= kThreads && kKeys <= kThreads, "one thread per row and one per key");
+
+__device__ __forceinline__ void keep_by_term(Shared& s, unsigned (&kept)[kTilesEach]) {
+  int lo[kRowsEach], hi[kRowsEach];
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    lo[i] = get(s.row_lo[row_at(i)]);
+    hi[i] = get(s.row_hi[row_at(i)]);
+    if (i % 2 == 0) kept[i / 2] = 0;
+  }
+#pragma unroll 1
+  for (int n = 0; n < kKeyTiles; ++n) {
+    const int2 y = load_shared<int2>(&s.hit[key_at(n)]);
+#pragma unroll
+    for (int i = 0; i < kRowsEach; ++i) {
+      const unsigned both = ((y.x >= lo[i]) & (y.x < hi[i]) ? 1u : 0u) | ((y.y >= lo[i]) & (y.y < hi[i]) ? 2u : 0u);
+      kept[i / 2] |= both << (4 * n + i % 2 * 2);
+    }
+  }
+}
+
+/// Without the pairs that fail the term's conditions.
+__device__ __forceinline__ void keep_holding(const weft_args& a, Shared& s, const Tile& t, const Term& term,
+                                             unsigned (&kept)[kTilesEach]) {
+#pragma unroll 1
+  for (int i = 0; i < kTilesEach; ++i) {
+    unsigned left = kept[0];
+#pragma unroll 1
+    for (unsigned rest = left; rest != 0; rest &= rest - 1) {
+      const int bit = __ffs((int)rest) - 1;
+      const int q = get(s.x[row_at(2 * i + bit / 2 % 2)]), k = get(s.hit[key_at(bit / 4) + bit % 2]);
+      if (!holds_pair(a, s, t, term, q, k)) left &= ~(1u << bit);
+    }
+    // By turns, because an index would put them on the stack.
+    kept[0] = kept[kTilesEach - 1];
+    kept[kTilesEach - 1] = left;
+  }
+}
+
+/// Pairs of a block of `count` keys from place `from` of the list on.
+__device__ __forceinline__ void weigh_pairs(const weft_args& a, Shared& s, const Tile& t, const i64* pass, int terms,
+                                            int from, int count, Kept& kept) {
+  const int lowest = get(s.key[from]), highest = get(s.key[from + count - 1]);
+  unsigned group[kTilesEach] = {};
+  int branch = -1;  // of the group; the one of the end is -2
+  kept = {};
+#pragma unroll 1
+  for (int i = 0; i <= terms; ++i) {
+    const Term& term = terms_of(s)[min(i, terms - 1)];
+    const bool end = i == terms;
+    if (!end && (!get(term.live) || highest < get(term.may_lo) || lowest >= get(term.may_hi))) continue;
+    const int its_branch = end ? -2 : get(term.branch);
+    if (its_branch != branch) {
+      add_branch(kept, group);
+#pragma unroll
+      for (int j = 0; j < kTilesEach; ++j) group[j] = 0;
+      branch = its_branch;
+    }
+    if (end) break;
+    meet_term(a, s, t, pass + kTermsAt + i * kTermWords, term, from, count);
+    __syncthreads();
+    unsigned by_term[kTilesEach];
+    keep_by_term(s, by_term);
+    if (kConditions > 0) keep_holding(a, s, t, term, by_term);
+#pragma unroll
+    for (int j = 0; j < kTilesEach; ++j) group[j] |= by_term[j];
+    __syncthreads();
+  }
+}

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "codegen/cuda/device/numbers.cuh"
+
+// Working memory of the kernels that compute by matrix instructions: rows of Q, K and V as they are stored, padded with
+// zeros to whole fragments. Rows are an odd number of 16-byte chunks apart: then the eight rows that a matrix is loaded
+// from meet all banks, and every place in a row is a constant distance from its begin, which no swizzle leaves it.
+
+constexpr int kWide = (kDim + 15) / 16 * 16;      // columns of Q and K
+constexpr int kColumns = (kDimV + 15) / 16 * 16;  // columns of V and O
+constexpr int kRowBytes = kWide * 2 + 16;
+constexpr int kValueBytes = kColumns * 2 + 16;
+constexpr int kResultFloats = kColumns + 8;  // of a row of O on its way out: 8 apart, a half warp's pairs meet all banks
+
+constexpr int kTries = kConditions > 0 ? 1 : 2;                              // keys that a thread tries at once
+constexpr int kKeyList = ((kTries * kThreads + kKeys - 1) / kKeys + 3) * kKeys;  // a ring of whole blocks
+
+constexpr int kStagedBytes = (kRows + kKeys) * kRowBytes + kKeys * kValueBytes;
+constexpr int kWorkingBytes =
+    kStagedBytes > kRows * kResultFloats * 4 ? kStagedBytes : kRows * kResultFloats * 4;
+
+struct __align__(16) WorkingMemory {
+  unsigned char bytes[kWorkingBytes];                               // Q, K, V; or O
+  int page[kPaged ? kKeyList : 4], in_page[kPaged ? kKeyList : 4];  // where a key of the list lies
+};

@@ -1,0 +1,205 @@
+#pragma once
+
+#include "codegen/cuda/device/mma_pairs.cuh"
+
+// From the state of a tile's rows to O and LSE, or to the state that the next phase takes up: by way of shared memory,
+// because then neighbouring threads hold neighbouring columns, and the code stands here once instead of once for each
+// register.
+
+__device__ __forceinline__ float* result_row(Shared& s, int row) { return (float*)s.bytes + row * kResultFloats; }
+
+/// The thread's pair of columns of tile c in its row i.
+__device__ __forceinline__ float* result_at(Shared& s, int i, int c) {
+  return result_row(s, row_at(i)) + c * 8 + threadIdx.x % 4 * 2;
+}
+
+__device__ __forceinline__ void put_results(Shared& s, const State& st) {
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+      const float* const o = &st.o[i / 2][c][i % 2 * 2];
+      store_shared(result_at(s, i, c), make_float2(o[0], o[1]));
+    }
+  }
+  __syncthreads();
+}
+
+__device__ __forceinline__ void get_results(Shared& s, State& st) {
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+      const float2 o = load_shared<float2>(result_at(s, i, c));
+      st.o[i / 2][c][i % 2 * 2] = o.x;
+      st.o[i / 2][c][i % 2 * 2 + 1] = o.y;
+    }
+  }
+  __syncthreads();
+}
+
+/// Calls use(number of the row among the tensors' rows, column, where four values of it are) for all there are.
+template <typename Use>
+__device__ __forceinline__ void each_four(Shared& s, const Tile& t, const Use& use) {
+  constexpr int kFours = kColumns / 4;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < t.count * kFours; i += kThreads) {
+    const int row = i / kFours, column = i % kFours * 4;
+    if (column < kDimV) use(get(s.x[row]) - t.offset, column, result_row(s, row) + column);
+  }
+}
+
+/// How many of the four columns from this one on there are.
+__device__ __forceinline__ int in_four(int column) { return kDimV % 4 == 0 ? 4 : min(4, kDimV - column); }
+
+/// Sums over a row's four lanes; from here on `l` is the same in all of them.
+__device__ __forceinline__ void close_sums(State& st) {
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    st.l[i] += __shfl_xor_sync(0xFFFFFFFFu, st.l[i], 1);
+    st.l[i] += __shfl_xor_sync(0xFFFFFFFFu, st.l[i], 2);
+  }
+}
+
+/// O = factor * acc / l, 0 for rows without keys.
+__device__ __forceinline__ void normalize(State& st, float factor) {
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    const float scale = st.l[i] == 0 ? 0 : factor * reciprocal_approx(st.l[i]);
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+      st.o[i / 2][c][i % 2 * 2] *= scale;
+      st.o[i / 2][c][i % 2 * 2 + 1] *= scale;
+    }
+  }
+}
+
+/// Calls use(number of the row, m, l) in one lane for each row.
+template <typename Use>
+__device__ __forceinline__ void each_sum(Shared& s, const State& st, const Tile& t, const Use& use) {
+  const int mine = threadIdx.x % 4;  // the lanes of a row take one of their rows each
+  float m = st.m[0], l = st.l[0];
+#pragma unroll
+  for (int i = 1; i < kRowsEach; ++i) {
+    m = mine == i ? st.m[i] : m;
+    l = mine == i ? st.l[i] : l;
+  }
+  const int row = row_at(mine);
+  if (mine < kRowsEach && row < t.count) use(get(s.x[row]) - t.offset, m, l);
+}
+
+/// The LSE in the natural logarithm, of the pattern or of branch `slot`.
+__device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State& st, const Tile& t, int slot) {
+  const bool of_pattern = !kHasSlots || slot < 0;
+  float* const base = of_pattern ? a.lse + times(t.b, a.lse_stride_b) + times(t.h, a.lse_stride_h)
+                                 : a.branch_lse + times(slot, a.branch_lse_stride) +
+                                       times(t.b, a.branch_lse_stride_b) + times(t.h, a.branch_lse_stride_h);
+  if ((of_pattern ? a.lse : a.branch_lse) == nullptr) return;
+  each_sum(s, st, t, [&](int row, float m, float l) {
+    const float lse = (m + log2_approx(l)) * 0.693147180559945309f;
+    store_global(base + row, l == 0 ? -infinity() : lse);
+  });
+}
+
+__device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const State& st, const Tile& t) {
+  unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h);
+  const i64 step = a.o.stride_n * 2;
+  const bool aligned = kDimV % 4 == 0 && misalignment(base, step, 8) == 0;
+  put_results(s, st);
+  each_four(s, t, [&](int row, int column, const float* o) {
+    store4<kStored>(base + times(row, step) + column * 2, load_shared<float4>(o), aligned, in_four(column));
+  });
+}
+
+/// A row's state between phases: acc, m, l, as f32.
+__device__ __forceinline__ float* carried_row(const weft_args& a, const Tile& t, int row) {
+  return a.carry + (times(t.b * (int)a.heads + t.h, a.n_q) + row) * (kDimV + 2);
+}
+
+/// Up to four numbers of a row's state that lie side by side, but not aligned.
+__device__ __forceinline__ void load_carried(float* to, const float* from, int count) {
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) store_shared(to + i, load_written<float>(from + i));
+}
+__device__ __forceinline__ void store_carried(float* to, const float* from, int count, bool add) {
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) {
+    store_global(to + i, load_shared<float>(from + i) + (add ? load_written<float>(to + i) : 0));
+  }
+}
+
+__device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st, const Tile& t) {
+  __syncthreads();
+  each_four(s, t, [&](int row, int column, float* to) {
+    load_carried(to, carried_row(a, t, row) + column, in_four(column));
+  });
+  get_results(s, st);
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    if (row_at(i) >= t.count) continue;
+    const float* const sums = carried_row(a, t, get(s.x[row_at(i)]) - t.offset) + kDimV;
+    st.m[i] = load_written<float>(sums);
+    st.l[i] = threadIdx.x % 4 == 0 ? load_written<float>(sums + 1) : 0;
+  }
+}
+
+__device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st, const Tile& t) {
+  close_sums(st);
+  put_results(s, st);
+  each_four(s, t, [&](int row, int column, const float* o) {
+    store_carried(carried_row(a, t, row) + column, o, in_four(column), false);
+  });
+  each_sum(s, st, t, [&](int row, float m, float l) {
+    store_global(carried_row(a, t, row) + kDimV, m);
+    store_global(carried_row(a, t, row) + kDimV + 1, l);
+  });
+}
+
+/// A sum of several softmaxes: in registers where they hold it, else in the memory that phases keep their state in.
+constexpr bool kSumFits = kDimV <= 64;
+struct Sum {
+  float o[kSumFits ? kTilesEach : 1][kColumnTiles][4];
+  bool begun;
+};
+
+__device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, const Tile& t, Sum& sum, const State& st) {
+  if constexpr (kSumFits) {
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+      for (int c = 0; c < kColumnTiles; ++c) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sum.o[i][c][e] += st.o[i][c][e];
+      }
+    }
+  } else {
+    put_results(s, st);
+    each_four(s, t, [&](int row, int column, const float* o) {
+      store_carried(carried_row(a, t, row) + column, o, in_four(column), sum.begun);
+    });
+  }
+  sum.begun = true;
+}
+
+__device__ __forceinline__ void take_sum(const weft_args& a, Shared& s, const Tile& t, const Sum& sum, State& st) {
+  if constexpr (kSumFits) {
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+      for (int c = 0; c < kColumnTiles; ++c) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) st.o[i][c][e] = sum.o[i][c][e];
+      }
+    }
+  } else if (sum.begun) {
+    __syncthreads();
+    each_four(s, t, [&](int row, int column, float* to) {
+      load_carried(to, carried_row(a, t, row) + column, in_four(column));
+    });
+    get_results(s, st);
+  } else {
+    clear(st);
+  }
+}

@@ -1,0 +1,164 @@
+#pragma once
+
+#include "codegen/cuda/device/tile.cuh"
+
+// Where rows of Q, K, V and O lie, and how those of a block of keys come to shared memory.
+
+struct Views {
+  const unsigned char *q, *k, *v;
+  i64 q_step, k_step, v_step;  // bytes
+  i64 k_page, v_page;          // between pages
+  bool aligned;                // rows may be read 16 bytes at a time, and lie less than 2 GB apart
+};
+
+__device__ __forceinline__ const unsigned char* origin(const weft_view& view, int b, int h) {
+  return (const unsigned char*)view.data + (times(b, view.stride_b) + times(h, view.stride_h)) * 2;
+}
+
+/// What is zero where a view may be accessed `bytes` at a time.
+__device__ __forceinline__ unsigned misalignment(const unsigned char* base, i64 step, int bytes) {
+  return ((unsigned)(u64)base | (unsigned)step) & (bytes - 1);
+}
+
+__device__ __forceinline__ Views open_views(const weft_args& a, const Tile& t) {
+  const int kv_head = t.h / ((int)a.heads / (int)a.kv_heads);
+  Views w;
+  w.q = origin(a.q, t.b, t.h);
+  w.k = origin(a.k, kPaged ? 0 : t.b, kv_head);
+  w.v = origin(a.v, kPaged ? 0 : t.b, kv_head);
+  w.q_step = a.q.stride_n * 2;
+  w.k_step = a.k.stride_n * 2;
+  w.v_step = a.v.stride_n * 2;
+  w.k_page = a.k.stride_b * 2;
+  w.v_page = a.v.stride_b * 2;
+  unsigned odd = misalignment(w.q, w.q_step, 16) | misalignment(w.k, w.k_step, 16) | misalignment(w.v, w.v_step, 16);
+  if (kPaged) odd |= misalignment(w.k, w.k_page, 16) | misalignment(w.v, w.v_page, 16);
+  const bool near = (u64)w.k_step <= kLargest && (u64)w.v_step <= kLargest;
+  w.aligned = kDim % 8 == 0 && kDimV % 8 == 0 && odd == 0 && near;
+  return w;
+}
+
+__device__ __forceinline__ unsigned char* q_rows(Shared& s) { return s.bytes; }
+__device__ __forceinline__ unsigned char* k_rows(Shared& s) { return s.bytes + kRows * kRowBytes; }
+__device__ __forceinline__ unsigned char* v_rows(Shared& s) { return s.bytes + (kRows + kKeys) * kRowBytes; }
+
+/// How the columns of a row are dealt to lanes, 16 bytes to each.
+template <int kOfRow>
+struct Deal {
+  static constexpr int kChunks = (kOfRow + 7) / 8;
+  static constexpr int kLanes = kChunks > 16 ? 32 : kChunks > 8 ? 16 : kChunks > 4 ? 8 : kChunks > 2 ? 4 : kChunks;
+  static constexpr int kAtOnce = kThreads / kLanes;               // rows
+  static constexpr int kTimes = (kKeys + kAtOnce - 1) / kAtOnce;  // until a block of keys is dealt
+  static constexpr int kApart = (kOfRow + 15) / 16 * 32 + 16;     // bytes between rows in shared memory
+
+  /// Calls use(row, chunk, turn) for what is this thread's.
+  template <typename Use>
+  static __device__ __forceinline__ void each(const Use& use) {
+    const int chunk = threadIdx.x % kLanes, first = threadIdx.x / kLanes;
+    if (kChunks != kLanes && chunk >= kChunks) return;
+#pragma unroll
+    for (int i = 0; i < kTimes; ++i) {
+      const int row = first + i * kAtOnce;
+      if (kKeys % kAtOnce == 0 || row < kKeys) use(row, chunk, i);
+    }
+  }
+};
+
+/// Rows of K or V, and those of a block of keys on their way: without asynchronous copies they wait in registers.
+template <int kOfRow>
+struct Rows {
+  const unsigned char* base;
+  i64 step, page;
+  unsigned char* to;
+  bool aligned;
+  uint4 chunks[kAsync ? 1 : Deal<kOfRow>::kTimes];
+};
+
+/// Where the row of place `at` of the list begins.
+template <int kOfRow>
+__device__ __forceinline__ const unsigned char* key_row(Shared& s, const Rows<kOfRow>& rows, int at) {
+  if (!kPaged) return rows.base + (u64)(unsigned)get(s.key[at]) * (unsigned)rows.step;
+  return rows.base + times(get(s.page[at]), rows.page) + times(get(s.in_page[at]), rows.step);
+}
+
+/// One element at a time, for rows that start or step anywhere.
+template <int kOfRow>
+__device__ __forceinline__ void copy_each(Shared& s, const Rows<kOfRow>& rows, int from, int count) {
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kKeys * kOfRow; i += kThreads) {
+    const int row = i / kOfRow, c = i % kOfRow;
+    unsigned short x = 0;
+    if (row < count) {
+      const int at = from + row;
+      const unsigned char* const begin =
+          kPaged ? key_row(s, rows, at) : rows.base + times(get(s.key[at]), rows.step);
+      x = load_global<unsigned short>(begin + 2 * c);
+    }
+    store_shared(rows.to + row * Deal<kOfRow>::kApart + 2 * c, x);
+  }
+}
+
+/// Begins to copy the rows of `count` keys from place `from` of the list on, and zeros for those behind the last.
+template <int kOfRow>
+__device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, int from, int count) {
+  if (!rows.aligned) return copy_each(s, rows, from, count);
+  Deal<kOfRow>::each([&](int row, int chunk, int turn) {
+    const bool inside = row < count;
+    const unsigned char* const at = key_row(s, rows, from + (inside ? row : 0)) + chunk * 16;
+    if constexpr (kAsync) {
+      copy_async(rows.to + row * Deal<kOfRow>::kApart + chunk * 16, at, inside ? 16 : 0);
+    } else {
+      rows.chunks[turn] = inside ? load_global<uint4>(at) : make_uint4(0, 0, 0, 0);
+    }
+  });
+}
+
+/// Behind this and a barrier they are there.
+template <int kOfRow>
+__device__ __forceinline__ void finish_rows(const Rows<kOfRow>& rows) {
+  if constexpr (kAsync) {
+    wait_for_copies();
+  } else if (rows.aligned) {
+    Deal<kOfRow>::each([&](int row, int chunk, int turn) {
+      store_shared(rows.to + row * Deal<kOfRow>::kApart + chunk * 16, rows.chunks[turn]);
+    });
+  }
+}
+
+/// Zeros behind the last column of every row, up to a whole fragment.
+template <int kOfRow>
+__device__ __forceinline__ void clear_padding(unsigned char* rows, int count) {
+  constexpr int kPadding = (kOfRow + 15) / 16 * 16 - kOfRow;
+  if constexpr (kPadding > 0) {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < count * kPadding; i += kThreads) {
+      const int column = kOfRow + i % kPadding;
+      store_shared<unsigned short>(rows + i / kPadding * Deal<kOfRow>::kApart + 2 * column, 0);
+    }
+  }
+}
+
+/// The tile's rows of Q; `flip` changes their signs where it says so. Also what no copy ever writes.
+__device__ __forceinline__ void stage_queries(Shared& s, const Views& w, const Tile& t, unsigned flip) {
+  using By = Deal<kDim>;
+  __syncthreads();
+  if (w.aligned) {
+#pragma unroll 4
+    for (int i = threadIdx.x; i < kRows * By::kLanes; i += kThreads) {
+      const int row = i / By::kLanes, chunk = i % By::kLanes;
+      if (By::kChunks != By::kLanes && chunk >= By::kChunks) continue;
+      uint4 x = load_global<uint4>(w.q + times(get(s.x[row]) - t.offset, w.q_step) + chunk * 16);
+      x = make_uint4(x.x ^ flip, x.y ^ flip, x.z ^ flip, x.w ^ flip);
+      store_shared(q_rows(s) + row * kRowBytes + chunk * 16, x);
+    }
+  } else {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < kRows * kDim; i += kThreads) {
+      const int row = i / kDim, c = i % kDim;
+      const unsigned x = load_global<unsigned short>(w.q + times(get(s.x[row]) - t.offset, w.q_step) + 2 * c);
+      store_shared(q_rows(s) + row * kRowBytes + 2 * c, (unsigned short)(x ^ flip));
+    }
+  }
+  clear_padding<kDim>(q_rows(s), kRows + kKeys);  // rows of K follow
+  clear_padding<kDimV>(v_rows(s), kKeys);
+}
