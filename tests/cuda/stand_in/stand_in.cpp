@@ -46,7 +46,7 @@ std::uint64_t current() { return stack.empty() ? 0 : stack.back(); }
 /// Writes the call down. 0, or the error with which it shall fail.
 int called(const char* name, bool may_fail = true) {
   auto& s = state();
-  s.calls.push_back({name, current()});
+  if (s.records) s.calls.push_back({name, current()});
   if (!may_fail || s.fail_at < 0) return 0;
   if (s.fail_at-- > 0) return 0;
   s.failed = name;
@@ -237,6 +237,7 @@ STAND_IN(cuLaunchKernel,
                         : 48 * 1024;
   if (grid_x == 0 || grid_x > 0x7fffffffU || block_x == 0 || block_x > 1024 || static_cast<int>(shared_bytes) > opted)
     return kInvalidValue;
+  if (!state().records) return 0;
   Launched launched{.function = reinterpret_cast<std::uint64_t>(function),
                     .stream = reinterpret_cast<std::uint64_t>(stream),
                     .context = current(),

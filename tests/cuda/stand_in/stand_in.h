@@ -48,7 +48,8 @@ struct StandIn {
   // What to do.
   int fail_at = -1;  ///< which call that may fail does, counted from 0; -1: none
   int fail_with = 2;
-  std::string failed;  ///< the function that did
+  std::string failed;   ///< the function that did
+  bool records = true;  ///< off: nothing is written down, for measurements of what calls it
   std::function<void(const Launched&)> on_launch;
 
   /// Forgets what has happened, not what is alive.
