@@ -21,8 +21,9 @@ bool ends_the_thread(const Instruction& instruction) {
 }
 
 bool jumps(const Instruction& instruction) {
-  // A call returns; and a jump without a known place is taken for a call.
-  const bool calls = instruction.name() == "CAL" || instruction.name() == "CALL" || instruction.name() == "JCAL";
+  // A call returns, but for ptxas's far jump; a jump without a known place is taken for a call.
+  const bool calls = (instruction.name() == "CAL" || instruction.name() == "CALL" || instruction.name() == "JCAL") &&
+                     !instruction.has("NOINC");
   return !only_names_a_place(instruction) && !calls && !instruction.targets.empty();
 }
 

@@ -120,9 +120,19 @@ bool adds_product(const Instruction& instruction) {
   const auto& operands = instruction.operands;
   if (instruction.name() != "FFMA" || operands.size() != 4) return false;
   const auto is_factor = [](const Operand& o) { return o.is_plain_register() && o.number != kZeroRegister; };
-  const bool sums = operands[3].is_plain_register() &&
-                    (operands[3].number == operands[0].number || operands[3].number == kZeroRegister);
-  return sums && is_factor(operands[0]) && is_factor(operands[1]) && is_factor(operands[2]);
+  return is_factor(operands[0]) && is_factor(operands[1]) && is_factor(operands[2]) && operands[3].is_plain_register();
+}
+
+double tensor_products(const Instruction& instruction) {
+  constexpr double kLanes = 32;
+  const auto name = instruction.name();
+  if (name != "HMMA" && name != "IMMA") return 0;
+  // M, N and K, without marks between them.
+  for (const auto& [shape, products] :
+       {std::pair{"16816", 16. * 8 * 16}, std::pair{"1688", 16. * 8 * 8}, std::pair{"16832", 16. * 8 * 32}}) {
+    if (instruction.has(shape)) return products / kLanes;
+  }
+  return 0;
 }
 
 }  // namespace weft::sass

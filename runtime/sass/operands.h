@@ -17,7 +17,11 @@ int bytes_each(const Instruction& instruction);
 /// register a clock. What `previous`, the warp's instruction before, marked for reuse is there already.
 int bank_conflicts(const Instruction& instruction, const Instruction* previous);
 
-/// An FFMA that adds a product of two registers to the one it writes, or begins such a sum.
+/// An FFMA of registers as they are, as a product of matrices has them: a sum may move from register to register, but
+/// no factor of it is a constant and nothing is subtracted.
 bool adds_product(const Instruction& instruction);
+
+/// How many products a tensor core's instruction adds, for each thread of the warp; 0 for other instructions.
+double tensor_products(const Instruction& instruction);
 
 }  // namespace weft::sass

@@ -21,6 +21,10 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 bool is_exponential(const Instruction& instruction) { return instruction.name() == "MUFU" && instruction.has("EX2"); }
 
+double products_of(const Instruction& instruction) {
+  return adds_product(instruction) ? 1 : tensor_products(instruction);
+}
+
 /// What a way through a loop has: more products are better, then more exponentials, as a softmax has them for every
 /// product but a step that scales rows only a few; then less of the rest.
 struct Worth {
@@ -89,9 +93,9 @@ Worth Walker::of_block(int block) const {
   for (int i = flow_.blocks[at(block)].first; i <= flow_.blocks[at(block)].last; ++i) {
     const Instruction& instruction = code_.instructions[at(i)];
     const Unit unit = unit_of(instruction);
-    if (adds_product(instruction)) {
-      ++out.products;
-    } else {
+    const double products = products_of(instruction);
+    out.products += products;
+    if (products == 0) {
       out.rest += unit == Unit::global || unit == Unit::local ? kCostOfGlobal : 1;
       out.exponentials += is_exponential(instruction) ? 1 : 0;
     }
@@ -293,7 +297,9 @@ Mix mix_of(const Code& code, const std::vector<int>& trace) {
     const Instruction& instruction = code.instructions[at(i)];
     ++out.by_unit[static_cast<std::size_t>(unit_of(instruction))];
     ++out.instructions;
-    out.products += adds_product(instruction) ? 1 : 0;
+    out.products += products_of(instruction);
+    out.tensor_products += tensor_products(instruction);
+    out.product_instructions += products_of(instruction) > 0 ? 1 : 0;
     out.bank_conflicts += bank_conflicts(instruction, previous);
     previous = &instruction;
   }

@@ -16,9 +16,11 @@ const char* to_string(Unit unit);
 /// How often what is executed.
 struct Mix {
   std::array<double, kUnits> by_unit = {};
-  double products = 0;  ///< FFMAs that add a product
   double instructions = 0;
-  double bank_conflicts = 0;  ///< clocks
+  double product_instructions = 0;  ///< those that add products …
+  double products = 0;              ///< … how many, of a thread …
+  double tensor_products = 0;       ///< … and on tensor cores
+  double bank_conflicts = 0;        ///< clocks
 
   double of(Unit unit) const { return by_unit[static_cast<std::size_t>(unit)]; }
 };

@@ -117,8 +117,9 @@ Word Values::result(const Instruction& instruction) const {
 
 void Values::forget_results(const Instruction& instruction) {
   const auto name = instruction.name();
-  if (name == "CAL" || name == "CALL") registers_.fill(std::nullopt);
-  if (name == "CAL" || name == "CALL" || name == "R2P") predicates_.fill(std::nullopt);
+  const bool calls = (name == "CAL" || name == "CALL") && !instruction.has("NOINC");
+  if (calls) registers_.fill(std::nullopt);
+  if (calls || name == "R2P") predicates_.fill(std::nullopt);
   bool front = true;  // results come first: predicates, a register, or one and then the other
   for (std::size_t i = 0; i < std::min<std::size_t>(instruction.operands.size(), 2); ++i) {
     const Operand& operand = instruction.operands[i];

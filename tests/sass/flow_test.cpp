@@ -88,6 +88,13 @@ TEST(Flow, CallsReturnAndGuardedExitsGoOn) {
   EXPECT_TRUE(flow.blocks[static_cast<std::size_t>(flow.block_at(4))].next.empty());
 }
 
+TEST(Flow, ACallThatDoesNotComeBackIsAJump) {
+  const Flow flow =
+      flow_of(assembled({{".L_loop:"}, {"IADD R0, R0, 0x1"}, {"@P0 CALL.REL.NOINC `(.L_loop)"}, {"EXIT"}}));
+  ASSERT_EQ(flow.loops.size(), 1U);
+  EXPECT_EQ(blocks_in(flow, flow.loops[0]), std::vector<int>{0});
+}
+
 TEST(Flow, WhatNothingLeadsToIsInNoLoop) {
   const Flow flow = flow_of(assembled({{"EXIT"}, {".L_dead:"}, {"BRA `(.L_dead)"}}));
   EXPECT_TRUE(flow.loops.empty());

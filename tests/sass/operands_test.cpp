@@ -49,12 +49,13 @@ TEST(Operands, WhatIsKeptForReuseIsNotReadAgain) {
   EXPECT_EQ(conflicts("FFMA R0, R1, R5, R9", "FFMA R2, R1.reuse, R6, R2"), 1) << "two others are left";
 }
 
-TEST(Operands, ProductsAreSumsOfRegisters) {
-  for (const char* text : {"FFMA R0, R1, R2, R0", "FFMA R0, R1.reuse, R2, R0", "FFMA R0, R1, R2, RZ"}) {
+TEST(Operands, ProductsAreOfRegistersAsTheyAre) {
+  for (const char* text :
+       {"FFMA R0, R1, R2, R0", "FFMA R0, R1.reuse, R2, R0", "FFMA R0, R1, R2, RZ", "FFMA R0, R1, R2, R3"}) {
     EXPECT_TRUE(adds_product(one(text))) << text;
   }
-  for (const char* text : {"FFMA R0, R1, c[0x0][0x140], R0", "FFMA R0, R1, R2, -R3", "FFMA R0, R1, R2, R3",
-                           "FFMA R0, R1, 0.5, R0", "FFMA R0, -R1, R2, R0", "FMUL R0, R1, R2", "IADD R0, R1, R0"}) {
+  for (const char* text : {"FFMA R0, R1, c[0x0][0x140], R0", "FFMA R0, R1, R2, -R3", "FFMA R0, R1, 0.5, R0",
+                           "FFMA R0, -R1, R2, R0", "FMUL R0, R1, R2", "IADD R0, R1, R0"}) {
     EXPECT_FALSE(adds_product(one(text))) << text;
   }
 }
