@@ -1,5 +1,8 @@
 #include "tools/prediction.h"
 
+#include "compiler/planner/cost.h"
+#include "tools/compiled.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,11 +24,13 @@ double nominal_hertz() {
   return 2.5e9;
 }
 
-Prediction roofline(const Workload& load, double peak, double bytes_per_s, std::string from) {
-  const double seconds = std::max(load.executed_flops / peak, load.bytes / bytes_per_s);
+/// The loop over keys at `share` of the peak, or memory, whichever needs longer.
+Prediction roofline(const Workload& load, double peak, double share, double bytes_per_s, std::string assumed) {
+  const double seconds = std::max(load.executed_flops / (peak * share), load.bytes / bytes_per_s);
   return {.ms = 1e3 * seconds,
           .share_of_peak = seconds > 0 ? load.flops / seconds / peak : 0,
-          .from = "roofline: " + std::move(from)};
+          .from = "model",
+          .assumed = std::move(assumed)};
 }
 
 Prediction predict_cpu(const Workload& load, const Target& target) {
@@ -33,25 +38,32 @@ Prediction predict_cpu(const Workload& load, const Target& target) {
   const double hertz = nominal_hertz();
   const double peak = cores * hertz * target.lanes() * 2 * (target.has_fma ? 2 : 1);
   return roofline(
-      load, peak, kAssumedBytesPerSecond,
+      load, peak, 1, kAssumedBytesPerSecond,
       fmt::format("{:.0f} cores at {:.2f} GHz, two {}-bit {} a cycle, {:.0f} GB/s assumed", cores, hertz / 1e9,
                   target.vector_bits, target.has_fma ? "FMA" : "operations", kAssumedBytesPerSecond / 1e9));
 }
 
-Prediction predict_gpu(const Workload& load, const Target& target) {
-  const auto& card = target.card;
-  const double peak = card.sms * card.hertz * target.f32_lanes_per_sm * 2;
-  return roofline(load, peak, card.bytes_per_s,
-                  fmt::format("a {}, {} SMs of {} f32 lanes at {:.2f} GHz, {:.0f} GB/s", card.name, card.sms,
-                              target.f32_lanes_per_sm, card.hertz / 1e9, card.bytes_per_s / 1e9));
+Prediction predict_gpu(const Workload& load, const Planned& planned, const Compiled& compiled) {
+  const auto& card = planned.target.card;
+  const double each = planner::peak_per_sm(planned.plan, planned.target);
+  const auto& report = compiled.machine_code;
+  const bool seen = report && report->trusted && report->share_of_peak;
+  const double share = seen ? *report->share_of_peak : planner::share_of_peak(planned.plan, planned.target);
+  auto out = roofline(load, card.sms * card.hertz * each * 2, share, card.bytes_per_s,
+                      fmt::format("a {}, {} SMs of {:.0f} FMA a clock at {:.2f} GHz, {:.0f} GB/s; full blocks of keys "
+                                  "at {:.3f} of that, partial ones too, and no SM idle",
+                                  card.name, card.sms, each, card.hertz / 1e9, card.bytes_per_s / 1e9, share));
+  if (seen) out.from = "sass";
+  return out;
 }
 
 int rounded_up(int value, int step) { return (value + step - 1) / step * step; }
 
 }  // namespace
 
-Prediction predict(const Workload& load, const Target& target) {
-  return target.kind == TargetKind::cuda ? predict_gpu(load, target) : predict_cpu(load, target);
+Prediction predict(const Workload& load, const Planned& planned, const Compiled& compiled) {
+  return planned.target.kind == TargetKind::cuda ? predict_gpu(load, planned, compiled)
+                                                 : predict_cpu(load, planned.target);
 }
 
 int blocks_per_sm(const Target& target, int threads, int registers, std::int64_t shared_bytes) {

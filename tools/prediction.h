@@ -8,14 +8,18 @@
 
 namespace weft::tools {
 
-/// The roofline of a machine that was not measured: `weft bench` measures it.
+/// What a machine that was not measured should need: `weft bench` measures it.
 struct Prediction {
-  double ms = 0, share_of_peak = 0;
-  std::string from;  ///< what was assumed
+  double ms = 0;
+  double share_of_peak = 0;  ///< useful FLOPs over what the machine could do in that time
+  std::string from;  ///< `sass`: the kernel's machine code says how fast its loop is; `model`: the kernel's class
+  std::string assumed;
 };
 
+struct Compiled;
+
 /// For a CPU target this machine, for a GPU target the card that its row names.
-Prediction predict(const Workload& load, const Target& target);
+Prediction predict(const Workload& load, const Planned& planned, const Compiled& compiled);
 
 /// Blocks of a kernel that an SM has room for at once; 0 where not even one fits.
 int blocks_per_sm(const Target& target, int threads, int registers, std::int64_t shared_bytes);

@@ -40,8 +40,8 @@ Target cpu_row(const char* name, const char* llvm_cpu, CpuFeatureSet needs, int 
 }
 
 Target cuda_row(const char* name, int sm, int shared_kb_per_block, int shared_kb_per_sm, int k_registers, int threads,
-                int blocks, int f32_lanes, bool mma, bool bf16_mma, bool async_copy, bool tma, bool wgmma,
-                const char* card, int card_sms, int card_mhz, int card_gb_per_s) {
+                int blocks, int f32_lanes, int mma_per_sm, bool mma, bool bf16_mma, bool async_copy, bool tma,
+                bool wgmma, const char* card, int card_sms, int card_mhz, int card_gb_per_s) {
   Target out;
   out.name = name;
   out.kind = TargetKind::cuda;
@@ -52,6 +52,7 @@ Target cuda_row(const char* name, int sm, int shared_kb_per_block, int shared_kb
   out.threads_per_sm = threads;
   out.blocks_per_sm = blocks;
   out.f32_lanes_per_sm = f32_lanes;
+  out.mma_per_sm = mma_per_sm;
   out.card = {.name = card, .sms = card_sms, .hertz = card_mhz * 1e6, .bytes_per_s = card_gb_per_s * 1e9};
   out.has_mma = mma;
   out.has_bf16_mma = bf16_mma;

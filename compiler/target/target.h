@@ -34,6 +34,7 @@ struct Target {
   int registers_per_sm = 0;
   int threads_per_sm = 0, blocks_per_sm = 0;  ///< the most that run at once
   int f32_lanes_per_sm = 0;                   ///< each does one FMA a clock
+  int mma_per_sm = 0;                         ///< FMAs a clock of `mma` on f16 with f32 sums
   bool has_mma = false;                       ///< mma.sync m16n8 with f16 inputs, and ldmatrix
   bool has_bf16_mma = false;                  ///< the same with bf16
   bool has_async_copy = false;

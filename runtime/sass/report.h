@@ -15,8 +15,8 @@ struct Question {
   Launch launch;
   /// FMAs of a thread and round of the key loop that the kernel is there for; 0: those that are found.
   double products = 0;
-  KnownRounds rounds;
-  Machine machine;
+  KnownRounds rounds = {};
+  Machine machine = {};
 };
 
 struct LoopReport {

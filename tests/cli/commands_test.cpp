@@ -214,6 +214,7 @@ TEST_F(Commands, ExplainCounts) {
   EXPECT_EQ(report["flops"], 3 * (2 * 256 - 1) * 2 * 64);
   EXPECT_GE(report["executed_flops"], report["flops"]);
   EXPECT_TRUE(report["registers"].is_null());
+  EXPECT_EQ(report["predicted"]["from"], "model");
 }
 
 TEST_F(Commands, ExplainSaysNullWhereInputsDecide) {

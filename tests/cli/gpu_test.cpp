@@ -82,7 +82,7 @@ TEST_F(Gpu, CompiledStages) {
 TEST_F(Gpu, ExplainForAGpu) {
   const auto report = json({"explain", longnet_, "--target", "sm_61", "--tokens", "4k"});
   EXPECT_EQ(report["target"], "sm_61");
-  EXPECT_NE(report["predicted"]["from"].get<std::string>().find("GTX 1080"), std::string::npos);
+  EXPECT_NE(report["predicted"]["assumed"].get<std::string>().find("GTX 1080"), std::string::npos);
   EXPECT_GT(report["predicted"]["ms"], 0);
   if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
   EXPECT_GT(report["registers"], 16);
@@ -91,6 +91,60 @@ TEST_F(Gpu, ExplainForAGpu) {
   EXPECT_GT(report["shared_bytes"], 1024);
   EXPECT_LE(report["shared_bytes"], 49152);
   EXPECT_GE(report["blocks_per_sm"], 1);
+}
+
+/// A stand-in for nvdisasm: a loop of as many FMAs as it is told, and an exponential.
+constexpr const char* kDisassembler = R"sh(#!/bin/sh
+awk -v n="$PRODUCTS" '
+  function add(text) {
+    if (i % 3 == 0) print "/* 0x001fc800fe4007e1 */"
+    printf "/*%04x*/ %s ; /* 0x5980400000100000 */\n", int(i / 3) * 32 + i % 3 * 8 + 8, text
+    ++i
+  }
+  BEGIN {
+    print "\t.section\t.text.weft_kernel,\"ax\",@progbits\n.text.weft_kernel:\n.L_keys:"
+    while (i < n) add("FFMA R" (i % 64 + 8) ", R1, R2, R" (i % 64 + 8))
+    add("MUFU.EX2 R0, R0")
+    add("ISETP.NE.AND P0, PT, R0, R3, PT")
+    add("@P0 BRA `(.L_keys)")
+    add("EXIT")
+  }'
+)sh";
+
+TEST_F(Gpu, ExplainReadsTheMachineCode) {
+  if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
+  const auto program = scratch_.write("nvdisasm", kDisassembler);
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const auto explain = [&](const std::string& products) {
+    const auto finished = weft({"explain", longnet_, "--target", "sm_61", "--tokens", "4k", "--json"},
+                               {{"WEFT_NVDISASM", program}, {"PRODUCTS", products}});
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    return Json::parse(finished.out, nullptr, false);
+  };
+  const auto other = explain("8");
+  EXPECT_EQ(other["predicted"]["from"], "model") << "the loop is not that of the plan";
+  EXPECT_FALSE(other["machine_code"]["trusted"]);
+  const auto said = other["machine_code"]["assumed"][0].get<std::string>();
+  ASSERT_NE(said.find("a round has 8 products of a thread, "), std::string::npos) << said;
+  const auto wanted = std::to_string(std::stoi(said.substr(said.find(", ") + 2)));
+  const auto report = explain(wanted);
+  EXPECT_EQ(report["predicted"]["from"], "sass");
+  EXPECT_TRUE(report["machine_code"]["trusted"]);
+  EXPECT_EQ(report["machine_code"]["loops"][0]["products"], std::stoi(wanted));
+  EXPECT_GT(report["machine_code"]["share_of_peak"], 0.2);
+  EXPECT_LE(report["machine_code"]["share_of_peak"], 1);
+}
+
+TEST_F(Gpu, WithoutADisassemblerExplainNamesThePackage) {
+  if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
+  const auto finished = weft({"explain", longnet_, "--target", "sm_61", "--tokens", "4k", "--json"},
+                             {{"WEFT_NVDISASM", "/nonexistent/nvdisasm"}});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.err.find("the machine code was not looked at"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("pip install triton==3.3.1"), std::string::npos) << finished.err;
+  const auto report = Json::parse(finished.out, nullptr, false);
+  EXPECT_EQ(report["predicted"]["from"], "model");
+  EXPECT_TRUE(report["machine_code"].is_null());
 }
 
 TEST_F(Gpu, ExplainGoesOnWithoutACompiler) {

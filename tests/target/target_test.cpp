@@ -49,6 +49,7 @@ TEST(Target, FactsOfTheRowsHangTogether) {
       EXPECT_LE(target.shared_per_block, target.shared_per_sm);
       EXPECT_EQ(target.registers_per_sm, 65536);
       EXPECT_TRUE(target.has_mma || !target.has_bf16_mma);
+      EXPECT_EQ(target.has_mma, target.mma_per_sm > target.f32_lanes_per_sm);
       EXPECT_TRUE(target.has_tma || !target.has_wgmma);
       EXPECT_EQ("sm_" + std::to_string(target.sm) + (target.has_wgmma ? "a" : ""), target.name);
     }

@@ -1,6 +1,7 @@
 #include "codegen/cuda/emit.h"
 #include "runtime/engine/reference.h"
 #include "tools/commands/commands.h"
+#include "tools/compiled.h"
 #include "tools/json.h"
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
@@ -14,36 +15,6 @@ namespace weft::tools {
 namespace {
 
 constexpr std::int64_t kTokens = 4096;  // where neither the pattern nor the user says
-struct Compiled {
-  std::optional<int> registers = {}, spill_bytes = {};
-  std::optional<std::int64_t> shared_bytes = {};
-  int blocks_per_sm = 0;  ///< that registers, shared memory and threads leave room for; 0: not known
-};
-
-/// What a compiler makes of the plan, where the target is a GPU; nothing for a CPU, whose kernels are not compiled
-/// here. A machine that cannot compile for the GPU still explains the rest.
-Result<Compiled> compile_for_gpu(const PatternFile& file, const Planned& planned, const Sizes& sizes,
-                                 const Options& options, const Console& console) {
-  if (planned.target.kind != TargetKind::cuda) return Compiled{};
-  auto compile = with_sizes(file.options, sizes);
-  compile.target = planned.target.name;
-  const Engine engine(engine_options(options, console));
-  const auto kernel = engine.compile(file.source.text, compile);
-  for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
-  if (!kernel && kernel.error().kind != ErrorKind::environment) return kernel.error();
-  if (!kernel) {
-    console.warn("registers and spills are not known: {}", kernel.error().message);
-    return Compiled{};
-  }
-  Compiled out{.registers = kernel->registers(),
-               .spill_bytes = kernel->spill_bytes(),
-               .shared_bytes = kernel->shared_bytes(sizes.heads)};
-  const int threads = codegen::cuda::geometry(planned.plan).threads;
-  if (out.registers && out.shared_bytes)
-    out.blocks_per_sm = blocks_per_sm(planned.target, threads, *out.registers, *out.shared_bytes);
-  return out;
-}
-
 ir::Shape shape_to_explain(const Options& options, const ir::Pattern& pattern, const Sizes& sizes,
                            const Console& console) {
   std::int64_t tokens = kTokens;
@@ -125,6 +96,9 @@ void print_compiled(const Planned& planned, const Compiled& compiled, const Cons
                 codegen::cuda::geometry(planned.plan).threads, *compiled.registers, compiled.spill_bytes.value_or(0),
                 compiled.shared_bytes.value_or(0));
   console.print("  {} blocks at once on an SM\n", compiled.blocks_per_sm);
+  if (!compiled.machine_code) return;
+  console.print("  machine code of the key loop:\n");
+  console.write(to_text(*compiled.machine_code, launch_of(planned, compiled), "    "));
 }
 
 void print_text(const PatternFile& file, const Planned& planned, const ir::Shape& shape, const Workload& load,
@@ -141,7 +115,8 @@ void print_text(const PatternFile& file, const Planned& planned, const ir::Shape
                   load.flops > 0 ? load.executed_flops / load.flops : 0);
     console.print("  tiles: {:.0f} full, {:.0f} partial, {:.0f} empty (never visited)\n", load.work.full_tiles,
                   load.work.partial_tiles, load.work.empty_tiles);
-    console.print("  predicted: {:.3f} ms ({})\n", predicted.ms, predicted.from);
+    console.print("  predicted: {:.3f} ms, {:.3f} of the peak in useful work, from {}: {}\n", predicted.ms,
+                  predicted.share_of_peak, predicted.from, predicted.assumed);
   }
   console.print("  memory: {}B of tensors, {} B a row carried between phases; planned in {:.0f} us\n",
                 count(load.bytes), planned.plan.carry_bytes_per_row(), load.plan_us);
@@ -157,36 +132,39 @@ const char* keys_of(const ir::Plan& plan) {
 void print_json(const PatternFile& file, const Planned& planned, const ir::Shape& shape, const Workload& load,
                 const Compiled& compiled, const Prediction& predicted, const Console& console) {
   const auto known = [&](double value) { return load.inputs_missing ? Json(nullptr) : Json(value); };
-  const Json out{
-      {"pattern", file.pattern.name},
-      {"target", planned.target.name},
-      {"batch", shape.batch},
-      {"n_q", shape.n_q},
-      {"n_k", shape.n_k},
-      {"heads", shape.heads},
-      {"kv_heads", shape.kv_heads},
-      {"dim", shape.d},
-      {"dim_v", shape.d_v},
-      {"dtype", ir::to_string(planned.bind.dtype)},
-      {"pairs", known(load.work.pairs)},
-      {"density", known(load.density)},
-      {"tiles",
-       {{"empty", known(load.work.empty_tiles)},
-        {"partial", known(load.work.partial_tiles)},
-        {"full", known(load.work.full_tiles)}}},
-      {"flops", known(load.flops)},
-      {"executed_flops", known(load.executed_flops)},
-      {"bytes", load.bytes},
-      {"plan_us", load.plan_us},
-      {"registers", or_null(compiled.registers)},
-      {"spill_bytes", or_null(compiled.spill_bytes)},
-      {"shared_bytes", or_null(compiled.shared_bytes)},
-      {"blocks_per_sm", compiled.blocks_per_sm > 0 ? Json(compiled.blocks_per_sm) : Json(nullptr)},
-      {"predicted",
-       {{"ms", known(predicted.ms)}, {"from", predicted.from}, {"share_of_peak", known(predicted.share_of_peak)}}},
-      {"keys", keys_of(planned.plan)},
-      {"phases", planned.plan.phases.size()},
-      {"reasons", planned.plan.reasons}};
+  const Json out{{"pattern", file.pattern.name},
+                 {"target", planned.target.name},
+                 {"batch", shape.batch},
+                 {"n_q", shape.n_q},
+                 {"n_k", shape.n_k},
+                 {"heads", shape.heads},
+                 {"kv_heads", shape.kv_heads},
+                 {"dim", shape.d},
+                 {"dim_v", shape.d_v},
+                 {"dtype", ir::to_string(planned.bind.dtype)},
+                 {"pairs", known(load.work.pairs)},
+                 {"density", known(load.density)},
+                 {"tiles",
+                  {{"empty", known(load.work.empty_tiles)},
+                   {"partial", known(load.work.partial_tiles)},
+                   {"full", known(load.work.full_tiles)}}},
+                 {"flops", known(load.flops)},
+                 {"executed_flops", known(load.executed_flops)},
+                 {"bytes", load.bytes},
+                 {"plan_us", load.plan_us},
+                 {"registers", or_null(compiled.registers)},
+                 {"spill_bytes", or_null(compiled.spill_bytes)},
+                 {"shared_bytes", or_null(compiled.shared_bytes)},
+                 {"blocks_per_sm", compiled.blocks_per_sm > 0 ? Json(compiled.blocks_per_sm) : Json(nullptr)},
+                 {"predicted",
+                  {{"ms", known(predicted.ms)},
+                   {"from", predicted.from},
+                   {"share_of_peak", known(predicted.share_of_peak)},
+                   {"assumed", predicted.assumed}}},
+                 {"machine_code", to_json(compiled.machine_code)},
+                 {"keys", keys_of(planned.plan)},
+                 {"phases", planned.plan.phases.size()},
+                 {"reasons", planned.plan.reasons}};
   console.print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -205,9 +183,9 @@ int command_explain(const Options& options, const Console& console) {
   if (!inputs) return console.fail(inputs.error());
   const auto load = workload_of(*planned, shape, *inputs);
   if (!load) return console.fail(load.error());
-  const auto compiled = compile_for_gpu(*file, *planned, sizes, options, console);
+  const auto compiled = compile_for_gpu(*planned, sizes, options, console);
   if (!compiled) return console.fail(compiled.error(), &file->source);
-  const auto predicted = predict(*load, planned->target);
+  const auto predicted = predict(*load, *planned, *compiled);
   if (console.json())
     print_json(*file, *planned, shape, *load, *compiled, predicted, console);
   else

@@ -1,0 +1,46 @@
+#include "compiler/planner/cost.h"
+
+#include <algorithm>
+
+namespace weft::planner {
+namespace {
+
+// Issue slots of a SIMT kernel, counted in the machine code of sm_61 (docs/how-the-performance-model-works.md).
+constexpr double kSoftmaxSlots = 6;      // a pair: scale, maximum, two of the exponential, sum, its share of stores
+constexpr double kStagedSlots = 0.6;     // an element from global into shared memory …
+constexpr double kConvertedSlots = 1.2;  // … and widened on its way
+constexpr double kUnpairedLoads = 0.5;   // loads of shared memory that take a slot of their own
+constexpr double kLostSlots = 0.08;      // for each product: registers of one bank, and waiting
+
+constexpr double kLanesSlots = 7;    // of softmax on f32 lanes, a pair, where tensor cores multiply
+constexpr double kMostOfMma = 1280;  // FMAs a clock of an SM that mma.sync can ask for; Hopper's have more for wgmma
+
+/// Of a pair, with its share of what a block of keys needs once.
+double simt_slots(const ir::Plan& plan) {
+  const auto& c = plan.choices;
+  const auto d = static_cast<double>(plan.bind.d), d_v = static_cast<double>(plan.bind.d_v);
+  const double products = d + d_v;
+  const double staged = (d * (c.tile_q + c.tile_k) + d_v * c.tile_k) / (static_cast<double>(c.tile_q) * c.tile_k);
+  const double loads = static_cast<double>(c.micro_q + c.micro_k) / (4 * c.micro_q * c.micro_k);
+  const double each = plan.bind.dtype == ir::DType::f32 ? kStagedSlots : kConvertedSlots;
+  return products * (1 + kLostSlots + kUnpairedLoads * loads) + staged * each + kSoftmaxSlots;
+}
+
+/// Clocks of an SM for a pair: products, then softmax, as one warp does them.
+double mma_clocks(double products, const Target& target) {
+  return products / std::min<double>(target.mma_per_sm, kMostOfMma) + kLanesSlots / target.f32_lanes_per_sm;
+}
+
+}  // namespace
+
+double peak_per_sm(const ir::Plan& plan, const Target& target) {
+  return plan.choices.kernel_class == ir::KernelClass::mma ? target.mma_per_sm : target.f32_lanes_per_sm;
+}
+
+double share_of_peak(const ir::Plan& plan, const Target& target) {
+  const auto products = static_cast<double>(plan.bind.d + plan.bind.d_v);
+  if (plan.choices.kernel_class == ir::KernelClass::simt) return products / simt_slots(plan);
+  return products / target.mma_per_sm / mma_clocks(products, target);
+}
+
+}  // namespace weft::planner

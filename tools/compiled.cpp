@@ -1,0 +1,114 @@
+#include "tools/compiled.h"
+
+#include "codegen/cuda/emit.h"
+#include "runtime/engine/arguments.h"
+#include "runtime/engine/binaries.h"
+#include "runtime/nvrtc/disassemble.h"
+#include "runtime/sass/listing.h"
+#include "tools/prediction.h"
+
+#include <algorithm>
+
+namespace weft::tools {
+
+namespace {
+
+constexpr int kWarp = 32;
+
+/// FMAs of a thread for one block of keys: what every pair of the plan's work counts as, padding left out.
+double products_of(const ir::Plan& plan) {
+  const auto& choices = plan.choices;
+  const double pairs = static_cast<double>(choices.tile_q) * choices.tile_k;
+  return pairs * static_cast<double>(plan.bind.d + plan.bind.d_v) / codegen::cuda::geometry(plan).threads;
+}
+
+Result<sass::Report> read_machine_code(const std::string& cubin, const Planned& planned, const Compiled& compiled) {
+  WEFT_TRY(const auto text, nvrtc::disassemble(cubin, planned.target, nvrtc::Encodings::shown));
+  WEFT_TRY(const auto codes, sass::parse_listing(text));
+  sass::Question question{.launch = launch_of(planned, compiled), .products = products_of(planned.plan)};
+  question.machine.schedulers = std::max(1, planned.target.f32_lanes_per_sm / kWarp);
+  return sass::report_on(codes, question);
+}
+
+void warn_of(const std::string& what, const Error& error, const Console& console) {
+  console.warn("{}: {}", what, error.message);
+  for (const auto& note : error.notes) console.remark("  {}", note);
+}
+
+}  // namespace
+
+sass::Launch launch_of(const Planned& planned, const Compiled& compiled) {
+  return {.blocks = std::max(1, compiled.blocks_per_sm),
+          .warps = std::max(1, codegen::cuda::geometry(planned.plan).threads / kWarp)};
+}
+
+Result<Compiled> compile_for_gpu(const Planned& planned, const Sizes& sizes, const Options& options,
+                                 const Console& console) {
+  if (planned.target.kind != TargetKind::cuda) return Compiled{};
+  const Binaries binaries(engine_options(options, console));
+  const auto found = binaries.find_or_compile(prepare(planned));
+  if (!found && found.error().kind != ErrorKind::environment) return found.error();
+  if (!found) {
+    console.warn("registers and spills are not known: {}", found.error().message);
+    return Compiled{};
+  }
+  const auto& entry = found->entry;
+  Compiled out;
+  if (entry.registers) out.registers = static_cast<int>(*entry.registers);
+  if (entry.spill_bytes) out.spill_bytes = static_cast<int>(*entry.spill_bytes);
+  WEFT_TRY(const auto tables, make_head_tables(planned.plan, sizes.heads));
+  const auto geometry = codegen::cuda::geometry(planned.plan);
+  out.shared_bytes = geometry.shared_bytes(tables.image.most_terms);
+  if (out.registers)
+    out.blocks_per_sm = blocks_per_sm(planned.target, geometry.threads, *out.registers, *out.shared_bytes);
+  auto report = read_machine_code(entry.binary, planned, out);
+  for (const auto& warning : binaries.take_warnings()) console.warn("{}", warning);
+  if (report) {
+    out.machine_code = *std::move(report);
+  } else {
+    warn_of("the machine code was not looked at", report.error(), console);
+  }
+  return out;
+}
+
+namespace {
+
+Json to_json(const sass::Mix& mix) {
+  Json units = Json::object();
+  for (std::size_t i = 0; i < sass::kUnits; ++i) {
+    const auto unit = static_cast<sass::Unit>(i);
+    if (mix.of(unit) > 0) units[sass::to_string(unit)] = mix.of(unit);
+  }
+  return units;
+}
+
+Json to_json(const sass::LoopReport& loop) {
+  const auto of_run = [&](auto read) { return loop.simulation ? Json(read(*loop.simulation)) : Json(nullptr); };
+  return {{"begin", loop.begin},
+          {"end", loop.end},
+          {"depth", loop.depth},
+          {"rounds", loop.rounds},
+          {"guessed", loop.guessed},
+          {"instructions", loop.mix.instructions},
+          {"units", to_json(loop.mix)},
+          {"products", loop.mix.products},
+          {"tensor_share", loop.mix.products > 0 ? loop.mix.tensor_products / loop.mix.products : 0},
+          {"bank_conflicts", loop.mix.bank_conflicts},
+          {"clocks", of_run([](const sass::Simulation& run) { return run.clocks_per_round; })},
+          {"product_slots", of_run([](const sass::Simulation& run) { return run.product_share; })}};
+}
+
+}  // namespace
+
+Json to_json(const std::optional<sass::Report>& report) {
+  if (!report) return nullptr;
+  Json loops = Json::array();
+  for (const auto& loop : report->loops) loops.push_back(to_json(loop));
+  return {{"clocks_per_block", report->share_of_peak ? Json(report->clocks_per_block) : Json(nullptr)},
+          {"share_of_peak", or_null(report->share_of_peak)},
+          {"trusted", report->trusted},
+          {"assumed", report->assumed},
+          {"loops", std::move(loops)}};
+}
+
+}  // namespace weft::tools

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "runtime/sass/report.h"
+#include "tools/console.h"
+#include "tools/json.h"
+#include "tools/pattern_file.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace weft::tools {
+
+/// What a compiler made of a plan for a GPU. Nothing is known where this machine cannot compile for it, or where the
+/// target is a CPU, whose kernels `explain` does not compile.
+struct Compiled {
+  std::optional<int> registers = {}, spill_bytes = {};
+  std::optional<std::int64_t> shared_bytes = {};
+  int blocks_per_sm = 0;  ///< that registers, shared memory and threads leave room for; 0: not known
+  std::optional<sass::Report> machine_code = {};  ///< none without a disassembler that reads it
+};
+
+/// Takes the kernel from the store, or compiles it. Warns of what a machine lacks, and how to mend it.
+Result<Compiled> compile_for_gpu(const Planned& planned, const Sizes& sizes, const Options& options,
+                                 const Console& console);
+
+/// How many blocks of the plan's kernel run on an SM at once.
+sass::Launch launch_of(const Planned& planned, const Compiled& compiled);
+
+/// Every number of the report, or null.
+Json to_json(const std::optional<sass::Report>& report);
+
+}  // namespace weft::tools
