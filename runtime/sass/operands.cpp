@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
+#include <optional>
+#include <utility>
 
 namespace weft::sass {
 namespace {
@@ -98,18 +99,26 @@ int bytes_each(const Instruction& instruction) {
   return 4;
 }
 
-int bank_conflicts(const Instruction& instruction, const Instruction* previous) {
+/// Is the register there already? What is marked is kept.
+bool Collector::take(std::size_t slot, const Operand& operand) {
+  auto& [older, newer] = kept_[slot];
+  const bool kept = older == operand.number || newer == operand.number;
+  if (older == operand.number) older = kNone;
+  if (newer == operand.number) newer = std::exchange(older, kNone);
+  if (operand.reused) older = std::exchange(newer, operand.number);
+  return kept;
+}
+
+int Collector::conflicts(const Instruction& instruction) {
   constexpr int kBanks = 4;
-  int read[kBanks][3] = {}, count[kBanks] = {}, most = 1;
+  int read[kBanks][kSlots] = {}, count[kBanks] = {}, most = 1;
   // The first operand is written. Slots are counted as encoded: a constant keeps the place of a register.
-  for (std::size_t i = 1; i < instruction.operands.size() && i <= 3; ++i) {
-    const Operand& operand = instruction.operands[i];
-    if (operand.kind != Operand::Kind::vector || operand.number == kZeroRegister) continue;
-    const bool kept = previous != nullptr && i < previous->operands.size() && previous->operands[i].reused &&
-                      previous->operands[i].is_register(operand.number);
+  for (std::size_t slot = 0; slot < kSlots && slot + 1 < instruction.operands.size(); ++slot) {
+    const Operand& operand = instruction.operands[slot + 1];
+    if (operand.kind != Operand::Kind::vector || operand.number == kZeroRegister || take(slot, operand)) continue;
     const int bank = operand.number % kBanks;
     int* const end = read[bank] + count[bank];
-    if (kept || std::find(read[bank], end, operand.number) != end) continue;
+    if (std::find(read[bank], end, operand.number) != end) continue;
     *end = operand.number;
     most = std::max(most, ++count[bank]);
   }

@@ -292,7 +292,7 @@ int main_loop(const Code& code, const Flow& flow, const KnownRounds& known) {
 
 Mix mix_of(const Code& code, const std::vector<int>& trace) {
   Mix out;
-  const Instruction* previous = nullptr;
+  Collector collector;
   for (const int i : trace) {
     const Instruction& instruction = code.instructions[at(i)];
     ++out.by_unit[static_cast<std::size_t>(unit_of(instruction))];
@@ -300,8 +300,7 @@ Mix mix_of(const Code& code, const std::vector<int>& trace) {
     out.products += products_of(instruction);
     out.tensor_products += tensor_products(instruction);
     out.product_instructions += products_of(instruction) > 0 ? 1 : 0;
-    out.bank_conflicts += bank_conflicts(instruction, previous);
-    previous = &instruction;
+    if (reads_banks(unit_of(instruction))) out.bank_conflicts += collector.conflicts(instruction);
   }
   return out;
 }

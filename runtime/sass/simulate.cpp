@@ -67,7 +67,7 @@ int effective_stall(const Control& control, const Machine& machine) {
   return control.stall > machine.longest_stall && !control.yields ? machine.unyielded_stall : control.stall;
 }
 
-Step step_of(const Instruction& instruction, const Instruction* previous, const Machine& machine) {
+Step step_of(const Instruction& instruction, Collector& collector, const Machine& machine) {
   Step out;
   out.unit = unit_of(instruction);
   out.control = instruction.control;
@@ -75,8 +75,9 @@ Step step_of(const Instruction& instruction, const Instruction* previous, const 
   out.occupies = clocks_of(instruction, out.unit, machine);
   out.product = adds_product(instruction);
   out.arrives = out.unit == Unit::barrier && !instruction.has("ARV");
-  if (machine.bank_conflicts && (out.unit == Unit::math || out.unit == Unit::half)) {
-    out.conflicts = bank_conflicts(instruction, previous);
+  if (reads_banks(out.unit)) {
+    const int conflicts = collector.conflicts(instruction);
+    out.conflicts = machine.bank_conflicts ? conflicts : 0;
   }
   if (instruction.operands.size() >= 2 && instruction.operands[0].kind == Operand::Kind::barrier) {
     out.drains = instruction.operands[0].number;
@@ -88,11 +89,9 @@ Step step_of(const Instruction& instruction, const Instruction* previous, const 
 std::vector<Step> steps_of(const Code& code, const std::vector<int>& trace, const Machine& machine) {
   std::vector<Step> out;
   out.reserve(trace.size());
-  const Instruction* previous = trace.empty() ? nullptr : &code.instructions[at(trace.back())];
+  Collector collector;
   for (const int i : trace) {
-    const Instruction& instruction = code.instructions[at(i)];
-    out.push_back(step_of(instruction, previous, machine));
-    previous = &instruction;
+    out.push_back(step_of(code.instructions[at(i)], collector, machine));
   }
   return out;
 }

@@ -11,6 +11,8 @@ enum class Unit { math, half, special, wide, tensor, shared, global, local, cons
 constexpr std::size_t kUnits = 12;
 
 Unit unit_of(const Instruction& instruction);
+/// Does it wait for operands of one bank? Units with queues read theirs in time.
+inline bool reads_banks(Unit unit) { return unit == Unit::math || unit == Unit::half; }
 const char* to_string(Unit unit);
 
 /// How often what is executed.

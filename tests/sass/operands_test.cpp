@@ -8,9 +8,10 @@ namespace {
 
 Instruction one(const std::string& text) { return assembled({{text}}).instructions.front(); }
 
-int conflicts(const std::string& text, const std::string& before = "NOP") {
-  const Instruction previous = one(before);
-  return bank_conflicts(one(text), &previous);
+int conflicts(const std::string& text, const std::vector<std::string>& before = {}) {
+  Collector collector;
+  for (const std::string& line : before) collector.conflicts(one(line));
+  return collector.conflicts(one(text));
 }
 
 TEST(Operands, AreReadAsPrinted) {
@@ -42,11 +43,22 @@ TEST(Operands, TwoRegistersOfABankCostAClock) {
 }
 
 TEST(Operands, WhatIsKeptForReuseIsNotReadAgain) {
-  EXPECT_EQ(conflicts("FFMA R0, R1, R5, R3", "FFMA R2, R1.reuse, R6, R2"), 0);
-  EXPECT_EQ(conflicts("FFMA R0, R1, R5, R3", "FFMA R2, R1, R6, R2"), 1) << "not marked";
-  EXPECT_EQ(conflicts("FFMA R0, R5, R1, R3", "FFMA R2, R1.reuse, R6, R2"), 1) << "kept for another slot";
-  EXPECT_EQ(conflicts("FFMA R0, R9, R5, R3", "FFMA R2, R1.reuse, R6, R2"), 1) << "another register";
-  EXPECT_EQ(conflicts("FFMA R0, R1, R5, R9", "FFMA R2, R1.reuse, R6, R2"), 1) << "two others are left";
+  const char* const wanted = "FFMA R0, R1, R5, R3";
+  EXPECT_EQ(conflicts(wanted, {"FFMA R2, R1.reuse, R6, R2"}), 0);
+  EXPECT_EQ(conflicts(wanted, {"FFMA R2, R1, R6, R2"}), 1) << "not marked";
+  EXPECT_EQ(conflicts("FFMA R0, R5, R1, R3", {"FFMA R2, R1.reuse, R6, R2"}), 1) << "kept for another slot";
+  EXPECT_EQ(conflicts("FFMA R0, R9, R5, R3", {"FFMA R2, R1.reuse, R6, R2"}), 1) << "another register";
+  EXPECT_EQ(conflicts("FFMA R0, R1, R5, R9", {"FFMA R2, R1.reuse, R6, R2"}), 1) << "two others are left";
+}
+
+TEST(Operands, ASlotKeepsTwoRegisters) {
+  const char* const wanted = "FFMA R0, R1, R5, R3";
+  const std::string first = "FFMA R2, R1.reuse, R6, R2", other = "FFMA R2, R4, R6, R2";
+  EXPECT_EQ(conflicts(wanted, {first, other, other, other}), 0) << "what is not marked leaves it";
+  EXPECT_EQ(conflicts(wanted, {first, "FFMA R2, R4.reuse, R6, R2"}), 0) << "and one that is";
+  EXPECT_EQ(conflicts(wanted, {first, "FFMA R2, R4.reuse, R6, R2", "FFMA R2, R7.reuse, R6, R2"}), 1) << "not two";
+  EXPECT_EQ(conflicts(wanted, {first, "FFMA R2, R1, R6, R2"}), 1) << "read without the mark, it goes";
+  EXPECT_EQ(conflicts(wanted, {first, "FFMA R2, R1.reuse, R6, R2"}), 0) << "and with it, it stays";
 }
 
 TEST(Operands, ProductsAreOfRegistersAsTheyAre) {
