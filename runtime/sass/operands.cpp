@@ -99,6 +99,12 @@ int bytes_each(const Instruction& instruction) {
   return 4;
 }
 
+std::size_t first_source(const Instruction& instruction) {
+  // A predicate is written together with a second one, or with a register.
+  const bool predicate = !instruction.operands.empty() && instruction.operands[0].kind == Operand::Kind::predicate;
+  return predicate ? 2 : 1;
+}
+
 /// Is the register there already? What is marked is kept.
 bool Collector::take(std::size_t slot, const Operand& operand) {
   auto& [older, newer] = kept_[slot];
@@ -112,9 +118,10 @@ bool Collector::take(std::size_t slot, const Operand& operand) {
 int Collector::conflicts(const Instruction& instruction) {
   constexpr int kBanks = 4;
   int read[kBanks][kSlots] = {}, count[kBanks] = {}, most = 1;
-  // The first operand is written. Slots are counted as encoded: a constant keeps the place of a register.
-  for (std::size_t slot = 0; slot < kSlots && slot + 1 < instruction.operands.size(); ++slot) {
-    const Operand& operand = instruction.operands[slot + 1];
+  const std::size_t first = first_source(instruction);
+  // Slots are counted as encoded: a constant keeps the place of a register.
+  for (std::size_t slot = 0; slot < kSlots && first + slot < instruction.operands.size(); ++slot) {
+    const Operand& operand = instruction.operands[first + slot];
     if (operand.kind != Operand::Kind::vector || operand.number == kZeroRegister || take(slot, operand)) continue;
     const int bank = operand.number % kBanks;
     int* const end = read[bank] + count[bank];

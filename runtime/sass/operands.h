@@ -13,6 +13,9 @@ Operand parse_operand(std::string_view text);
 /// How many bytes each thread of a load or store moves: 4 for `LDS`, 16 for `LDS.U.128`.
 int bytes_each(const Instruction& instruction);
 
+/// Of an instruction that writes registers: which operand is the first that it reads.
+std::size_t first_source(const Instruction& instruction);
+
 /// A warp's way from the register file to arithmetic. Each of four banks gives one register a clock. Each of three
 /// operand slots keeps two registers: those marked for reuse, until they are read without the mark or two others come.
 /// (Nobody says so; but of ptxas's marks this leaves none without a use, and one register to a slot leaves every

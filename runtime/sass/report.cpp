@@ -139,9 +139,8 @@ Result<Report> report_on(const std::vector<Code>& codes, const Question& questio
   }
   judge(subject, question, out);
   if (const auto& whole = out.loops[0].simulation; whole && whole->clocks_per_round > 0) {
-    const Launch& launch = question.launch;
-    out.clocks_per_block = whole->clocks_per_round / launch.blocks;
-    out.share_of_peak = out.products * launch.warps / (out.clocks_per_block * question.machine.schedulers);
+    out.share_of_peak = whole->product_share * out.products / out.loops[0].mix.products;
+    out.clocks_per_block = out.products * question.launch.warps / (*out.share_of_peak * question.machine.schedulers);
   }
   return out;
 }

@@ -11,7 +11,8 @@ namespace weft::sass {
 namespace {
 
 constexpr int kBarriers = 6;
-constexpr int kWarmUp = 1, kMeasured = 4;  // rounds
+constexpr int kWarmUp = 1, kLeastRounds = 4;
+constexpr std::size_t kLeastSteps = 20000;  // short rounds are measured together, so that where blocks stand is nothing
 
 using Clock = std::int64_t;
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
@@ -336,8 +337,9 @@ void Sm::clock() {
 Simulation Sm::run() {
   Simulation out;
   if (steps_.empty() || warps_.empty()) return out;
+  const int measured = std::max(kLeastRounds, static_cast<int>(kLeastSteps / steps_.size()));
   // No instruction takes longer than this on average, unless it waits for what never comes.
-  const Clock patience = static_cast<Clock>(steps_.size()) * (kWarmUp + kMeasured + launch_.blocks) *
+  const Clock patience = static_cast<Clock>(steps_.size()) * (kWarmUp + measured + launch_.blocks) *
                          (machine_.global_latency + machine_.barrier_latency) * static_cast<Clock>(warps_.size());
   const auto begun = [&](int rounds) {
     return std::all_of(blocks_.begin(), blocks_.end(), [&](const Block& block) { return block.rounds >= rounds; });
@@ -348,10 +350,10 @@ Simulation Sm::run() {
   const Clock begin = now_;
   const std::int64_t issued = issued_;
   slots_ = {};
-  while (blocks_[0].rounds < first + 1 + kMeasured && now_ < patience) clock();
+  while (blocks_[0].rounds < first + 1 + measured && now_ < patience) clock();
   if (now_ >= patience) return out;
   const auto clocks = static_cast<double>(now_ - begin), all = clocks * machine_.schedulers;
-  out.clocks_per_round = clocks / kMeasured;
+  out.clocks_per_round = clocks / measured;
   for (std::size_t i = 0; i < kSlots; ++i) out.slots[i] = static_cast<double>(slots_[i]) / all;
   out.product_share = out.of(Slot::product);
   out.issued_per_clock = static_cast<double>(issued_ - issued) / all;

@@ -39,6 +39,7 @@ TEST(Operands, TwoRegistersOfABankCostAClock) {
   EXPECT_EQ(conflicts("FFMA R0, R1, R5, R9"), 2);
   EXPECT_EQ(conflicts("FFMA R0, R1, R1, R3"), 0) << "one register twice";
   EXPECT_EQ(conflicts("FFMA R1, R5, c[0x0][0x4], R9"), 1) << "what is written does not count";
+  EXPECT_EQ(conflicts("ISETP.LT.AND P0, PT, R1, R5, PT"), 1);
   EXPECT_EQ(conflicts("FFMA R0, RZ, R3, RZ"), 0) << "RZ is in no bank";
 }
 
@@ -46,6 +47,7 @@ TEST(Operands, WhatIsKeptForReuseIsNotReadAgain) {
   const char* const wanted = "FFMA R0, R1, R5, R3";
   EXPECT_EQ(conflicts(wanted, {"FFMA R2, R1.reuse, R6, R2"}), 0);
   EXPECT_EQ(conflicts(wanted, {"FFMA R2, R1, R6, R2"}), 1) << "not marked";
+  EXPECT_EQ(conflicts("ISETP.LT.AND P0, PT, R1, R5, PT", {"FFMA R2, R1.reuse, R6, R2"}), 0) << "slots, not operands";
   EXPECT_EQ(conflicts("FFMA R0, R5, R1, R3", {"FFMA R2, R1.reuse, R6, R2"}), 1) << "kept for another slot";
   EXPECT_EQ(conflicts("FFMA R0, R9, R5, R3", {"FFMA R2, R1.reuse, R6, R2"}), 1) << "another register";
   EXPECT_EQ(conflicts("FFMA R0, R1, R5, R9", {"FFMA R2, R1.reuse, R6, R2"}), 1) << "two others are left";
