@@ -70,7 +70,7 @@ std::vector<std::string> disassemblers() {
   constexpr const char* kName = "/nvdisasm";
   if (const char* named = std::getenv("WEFT_NVDISASM"); named != nullptr && *named != '\0') return {named};
   std::vector<std::string> places = object::variable_parts("PATH");
-  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"}) {
     if (const char* root = std::getenv(name); root != nullptr && *root != '\0') {
       places.push_back(std::string(root) + "/bin");
     }
@@ -83,6 +83,7 @@ std::vector<std::string> disassemblers() {
       }
     }
   }
+  for (const std::string& folder : data_folders()) places.push_back(folder + "/nvrtc");
   std::vector<std::string> out;
   for (const std::string& place : places) {
     std::error_code failure;

@@ -9,8 +9,9 @@
 /// A cubin as the machine's instructions, through NVIDIA's nvdisasm, for readers: nothing that runs depends on it.
 namespace weft::nvrtc {
 
-/// Every nvdisasm: WEFT_NVDISASM alone where it is set; else those on PATH, of $CUDA_HOME and $CUDA_PATH, of
-/// /usr/local/cuda*, and of Python's packages (nvidia-cuda-nvdisasm; triton, which carries one).
+/// Every nvdisasm: WEFT_NVDISASM alone where it is set; else those on PATH, of $CUDA_HOME, $CUDA_PATH and
+/// $CONDA_PREFIX, of /usr/local/cuda*, of Python's packages (nvidia-cuda-nvdisasm; triton, which carries one), and of
+/// Weft's data folders, where NVRTC is looked for, too.
 std::vector<std::string> disassemblers();
 
 /// Beside each instruction its bits, which have what the assembler tells the scheduler.

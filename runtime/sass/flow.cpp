@@ -29,13 +29,7 @@ bool jumps(const Instruction& instruction) {
 
 bool goes_on(const Instruction& instruction) {
   const bool leaves = ends_the_thread(instruction) || jumps(instruction);
-  // Besides its guard, a branch may have a predicate for an operand.
-  const bool depends =
-      instruction.is_conditional() ||
-      std::any_of(instruction.operands.begin(), instruction.operands.end(), [](const Operand& operand) {
-        return operand.kind == Operand::Kind::predicate && (operand.number != kTrue || operand.inverted);
-      });
-  return !leaves || depends;
+  return !leaves || instruction.is_conditional() || depends_on_operand(instruction);
 }
 
 std::vector<Block> blocks_of(const std::vector<Instruction>& code) {
@@ -168,6 +162,13 @@ std::vector<Loop> loops_of(const std::vector<Block>& blocks) {
 }
 
 }  // namespace
+
+bool depends_on_operand(const Instruction& branch) {
+  return std::any_of(branch.operands.begin(), branch.operands.end(), [](const Operand& operand) {
+    const bool predicate = operand.kind == Operand::Kind::predicate || operand.kind == Operand::Kind::uniform_predicate;
+    return predicate && (operand.number != kTrue || operand.inverted);
+  });
+}
 
 Flow flow_of(const Code& code) {
   Flow out;

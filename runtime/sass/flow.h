@@ -32,6 +32,9 @@ struct Flow {
   bool encloses(int loop, int inner) const;
 };
 
+/// Besides its guard, a branch may have a predicate for an operand.
+bool depends_on_operand(const Instruction& branch);
+
 /// Threads of a warp are taken to go the same way: a SYNC is a jump to where the warp meets again.
 Flow flow_of(const Code& code);
 

@@ -24,7 +24,7 @@ struct Control {
 };
 
 struct Operand {
-  enum class Kind { vector, predicate, barrier, immediate, other };
+  enum class Kind { vector, predicate, uniform_predicate, barrier, immediate, other };
   Kind kind = Kind::other;
   int number = 0;  ///< of a register or barrier: RZ is kZeroRegister, PT kTrue
   bool inverted = false, negated = false, absolute = false, reused = false;

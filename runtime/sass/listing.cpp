@@ -149,7 +149,8 @@ void add_instruction(Section& section, int address, std::string_view text) {
   Instruction out;
   out.address = address;
   std::vector<std::string> jumps = jumps_of(text);
-  text = trimmed(text.substr(0, text.find("(*")));
+  // Behind the operands: targets that nvdisasm found; from Blackwell on also what control says.
+  for (const std::string_view mark : {"(*", " &", " ?"}) text = trimmed(text.substr(0, text.find(mark)));
   if (text.starts_with('@')) {
     const auto end = std::min(text.find_first_of(kBlank), text.size());
     const Operand guard = parse_operand(text.substr(1, end - 1));

@@ -63,6 +63,14 @@ bool parse_immediate(std::string_view text, Operand& out) {
   return true;
 }
 
+/// `UP0`, which a whole warp has in common. What it holds is not followed.
+bool parse_uniform(std::string_view text, Operand& out) {
+  if (!text.starts_with("UP")) return false;
+  out.kind = Operand::Kind::uniform_predicate;
+  out.number = text == "UPT" ? kTrue : decimal(text.substr(2)).value_or(0);
+  return true;
+}
+
 /// `SB5`
 bool parse_barrier(std::string_view text, Operand& out) {
   const auto number = text.starts_with("SB") ? decimal(text.substr(2)) : std::nullopt;
@@ -88,7 +96,9 @@ bool Instruction::has(std::string_view modifier) const {
 Operand parse_operand(std::string_view text) {
   Operand out;
   take_signs(text, out);
-  if (parse_register(text, out) || parse_barrier(text, out) || parse_immediate(text, out)) return out;
+  if (parse_register(text, out) || parse_uniform(text, out) || parse_barrier(text, out) || parse_immediate(text, out)) {
+    return out;
+  }
   out.kind = Operand::Kind::other;
   return out;
 }

@@ -181,7 +181,8 @@ std::optional<int> Walker::count_rounds(int loop) {
 /// Is the block's branch taken?
 std::optional<bool> Walker::decided(int block, const Values& values) const {
   const Instruction& last = last_of(block);
-  if (flow_.blocks[at(block)].next.size() != 2 || !last.is_conditional() || last.targets.size() != 1)
+  if (flow_.blocks[at(block)].next.size() != 2 || !last.is_conditional() || depends_on_operand(last) ||
+      last.targets.size() != 1)
     return std::nullopt;
   return values.guard(last);
 }

@@ -17,6 +17,9 @@ constexpr std::size_t kLeastSteps = 20000;  // short rounds are measured togethe
 using Clock = std::int64_t;
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
+// Clocks without an instruction after which a wait is for what never comes.
+constexpr std::int64_t kLongestSilence = 20000;
+
 /// An instruction of the trace, ready to be issued.
 struct Step {
   Unit unit = Unit::math;
@@ -135,6 +138,7 @@ class Sm {
   Clock start(Scheduler& scheduler, const Step& step);
   void hold(int index, const Step& step, Clock begins);
   void arrive(int index);
+  bool is_stuck() const { return now_ - last_issue_ > kLongestSilence || now_ > longest_; }
   void count(Slot slot) { ++slots_[static_cast<std::size_t>(slot)]; }
 
   const Machine machine_;
@@ -144,7 +148,8 @@ class Sm {
   std::vector<Scheduler> schedulers_;
   std::vector<Block> blocks_;
   std::priority_queue<Release, std::vector<Release>, std::greater<>> releases_;
-  Clock now_ = 0, shared_ = 0, global_ = 0;
+  Clock now_ = 0, last_issue_ = 0, longest_ = 0;
+  Clock shared_ = 0, global_ = 0;
   std::array<std::int64_t, kSlots> slots_ = {};
   std::int64_t issued_ = 0;
 };
@@ -311,6 +316,7 @@ void Sm::issue(Scheduler& scheduler, int index) {
   Warp& warp = warps_[at(index)];
   const Step& step = steps_[warp.step];
   ++issued_;
+  last_issue_ = now_;
   hold(index, step, start(scheduler, step));
   scheduler.busy = std::max(scheduler.busy, now_ + 1 + step.conflicts);
   warp.ready = now_ + step.stall + step.conflicts;
@@ -338,20 +344,20 @@ Simulation Sm::run() {
   Simulation out;
   if (steps_.empty() || warps_.empty()) return out;
   const int measured = std::max(kLeastRounds, static_cast<int>(kLeastSteps / steps_.size()));
-  // No instruction takes longer than this on average, unless it waits for what never comes.
-  const Clock patience = static_cast<Clock>(steps_.size()) * (kWarmUp + measured + launch_.blocks) *
-                         (machine_.global_latency + machine_.barrier_latency) * static_cast<Clock>(warps_.size());
+  // No instruction takes longer on average, unless a warp never gives way.
+  longest_ = static_cast<Clock>(steps_.size()) * (kWarmUp + measured + launch_.blocks) *
+             (machine_.global_latency + static_cast<Clock>(warps_.size()) * machine_.wide_clocks);
   const auto begun = [&](int rounds) {
     return std::all_of(blocks_.begin(), blocks_.end(), [&](const Block& block) { return block.rounds >= rounds; });
   };
-  while (!begun(kWarmUp) && now_ < patience) clock();
+  while (!begun(kWarmUp) && !is_stuck()) clock();
   const int first = blocks_[0].rounds;
-  while (blocks_[0].rounds == first && now_ < patience) clock();
+  while (blocks_[0].rounds == first && !is_stuck()) clock();
   const Clock begin = now_;
   const std::int64_t issued = issued_;
   slots_ = {};
-  while (blocks_[0].rounds < first + 1 + measured && now_ < patience) clock();
-  if (now_ >= patience) return out;
+  while (blocks_[0].rounds < first + 1 + measured && !is_stuck()) clock();
+  if (is_stuck()) return out;
   const auto clocks = static_cast<double>(now_ - begin), all = clocks * machine_.schedulers;
   out.clocks_per_round = clocks / measured;
   for (std::size_t i = 0; i < kSlots; ++i) out.slots[i] = static_cast<double>(slots_[i]) / all;

@@ -38,6 +38,13 @@ TEST_F(Disassemble, GivesTheProgramTheCubinAndReturnsItsText) {
   EXPECT_EQ(*text, "--print-code\n" + cubin);
 }
 
+TEST_F(Disassemble, EncodingsAreAskedFor) {
+  const Variable program_named("WEFT_NVDISASM", program("it", "echo $1 $2; cat $3"));
+  const auto text = disassemble("x", named("sm_61"), Encodings::shown);
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  EXPECT_EQ(*text, "--print-code --print-instruction-encoding\nx");
+}
+
 TEST_F(Disassemble, TheFirstThatReadsTheArchitectureIsTaken) {
   const Variable path("PATH", place_.path("recent") + ":/usr/bin:/bin"), home("CUDA_HOME", place_.path("old"));
   program("recent/nvdisasm", "echo 'SM61 is deprecated' >&2; exit 1");
@@ -56,6 +63,8 @@ TEST_F(Disassemble, LooksWhereNvidiaAndPythonPutIt) {
   const std::pair<const char*, const char*> cases[] = {
       {"CUDA_HOME", "bin"},
       {"CUDA_PATH", "bin"},
+      {"CONDA_PREFIX", "bin"},
+      {"XDG_DATA_HOME", "weft/nvrtc"},
       {"VIRTUAL_ENV", "lib/python3.11/site-packages/nvidia/cu13/bin"},
       {"VIRTUAL_ENV", "lib/python3.11/site-packages/nvidia/cuda_nvdisasm/bin"},
       {"VIRTUAL_ENV", "lib/python3.11/site-packages/triton/backends/nvidia/bin"}};

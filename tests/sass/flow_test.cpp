@@ -80,6 +80,16 @@ TEST(Flow, TwoWaysBackAreOneLoop) {
   EXPECT_EQ(blocks_in(flow, flow.loops[0]), (std::vector<int>{0, 2}));
 }
 
+TEST(Flow, ABranchMayDependOnAnOperand) {
+  for (const char* condition : {"P3, ", "!PT, ", "!UP0, "}) {
+    const Flow flow =
+        flow_of(assembled({{std::string("BRA.U ") + condition + "`(.L_1)"}, {"NOP"}, {".L_1:"}, {"EXIT"}}));
+    EXPECT_EQ(flow.blocks[0].next, (std::vector<int>{1, 2})) << condition;
+  }
+  const Flow always = flow_of(assembled({{"BRA.U UPT, `(.L_1)"}, {"NOP"}, {".L_1:"}, {"EXIT"}}));
+  EXPECT_EQ(always.blocks[0].next, std::vector<int>{2});
+}
+
 TEST(Flow, CallsReturnAndGuardedExitsGoOn) {
   const Flow flow =
       flow_of(assembled({{"CAL `(.L_function)"}, {"@P0 EXIT"}, {"NOP"}, {"EXIT"}, {".L_function:"}, {"RET"}}));

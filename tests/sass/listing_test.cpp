@@ -82,6 +82,21 @@ TEST(Listing, FromVoltaOnControlStandsInTheSecondWord) {
   EXPECT_EQ(code.instructions[2].targets, std::vector<int>{3}) << "what BSSY said of its register";
 }
 
+TEST(Listing, BlackwellsRemarksAreNoOperands) {
+  const auto codes = parse_listing(
+      "\t.section\t.text.wide,\"ax\",@progbits\n"
+      "        /*0000*/                   FFMA R4, R8.reuse, R12, R4      &req={0}     ?trans1;   /* "
+      "0x0000000c08048223 */\n"
+      "                                                                    /* 0x004fee0000001804 */\n"
+      "        /*0010*/               @P0 BRA 0x0       &wr=0x1   ?WAIT5_END_GROUP;   /* 0x0000000c08048223 */\n"
+      "                                                                    /* 0x004fee0000001804 */\n");
+  ASSERT_TRUE(codes.ok());
+  const auto& code = codes->front().instructions;
+  ASSERT_EQ(code[0].operands.size(), 4U);
+  EXPECT_TRUE(code[0].operands[3].is_register(4));
+  EXPECT_EQ(code[1].targets, std::vector<int>{0});
+}
+
 TEST(Listing, EverySectionOfCodeIsAnEntry) {
   const auto codes =
       parse_listing(listing({{"EXIT"}}, "one") + "\t.section\t.nv.shared,\"aw\",@nobits\n\t.align\t16\n" +
