@@ -44,6 +44,7 @@ Target cuda_row(const char* name, int sm, int shared_kb_per_block, int shared_kb
                 bool wgmma, const char* card, int card_sms, int card_mhz, int card_gb_per_s) {
   Target out;
   out.name = name;
+  out.architecture = name;
   out.kind = TargetKind::cuda;
   out.sm = sm;
   out.shared_per_block = shared_kb_per_block * 1024;
@@ -85,6 +86,25 @@ Error unknown_target(const std::string& name) {
   return error;
 }
 
+constexpr std::string_view kPlainLanes = ":simt";
+
+std::optional<Target> find_row(std::string_view name) {
+  for (const Target& target : known_targets()) {
+    if (target.name == name) return target;
+  }
+  return std::nullopt;
+}
+
+/// The architecture as if it had no tensor cores.
+std::optional<Target> find_plain(std::string_view name) {
+  if (!name.ends_with(kPlainLanes)) return std::nullopt;
+  auto out = find_row(name.substr(0, name.size() - kPlainLanes.size()));
+  if (!out || out->kind != TargetKind::cuda || out->has_wgmma) return std::nullopt;
+  out->name = name;
+  out->has_mma = out->has_bf16_mma = false;
+  return out;
+}
+
 }  // namespace
 
 const std::vector<Target>& known_targets() {
@@ -94,9 +114,8 @@ const std::vector<Target>& known_targets() {
 
 Result<Target> find_target(const std::string& name) {
   if (name == "cpu") return host_target();
-  for (const Target& target : known_targets()) {
-    if (target.name == name) return target;
-  }
+  if (auto row = find_row(name)) return *row;
+  if (auto plain = find_plain(name)) return *plain;
   return unknown_target(name);
 }
 

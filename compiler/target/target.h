@@ -28,6 +28,7 @@ struct Target {
   int lanes() const { return vector_bits / 32; }
 
   // CUDA
+  std::string architecture;  ///< as NVRTC has it: `sm_61`
   int sm = 0;
   int shared_per_block = 0;  ///< bytes a block may ask for (above 48 KB: only by opting in)
   int shared_per_sm = 0;
@@ -52,8 +53,8 @@ struct Target {
 /// Every known target, in the order of targets.def; the interpreter first.
 const std::vector<Target>& known_targets();
 
-/// By name: `cpu` is this machine's best row, `cpu:NAME`, `sm_NN`, `interpreter`. User error with the
-/// nearest name otherwise.
+/// By name: `cpu` is this machine's best row, `cpu:NAME`, `sm_NN`, `interpreter`. `sm_NN:simt` is the row without its
+/// tensor cores: what cards that have none run, on one that has. User error with the nearest name otherwise.
 Result<Target> find_target(const std::string& name);
 
 /// The best CPU row that this machine can execute; the interpreter where there is none.

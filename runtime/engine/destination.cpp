@@ -60,7 +60,9 @@ std::vector<Target> substitutes_for(const std::string& name, const Destination& 
   const auto will_do = [&](const Target& target) {
     if (target.name == destination.target.name) return false;
     if (destination.kind == Destination::Kind::cpu) return name == "cpu" && host_can_execute(target);
-    return destination.kind == Destination::Kind::cuda && device_can_execute(target, destination.target.sm);
+    const bool does_more = target.has_mma && !destination.target.has_mma;  // than was asked for
+    return destination.kind == Destination::Kind::cuda && !does_more &&
+           device_can_execute(target, destination.target.sm);
   };
   std::vector<Target> out;
   for (const auto& target : known_targets()) {

@@ -86,6 +86,19 @@ TEST(Target, ADeviceGetsTheNewestRowOfItsFamily) {
   EXPECT_EQ(row(100), "") << "binaries of sm_90 do not run on 10.0";
 }
 
+TEST(Target, AnyGpuCanBeTakenForOneWithoutTensorCores) {
+  const Target whole = find_target("sm_80").value(), plain = find_target("sm_80:simt").value();
+  EXPECT_EQ(plain.name, "sm_80:simt") << "keys of stores hold it";
+  EXPECT_EQ(plain.architecture, whole.architecture);
+  EXPECT_EQ(plain.shared_per_block, whole.shared_per_block);
+  EXPECT_TRUE(whole.has_mma && whole.has_bf16_mma);
+  EXPECT_FALSE(plain.has_mma || plain.has_bf16_mma);
+  EXPECT_TRUE(device_can_execute(plain, 86));
+  EXPECT_FALSE(find_target("sm_90a:simt").ok()) << "its binaries run on that architecture alone";
+  EXPECT_FALSE(find_target("interpreter:simt").ok());
+  EXPECT_FALSE(find_target(":simt").ok());
+}
+
 TEST(Target, AWrongNameSuggestsTheNearest) {
   const auto found = find_target("cpu:x86-64-v5");
   ASSERT_FALSE(found.ok());
