@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""Weft's GPU kernels beside what PyTorch has for the same patterns, in one run: contenders take turns, so that clocks
+and neighbours disturb all of them alike. Needs PyTorch, a GPU, NVRTC and build-gpu-only/libweft.so, nothing else.
+
+    ./dev build --gpu-only
+    python3 bench/gpu/bench.py [--only longnet] [--dtype f16] [--quick] [-o FILE]
+
+--host-check instead compares what all of them compute, at small sizes on the CPU, with build/libweft.so.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import functools
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+import report
+import workloads
+from library import UNUSED_PLACE, Engine, Error, Library, tensor
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROUNDS, FEWEST_ROUNDS = 9, 3
+SECONDS = 20  # of rounds for one workload
+SAMPLE_MS = 5  # a sample is as many launches as take so long
+CACHE_BYTES = 256 << 20  # tensors of a round come to more than any cache holds
+MOST_SETS = 8
+TOLERANCE = {"f32": 1e-4, "f16": 4e-3, "bf16": 3e-2}
+YARDSTICK = "dense by cuDNN"
+YARDSTICK_TOKENS = 8192
+
+
+@dataclasses.dataclass
+class Contender:
+    name: str
+    runs: list = None  # one function for each set of tensors; gives the output
+    compile_ms: float = None
+    plan_ms: float = None
+    flops: int = None  # None: the workload's
+    times: list = dataclasses.field(default_factory=list)
+    error: float = None
+    problem: str = ""
+
+
+def skip(reason):
+    print(f"bench/gpu: skipped: {reason}")
+    sys.exit(0)
+
+
+def first_line(error):
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+
+
+# ---------------------------------------------------------------- tensors
+
+
+def make_sets(torch, workload, device):
+    """Normal random q, k, v: several sets of them where one would stay in a cache."""
+    shape = (workload.batch, workload.heads, workload.tokens, workload.dim)
+    dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[workload.dtype]
+    bytes_of_set = 4 * functools.reduce(lambda a, b: a * b, shape) * dtype.itemsize
+    count = max(1, min(MOST_SETS, -(-CACHE_BYTES // bytes_of_set))) if device.type == "cuda" else 1
+    generator = torch.Generator(device).manual_seed(1)
+    return [[torch.randn(shape, device=device, generator=generator).to(dtype) for _ in range(3)] for _ in range(count)]
+
+
+def view(x, dtype):
+    """A torch tensor [batch, heads, tokens, dim] as Weft's [batch, tokens, heads, dim]."""
+    x = x.transpose(1, 2)
+    return tensor(x.data_ptr(), dtype, x.shape, x.stride())
+
+
+def plain(x, dtype):
+    return tensor(x.data_ptr(), dtype, x.shape, x.stride())
+
+
+def make_inputs(torch, workload, device):
+    if workload.kind != "documents":
+        return {}
+    numbers = [number for number, length in enumerate(workload.documents) for _ in range(length)]
+    return {"number": torch.tensor([numbers] * workload.batch, dtype=torch.int32, device=device)}
+
+
+# ---------------------------------------------------------------- Weft
+
+
+class Weft:
+    def __init__(self, torch, library, device):
+        self.torch, self.library, self.device = torch, library, device
+        self.engine = Engine(library)
+
+    def compile(self, workload, target):
+        begin = time.perf_counter()
+        kernel = self.engine.compile(workloads.PATTERNS, workload.pattern, workload.params, workload.heads,
+                                     workload.dim, workload.dtype, target)
+        return kernel, (time.perf_counter() - begin) * 1e3
+
+    def launch(self, kernel, workload, tensors, inputs, lists=()):
+        out = self.torch.full_like(tensors[0], float("nan"))
+        stream = self.torch.cuda.current_stream().cuda_stream if self.device.type == "cuda" else None
+        given = {"number": plain(inputs["number"], "i32")} if "number" in inputs else {}
+        launch = kernel.launch(*(view(x, workload.dtype) for x in tensors), view(out, workload.dtype), given,
+                               [plain(one, "i32") for one in lists], stream)
+
+        def run():
+            launch()
+            return out
+
+        return run
+
+    def contender(self, name, workload, target, sets, inputs):
+        made = Contender(name)
+        try:
+            kernel, wall_ms = self.compile(workload, target)
+            made.compile_ms, made.plan_ms = kernel.compile_ms, wall_ms - kernel.compile_ms - kernel.load_ms
+            made.runs = [self.launch(kernel, workload, tensors, inputs) for tensors in sets]
+            made.runs[0]()
+        except Error as error:
+            made.problem = first_line(error)
+        return made
+
+    def draw_blocks(self, workload, target, tensors, inputs):
+        """BigBird's blocks, as the kernel drew them: a table of truths for FlexAttention, numbers for the count."""
+        torch, rows = self.torch, -(-workload.tokens // workload.block)
+        kernel, _ = self.compile(workload, target)
+        extents = kernel.list_extents(workload.batch, workload.tokens, workload.heads)[0]
+        drawn = torch.full(extents, UNUSED_PLACE, dtype=torch.int32, device=self.device)
+        self.launch(kernel, workload, tensors, inputs, [drawn])()
+        drawn = drawn.cpu().tolist()[0]
+        near = {(i, j) for i in range(rows) for j in range(rows) if i == 0 or j == 0 or abs(i - j) <= 1}
+        workload.kept_blocks = [
+            near | {(i, j) for i, row in enumerate(drawn[head % len(drawn)]) for j in row if j != UNUSED_PLACE}
+            for head in range(workload.heads)
+        ]
+        table = torch.zeros(workload.heads, rows, rows, dtype=torch.bool)
+        for head, kept in enumerate(workload.kept_blocks):
+            table[head][tuple(zip(*kept))] = True
+        inputs["table"] = table.to(self.device)
+
+
+# ---------------------------------------------------------------- peers
+
+
+def peer_contender(peers, name, make, sets, inputs):
+    made = Contender(name)
+    try:
+        begin = time.perf_counter()
+        for tensors in sets:
+            run = make(*tensors, inputs)
+            if isinstance(run, tuple):
+                run, plan_ms = run
+                made.plan_ms = made.plan_ms or plan_ms
+            made.runs = [*(made.runs or []), run]
+            if len(made.runs) == 1:
+                run()
+                peers.wait(tensors[0].device)
+                made.compile_ms = (time.perf_counter() - begin) * 1e3 - (made.plan_ms or 0)
+    except Exception as error:  # whatever a library throws is why it does not take part
+        made.problem, made.runs = first_line(error), None
+    return made
+
+
+def yardstick(torch, peers, workload, device):
+    """Dense attention by cuDNN at the same dim and type: what shares are shares of."""
+    dense = workloads.Workload(YARDSTICK, "dense", YARDSTICK_TOKENS, workloads.WIDTH // workload.dim, workload.dim,
+                               batch=workloads.BUDGET // YARDSTICK_TOKENS, dtype=workload.dtype)
+    made = peer_contender(peers, YARDSTICK, lambda q, k, v, _: peers.sdpa("cuDNN", q, k, v, False),
+                          make_sets(torch, dense, device)[:1], {})
+    made.flops = dense.flops()
+    return made
+
+
+# ---------------------------------------------------------------- comparison
+
+
+def sample(torch, contender, launches):
+    """Milliseconds of a launch, on the GPU's clock."""
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for i in range(launches):
+        contender.runs[i % len(contender.runs)]()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / launches
+
+
+def take_turns(torch, contenders):
+    ready = [one for one in contenders if not one.problem]
+    counts = [max(1, round(SAMPLE_MS / max(sample(torch, one, 2), 1e-3))) for one in ready]  # warms up, too
+    begin = time.perf_counter()
+    while len(ready) > 0 and len(ready[0].times) < ROUNDS:
+        if time.perf_counter() - begin > SECONDS and len(ready[0].times) >= FEWEST_ROUNDS:
+            break
+        for one, count in zip(ready, counts):
+            one.times.append(sample(torch, one, count))
+
+
+def measure_errors(torch, workload, contenders):
+    """The largest difference of each from the first peer, or None where there is nobody to compare with."""
+    outputs = {one.name: one.runs[0]() for one in contenders if not one.problem and one.flops is None}
+    peers_first = [name for name in outputs if not name.startswith("Weft")]
+    if not peers_first:
+        return
+    want = outputs[peers_first[-1]].float()
+    for one in contenders:
+        if one.name not in outputs or one.name == peers_first[-1]:
+            continue
+        difference = (outputs[one.name].float() - want).abs().max().item()
+        one.error = difference
+        if not difference <= TOLERANCE[workload.dtype]:  # NaN, too
+            one.problem = f"wrong: differs by {difference:.2g} from {peers_first[-1]}"
+
+
+def contenders_of(torch, peers, weft, workload, targets, device):
+    sets, inputs = make_sets(torch, workload, device), make_inputs(torch, workload, device)
+    if workload.kind == "bigbird":
+        weft.draw_blocks(workload, next(iter(targets.values())), sets[0], inputs)
+    out = [weft.contender(name, workload, target, sets, inputs) for name, target in targets.items()]
+    return out + [peer_contender(peers, name, make, sets, inputs) for name, make in peers.peers_of(workload, device)]
+
+
+def compare(torch, peers, weft, workload, targets, device, say):
+    contenders = contenders_of(torch, peers, weft, workload, targets, device)
+    measure_errors(torch, workload, contenders)
+    dense = yardstick(torch, peers, workload, device)
+    take_turns(torch, [*contenders, dense])
+    rate = None if dense.problem else dense.flops / (statistics.median(dense.times) / 1e3)
+    for one in [*contenders, dense]:
+        say(report.row(workload, one, rate))
+    torch.cuda.empty_cache()
+
+
+def host_check(torch, peers, library):
+    """Does everything compute the same? On the CPU, where Weft's kernels are other ones: it is this script that is
+    checked, the peers it builds and the pairs it counts."""
+    device = torch.device("cpu")
+    weft, wrong = Weft(torch, library, device), 0
+    for workload in workloads.small():
+        contenders = contenders_of(torch, peers, weft, workload, {"Weft": "cpu"}, device)
+        measure_errors(torch, workload, contenders)
+        for one in contenders:
+            wrong += 1 if one.problem else 0
+            print(f"{workload.name:<12} {workload.tokens:>5} {workload.pairs():>9} pairs  {one.name:<24}",
+                  one.problem or ("–" if one.error is None else f"{one.error:.1e}"))
+    return 1 if wrong else 0
+
+
+# ---------------------------------------------------------------- command
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", help="libweft.so; default: that of ./dev build --gpu-only")
+    parser.add_argument("--only", default="", help="workloads whose name holds this")
+    parser.add_argument("--dim", type=int, help="workloads of this dim")
+    parser.add_argument("--dtype", default="bf16", choices=("f32", "f16", "bf16"))
+    parser.add_argument("--quick", action="store_true", help="only the shortest of each workload")
+    parser.add_argument("--host-check", action="store_true", help="compare results on the CPU, measure nothing")
+    parser.add_argument("-o", "--output", help="default: bench/results/DATE-DEVICE.txt; -: none")
+    return parser.parse_args()
+
+
+def open_library(path):
+    try:
+        return Library(path)
+    except OSError as error:
+        skip(f"{first_line(error)}; ./dev build --gpu-only makes build-gpu-only/libweft.so")
+
+
+def chosen(given):
+    out = [w for w in workloads.everything() if given.only in w.name and given.dim in (None, w.dim)]
+    for workload in out:
+        workload.dtype = given.dtype
+    if given.quick:
+        shortest = {}
+        for workload in out:
+            shortest.setdefault((workload.name, workload.dim), workload)
+        out = list(shortest.values())
+    return out
+
+
+def describe(torch, library, device):
+    name = torch.cuda.get_device_name(device)
+    driver = pathlib.Path("/proc/driver/nvidia/version")
+    return [
+        f"{datetime.date.today()}, {name}, sm_{''.join(map(str, torch.cuda.get_device_capability(device)))}",
+        f"Weft {library.version}; PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN "
+        f"{torch.backends.cudnn.version()}",
+        f"driver: {driver.read_text().splitlines()[0] if driver.exists() else 'unknown'}",
+        "TFLOP/s: useful ones, 2 (d + d_v) for each pair that the pattern keeps, with its multiplicity.",
+        f"share: of cuDNN's dense attention ({YARDSTICK_TOKENS} tokens), measured in the same rounds.",
+        "compile ms: Weft without a store, the others' first call; plan ms: Weft's planning and text, the others' masks.",
+        "",
+    ]
+
+
+def targets_of(weft):
+    """The kernels of this GPU, and those that it would have if it had no tensor cores: evidence for Pascal."""
+    kernel, _ = weft.compile(workloads.Workload("", "dense", 1, 1, 64), "cuda")
+    return {"Weft": "cuda", "Weft, no tensor cores": kernel.target.rstrip("a") + ":simt"}
+
+
+def open_output(given, device_name):
+    if given.output == "-":
+        return open(os.devnull, "w")
+    name = f"{datetime.date.today()}-{device_name.replace(' ', '-')}-{given.dtype}.txt"
+    path = pathlib.Path(given.output or ROOT / "bench" / "results" / name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return open(path, "w")
+
+
+def main():
+    given = options()
+    try:
+        import torch
+
+        import peers
+    except ImportError as error:
+        skip(f"PyTorch is not installed ({first_line(error)}): pip install torch")
+    if given.host_check:
+        return host_check(torch, peers, open_library(given.library or str(ROOT / "build" / "libweft.so")))
+    if not torch.cuda.is_available():
+        skip("PyTorch sees no GPU here")
+    library = open_library(given.library or str(ROOT / "build-gpu-only" / "libweft.so"))
+    device = torch.device("cuda", 0)
+    weft = Weft(torch, library, device)
+    targets = targets_of(weft)
+    with open_output(given, torch.cuda.get_device_name(device)) as file:
+
+        def say(line):
+            print(line, flush=True)
+            print(line, file=file, flush=True)
+
+        for line in [*describe(torch, library, device), report.header()]:
+            say(line)
+        for workload in chosen(given):
+            try:
+                compare(torch, peers, weft, workload, targets, device, say)
+            except (Error, torch.OutOfMemoryError) as error:
+                say(f"{workload.name} at {workload.tokens} tokens: {first_line(error)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

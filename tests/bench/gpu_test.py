@@ -1,0 +1,189 @@
+"""bench/gpu without a GPU and without PyTorch: the pairs it counts, the kernels it launches, what it prints.
+
+gpu_test.py WEFT LIBWEFT.SO
+"""
+
+import ctypes
+import json
+import math
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench" / "gpu"
+sys.path.insert(0, str(FOLDER))
+
+import library
+import pairs
+import report
+import workloads
+
+WEFT, LIBRARY = sys.argv[1:3]
+
+
+def keeps(workload, h, q, k):
+    """How often the pair is kept, by the definitions of the language."""
+    if workload.causal and k > q:
+        return 0
+    if workload.kind == "dense":
+        return 1
+    if workload.kind == "window":
+        return 1 if q - workload.width < k <= q else 0
+    if workload.kind == "documents":
+        number = [i for i, length in enumerate(workload.documents) for _ in range(length)]
+        return 1 if k <= q and number[q] == number[k] else 0
+    return sum(1 for w, r in zip(workload.segments, workload.rates)
+               if q // w == k // w and q % w % r == h % r and k % w % r == h % r)
+
+
+def explained(workload):
+    with tempfile.NamedTemporaryFile("w", suffix=".weft") as file:
+        file.write(workloads.PATTERNS)
+        file.flush()
+        command = [WEFT, "explain", file.name, "--pattern", workload.pattern, "--target", "sm_61", "--json"]
+        for name, value in workload.params.items():
+            command += ["-D", f"{name}={value}"]
+        for name in ("tokens", "heads", "dim", "dtype", "batch"):
+            command += ["--" + name, str(getattr(workload, name))]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+class Pairs(unittest.TestCase):
+    def test_are_those_of_the_definitions(self):
+        for workload in workloads.small():
+            if workload.kind == "bigbird":
+                continue
+            rows = range(workload.tokens)
+            counted = sum(keeps(workload, h, q, k) for h in range(workload.heads) for q in rows for k in rows)
+            self.assertEqual(workload.pairs(), counted, workload)
+
+    def test_are_those_that_weft_counts(self):
+        for workload in workloads.small():
+            if workload.kind in ("bigbird", "documents"):  # which depend on what is drawn and given
+                continue
+            said = explained(workload)
+            self.assertEqual(workload.batch * workload.pairs(), said["pairs"], workload)
+            self.assertEqual(workload.flops(), said["flops"], workload)
+
+    def test_of_long_workloads_are_counted_at_once(self):
+        for workload in workloads.everything():
+            if workload.kind != "bigbird":
+                self.assertGreater(workload.flops(), 1e10, workload)
+
+    def test_of_blocks_know_the_last_one_is_short(self):
+        self.assertEqual(pairs.blocks(70, 32, [{(0, 0), (2, 1)}, {(2, 2)}]), 32 * 32 + 6 * 32 + 6 * 6)
+
+
+class Launches(unittest.TestCase):
+    """Of the interpreter: the same calls, with nothing to compile."""
+
+    HEADS, TOKENS, DIM = 2, 7, 4
+
+    def setUp(self):
+        self.engine = library.Engine(library.Library(LIBRARY))
+        numbers = random.Random(1)
+        self.size = self.HEADS * self.TOKENS * self.DIM
+        self.data = [(ctypes.c_float * self.size)(*(numbers.gauss(0, 1) for _ in range(self.size))) for _ in "qkv"]
+        self.out = (ctypes.c_float * self.size)(*[math.nan] * self.size)
+
+    def view(self, data):
+        """Memory [heads, tokens, dim] as [1, tokens, heads, dim], the way PyTorch's is passed on."""
+        h, n, d = self.HEADS, self.TOKENS, self.DIM
+        return library.tensor(ctypes.addressof(data), "f32", (1, n, h, d), (h * n * d, d, n * d, 1))
+
+    def row(self, data, h, n):
+        begin = (h * self.TOKENS + n) * self.DIM
+        return data[begin:begin + self.DIM]
+
+    def launch(self, pattern, params=None, **more):
+        kernel = self.engine.compile(workloads.PATTERNS, pattern, params or {}, self.HEADS, self.DIM, "f32", "interpreter")
+        kernel.launch(*map(self.view, self.data), self.view(self.out), **more)()
+        return kernel
+
+    def expect(self, kept):
+        q, k, v = self.data
+        for h in range(self.HEADS):
+            for n in range(self.TOKENS):
+                scores = {
+                    m: sum(a * b for a, b in zip(self.row(q, h, n), self.row(k, h, m))) / math.sqrt(self.DIM)
+                    for m in range(self.TOKENS) if kept(n, m)
+                }
+                weights = {m: math.exp(s) for m, s in scores.items()}
+                for i, got in enumerate(self.row(self.out, h, n)):
+                    want = sum(w * self.row(v, h, m)[i] for m, w in weights.items()) / sum(weights.values())
+                    self.assertAlmostEqual(got, want, places=5)
+
+    def test_compute_what_they_say(self):
+        kernel = self.launch("dense_causal")
+        self.assertEqual(kernel.target, "interpreter")
+        self.expect(lambda q, k: k <= q)
+
+    def test_take_parameters(self):
+        self.launch("window", {"width": 3})
+        self.expect(lambda q, k: q - 3 < k <= q)
+
+    def test_take_inputs(self):
+        number = (ctypes.c_int32 * self.TOKENS)(0, 0, 0, 1, 1, 2, 2)
+        view = library.tensor(ctypes.addressof(number), "i32", (1, self.TOKENS), (self.TOKENS, 1))
+        self.launch("documents", inputs={"number": view})
+        self.expect(lambda q, k: k <= q and number[q] == number[k])
+
+    def test_show_their_lists(self):
+        kernel = self.engine.compile(workloads.PATTERNS, "bigbird", {"block": 1}, self.HEADS, self.DIM, "f32",
+                                     "interpreter")
+        extents = kernel.list_extents(1, self.TOKENS, self.HEADS)
+        self.assertEqual(len(extents), 1)
+        self.assertEqual(extents[0][2:], [self.TOKENS, 3])
+
+    def test_that_fail_say_why(self):
+        with self.assertRaisesRegex(library.Error, "input 'number' is missing"):
+            self.launch("documents")
+        with self.assertRaisesRegex(library.Error, "width"):
+            self.engine.compile(workloads.PATTERNS, "window", {}, 1, 8, "f32", "interpreter")
+
+
+class Contender:
+    """As bench.py makes them."""
+
+    def __init__(self, **given):
+        self.name, self.times, self.compile_ms, self.plan_ms = "Weft", [2.0, 1.0, 4.0], 300.4, None
+        self.error, self.problem, self.flops = 1e-3, "", None
+        self.__dict__.update(given)
+
+
+class Report(unittest.TestCase):
+    WORKLOAD = workloads.Workload("dense", "dense", 1000, 10, 50)  # 2 × 100 × 10^7 = 2 GFLOP
+
+    def test_rows_stand_under_their_titles(self):
+        words = report.row(self.WORKLOAD, Contender(), 4e12).split()
+        self.assertEqual(words, ["dense", "1000", "50", "bf16", "Weft", "2.000", "1.000..4.000", "1.0", "0.25", "300", "–",
+                                 "1.0e-03"])
+        self.assertEqual(len(report.header()), len(report.row(self.WORKLOAD, Contender(), 4e12)))
+
+    def test_the_yardstick_has_flops_of_its_own(self):
+        words = report.row(self.WORKLOAD, Contender(flops=8e9), 4e12).split()
+        self.assertEqual(words[7:9], ["4.0", "1.00"])
+
+    def test_those_that_do_not_take_part_say_why(self):
+        line = report.row(self.WORKLOAD, Contender(problem="no such backend", times=[]), None)
+        self.assertTrue(line.endswith("no such backend"), line)
+
+    def test_without_a_yardstick_there_is_no_share(self):
+        self.assertIn(" – ", report.row(self.WORKLOAD, Contender(), None))
+
+
+class Command(unittest.TestCase):
+    def test_is_skipped_with_a_reason_where_something_is_missing(self):
+        done = subprocess.run([sys.executable, "-B", str(FOLDER / "bench.py"), "--library", "/nowhere/libweft.so"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^bench/gpu: skipped: .*(PyTorch|libweft\.so)")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
