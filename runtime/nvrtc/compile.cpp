@@ -49,7 +49,8 @@ Result<Outcome> run(const Library& library, const std::string& text, const Targe
   WEFT_CHECK(check(library, text, target, options));
   std::vector<std::string> list = arguments(options);
   // Of the assembler only a real architecture is asked: then a text without a cubin still has its PTX.
-  const std::string architecture = stage == Stage::ptx ? "compute_" + target.architecture.substr(3) : target.architecture;
+  const std::string architecture =
+      stage == Stage::ptx ? "compute_" + target.architecture.substr(3) : target.architecture;
   list.push_back("--gpu-architecture=" + architecture);
   if (!options.limits.any()) return invoke(library.functions(), text, list, stage);
   return invoke_in_worker(library, text, list, stage, options.limits);
