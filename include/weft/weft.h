@@ -73,7 +73,8 @@ struct CompileOptions {
   bool branch_lse = false;  ///< also make RunArgs::branch_lse available
   bool paged = false;       ///< K and V come in pages: RunArgs::pages
   /// `cpu`, `cpu:NAME`, `interpreter` (f64, slow, the meaning itself); `cuda`, `cuda:N` (a GPU of this machine),
-  /// `sm_NN` (compiled anywhere, run where there is such a GPU), `emulate:sm_NN` (CUDA text on the host, slow).
+  /// `sm_NN` (compiled anywhere, run where there is such a GPU; `sm_NN:simt` as if it had no tensor cores),
+  /// `emulate:sm_NN` (CUDA text on the host, slow).
   std::string target = "cpu";
   std::string source_name = "<pattern>";  ///< what messages call the text
 };

@@ -12,7 +12,9 @@
 #include "runtime/nvrtc/search.h"
 #include "tests/codegen/random_check.h"
 #include "tests/device/device_runner.h"
+#include "tests/device/engine_runner.h"
 #include "tests/engine/problem.h"
+#include "tests/support/program.h"
 
 #include <fmt/format.h>
 
@@ -470,6 +472,28 @@ TEST_F(CudaEngine, TheRunnerOfDeviceTests) {
   driver().on_launch = nullptr;
   EXPECT_NE(testing::check_random<testing::DeviceKernel>(problem, target, ir::DType::f32, 9003, false, as_they_are), "")
       << "a GPU that computes nothing";
+}
+
+/// The other one, which leaves the prepass to the GPU.
+TEST_F(CudaEngine, TheRunnerOfDeviceTestsByTheEngine) {
+  const auto target = find_target("sm_61").value();
+  const auto as_they_are = [](const testing::RunOptions& options, std::uint64_t) { return options; };
+  auto chosen = random_problem(9003, {.most_tokens = 100});
+  chosen.pattern = lowered({.text = "pattern p { keep blocks(16, top(2, by: pooled)); }", .pattern = "p"}).value();
+  chosen.inputs.clear();
+  for (const auto& random : {random_problem(9003, {.most_tokens = 100}), chosen}) {
+    const auto problem = testing::with_dims(random, 9003);
+    const ir::Bind bind{.d = problem.shape.d, .d_v = problem.shape.d_v};
+    const auto kernel = testing::EngineKernel::make(problem.pattern, bind, target);
+    ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+    emulate(kernel->kernel());
+    EXPECT_EQ(testing::check_random<testing::EngineKernel>(problem, target, ir::DType::f32, 9003, false, as_they_are),
+              "");
+    driver().on_launch = nullptr;
+    EXPECT_NE(testing::check_random<testing::EngineKernel>(problem, target, ir::DType::f32, 9003, false, as_they_are),
+              "")
+        << "a GPU that computes nothing";
+  }
 }
 
 /// Compile, load, run: each call of the driver that can fail does once.

@@ -1,10 +1,12 @@
 /// Kernels on this machine's GPU: golden cases, random patterns, and the engine. Label `device`: run by
-/// `./dev test --device`, skipped where there is no GPU.
+/// `./dev test --device`, skipped where there is no GPU. DeviceKernel runs a plan's kernel alone, with lists and
+/// summaries that the host made, in any cut of its tiles; EngineKernel runs all that users run.
 
 #include "runtime/cuda/memory.h"
 #include "runtime/engine/cuda_executor.h"
 #include "tests/codegen/random_check.h"
 #include "tests/device/device_runner.h"
+#include "tests/device/engine_runner.h"
 #include "tests/engine/problem.h"
 #include "tests/golden/case.h"
 
@@ -35,6 +37,11 @@ TEST_P(DeviceGolden, Case) {
   const auto found = kernel->run(golden->shape, golden->q, golden->k, golden->v, golden->inputs);
   ASSERT_TRUE(found.ok()) << found.error().message;
   EXPECT_EQ(golden::difference(*golden, *found), "");
+  const auto whole = EngineKernel::make(golden->pattern, bind, target);
+  ASSERT_TRUE(whole.ok()) << whole.error().message;
+  const auto of_engine = whole->run(golden->shape, golden->q, golden->k, golden->v, golden->inputs);
+  ASSERT_TRUE(of_engine.ok()) << of_engine.error().message;
+  EXPECT_EQ(golden::difference(*golden, *of_engine), "") << "by the engine";
 }
 
 INSTANTIATE_TEST_SUITE_P(, DeviceGolden, ::testing::ValuesIn(golden::case_names()),

@@ -169,6 +169,20 @@ Finding check_kernel(const Problem& p, const ir::Pattern& planned, const Target&
   return wrong.empty() ? kFine : Finding{target.name, wrong};
 }
 
+Finding check_elsewhere(const Problem& p, const ir::Pattern& planned, const Elsewhere& elsewhere, Reached& reached) {
+  const auto bind = p.bind();
+  const auto options = options_of(p.program.seed);
+  const auto found = elsewhere.run({planned, bind, p.program.shape, p.tensors, p.inputs, options});
+  if (!found.ok() && !found.error().diagnostics.empty()) {
+    ++reached.codes[refusal(found.error())];
+    return kFine;
+  }
+  if (!found.ok()) return {elsewhere.name, all_of(found.error())};
+  ++reached.kernels[elsewhere.name];
+  const auto wrong = difference(*found, p.meant, p.bounds(p.program.dtype));
+  return wrong.empty() ? kFine : Finding{elsewhere.name, wrong};
+}
+
 /// Multiplications that the emulator does in a second or so.
 constexpr double kMostEmulated = 3e6;
 
@@ -186,7 +200,7 @@ Finding check_backends(const Problem& p, const Checks& checks, Reached& reached)
   }
   ++reached.planned;
   if (const Finding f = check_plan(p, *plan); !f.ok()) return f;
-  if (checks.targets.empty()) return kFine;
+  if (checks.targets.empty() && !checks.elsewhere.run) return kFine;
   if (unstable(p)) {
     ++reached.unstable;
     return kFine;
@@ -196,7 +210,7 @@ Finding check_backends(const Problem& p, const Checks& checks, Reached& reached)
     if (target.kind == TargetKind::cuda && work_of(p.program.shape) > kMostEmulated) continue;
     if (const Finding f = check_kernel(p, planned, target, reached); !f.ok()) return f;
   }
-  return kFine;
+  return checks.elsewhere.run ? check_elsewhere(p, planned, checks.elsewhere, reached) : kFine;
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "compiler/ir/pattern.h"
+#include "compiler/ir/plan.h"
+#include "tests/codegen/arguments.h"
 #include "tests/support/program.h"
 
 #include <functional>
@@ -29,10 +31,25 @@ struct Reached {
   std::map<std::string, int> codes = {};    ///< of refusals
 };
 
+/// A kernel that is run by other means than AnyKernel's: on a GPU.
+struct Elsewhere {
+  struct Problem {
+    const ir::Pattern& pattern;
+    const ir::Bind& bind;
+    const ir::Shape& shape;
+    const Tensors& tensors;
+    const ir::InputValues& inputs;
+    const testing::RunOptions& options;
+  };
+  std::string name = {};
+  std::function<Result<ir::Outcome>(const Problem&)> run = {};
+};
+
 struct Checks {
   /// Kernels to run, by target; empty: plans only. A kernel for the CPU costs a fifth of a second, an emulated one
   /// more.
   std::vector<std::string> targets = {};
+  Elsewhere elsewhere = {};
   /// A planted fault: what the planner is given in place of the pattern.
   std::function<ir::Pattern(const ir::Pattern&)> twist = {};
 };

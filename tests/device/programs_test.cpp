@@ -1,0 +1,39 @@
+/// Random programs over the whole language on this machine's GPU, by the public face: prepass, lists and summaries run
+/// there as well. Label `device`, see device_test.cpp.
+
+#include "tests/device/device_runner.h"
+#include "tests/device/engine_runner.h"
+#include "tests/programs/checks.h"
+#include "tests/support/random_program.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace weft::test {
+namespace {
+
+TEST(DevicePrograms, HoldTogether) {
+  const auto target = testing::device_row();
+  if (!target) GTEST_SKIP() << target.error().message;
+  const Checks checks{
+      .elsewhere = {.name = target->name, .run = [&](const Elsewhere::Problem& p) -> Result<ir::Outcome> {
+                      WEFT_TRY(const auto kernel, testing::EngineKernel::make(p.pattern, p.bind, *target));
+                      return kernel.run(p.shape, p.tensors.q, p.tensors.k, p.tensors.v, p.inputs, p.options);
+                    }}};
+  const char* times = std::getenv("WEFT_RANDOM_TIMES");
+  const std::uint64_t count = 150 * static_cast<std::uint64_t>(times != nullptr ? std::atoi(times) : 1);
+  Reached reached;
+  for (std::uint64_t seed = 20'000; seed < 20'000 + count; ++seed) {
+    const ProgramOptions options = seed % 6 == 5 ? ProgramOptions{.most_tokens = 200, .most_heads = 3, .nesting = 2}
+                                                 : ProgramOptions{.any_dims = seed % 3 == 0};
+    const Program program = random_program(seed, options);
+    const Finding found = examine(program, checks, reached);
+    ASSERT_TRUE(found.ok()) << "seed " << seed << ", " << found.stage << ": " << found.what << "\n" << to_file(program);
+  }
+  EXPECT_GT(reached.kernels[target->name], static_cast<int>(count) / 3) << "few came as far as the GPU";
+}
+
+}  // namespace
+}  // namespace weft::test
