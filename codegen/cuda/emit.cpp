@@ -17,6 +17,7 @@ namespace {
 constexpr int kAlignment = 16;  // of struct Shared
 // Without a number here ptxas aims at more blocks for some head dims, and spills a few bytes for it.
 constexpr int kBlocks = 2;
+constexpr int kTileBytes = 16;       // of the tile's facts
 constexpr int kConditionBytes = 64;  // of struct Condition
 constexpr int kTermBytes = 160;      // of struct Term and its share of struct Lists
 
@@ -83,8 +84,8 @@ std::int64_t shared_struct_bytes(const ir::Plan& plan) {
   const auto conditions = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.predicates.size()));
   const std::int64_t of_rows = c.tile_q * (8 + 4 + 4 + 4);
   const std::int64_t of_keys = of_class.listed_keys(plan) * (4 + 4) + c.tile_k * 4;
-  const std::int64_t bytes =
-      of_class.working_bytes(plan) + of_rows + of_keys + inputs * 4 + c.threads / 32 * 4 + conditions * kConditionBytes;
+  const std::int64_t bytes = of_class.working_bytes(plan) + kTileBytes + of_rows + of_keys + inputs * 4 +
+                             c.threads / 32 * 4 + conditions * kConditionBytes;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 

@@ -201,7 +201,8 @@ struct Plan {
   std::vector<Phase> phases;
   std::vector<std::string> reasons;  ///< why each choice was made, for people
 
-  /// Does a sum of several softmaxes not fit beside the running one? GPU lanes keep two of them up to 64 columns.
+  /// Does a sum of several softmaxes not fit beside the running one? Plain GPU lanes keep two of them
+  /// up to 64 columns; matrix instructions none.
   bool sums_in_memory() const;
 
   /// f32 state that one (batch, head, row) keeps in memory, between phases or for a sum, in bytes; mostly 0.

@@ -52,6 +52,10 @@ class Verifier {
       block_of_threads(c);
       return;
     }
+    if (c.kernel_class == KernelClass::mma) {
+      warps_of_tiles(c);
+      return;
+    }
     if (c.tile_q % (c.sub_q * c.micro_q) != 0)
       say("tile_q {} is not a multiple of sub_q {} times micro_q {}", c.tile_q, c.sub_q, c.micro_q);
     if (c.tile_k % c.sub_k != 0 || c.tile_k % c.micro_k != 0)
@@ -67,6 +71,17 @@ class Verifier {
     if (c.depth < 8 || c.depth > 32 || c.depth % 8 != 0) say("{} columns at a time", c.depth);
     if (c.staged < 4 || c.staged > 64 || c.tile_k % c.staged != 0)
       say("{} rows of V at a time do not divide blocks of {}", c.staged, c.tile_k);
+    if (plan_.branches > 255) say("{} branches are more than the 255 that a weight counts", plan_.branches);
+  }
+
+  /// The same of its matrix instructions: a warp has one or two tiles of 16 rows.
+  void warps_of_tiles(const Choices& c) {
+    if (plan_.bind.dtype == DType::f32) say("matrix instructions compute with f16 and bf16");
+    const bool rows = c.threads == 128 && c.sub_q == 16 && (c.micro_q == 1 || c.micro_q == 2);
+    if (!rows || c.tile_q != c.threads / 32 * c.sub_q * c.micro_q)
+      say("{} threads do not cover {} rows, 16 x {} a warp", c.threads, c.tile_q, c.micro_q);
+    if (c.tile_k > 64 || c.tile_k % 16 != 0 || c.sub_k != c.tile_k || c.micro_k != c.tile_k)
+      say("blocks of {} keys are not from 16 to 64 in steps of 16", c.tile_k);
     if (plan_.branches > 255) say("{} branches are more than the 255 that a weight counts", plan_.branches);
   }
 
@@ -257,6 +272,7 @@ bool operator==(const Congruence& a, const Congruence& b) {
 
 bool Plan::sums_in_memory() const {
   const bool several = std::any_of(phases.begin(), phases.end(), [](const Phase& p) { return p.passes.size() > 1; });
+  if (choices.kernel_class == KernelClass::mma) return several;
   return several && choices.kernel_class == KernelClass::simt && bind.d_v > 64;
 }
 

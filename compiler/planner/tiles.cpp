@@ -19,7 +19,7 @@ ir::Choices for_cpu(const Target& target) {
 }
 
 /// 64 × 64 by 128 threads: 32 KB of shared memory at most, so that every architecture runs several blocks an SM.
-ir::Choices for_gpu(const ir::Bind& bind) {
+ir::Choices for_plain_lanes(const ir::Bind& bind) {
   ir::Choices c;
   c.kernel_class = ir::KernelClass::simt;
   c.threads = 128;
@@ -35,6 +35,68 @@ ir::Choices for_gpu(const ir::Bind& bind) {
   return c;
 }
 
+bool has_matrix_instructions(const Target& target, ir::DType dtype) {
+  return dtype == ir::DType::f16 ? target.has_mma : dtype == ir::DType::bf16 && target.has_bf16_mma;
+}
+
+/// About what a block of threads takes of shared memory: rows of Q, K and V, and lists. codegen/cuda/classes.h knows
+/// it exactly.
+std::int64_t matrix_bytes(const ir::Bind& bind, int rows, int keys) {
+  const auto bytes = [](std::int64_t columns) { return (columns + 15) / 16 * 32 + 16; };
+  constexpr std::int64_t kLists = 5 << 10;
+  return (rows + keys) * bytes(bind.d) + keys * bytes(bind.d_v) + kLists;
+}
+
+/// As many rows and keys as two blocks of threads leave room for on an SM, in registers and in shared memory: one
+/// computes while the other waits. A warp has two tiles of 16 rows where its registers hold them, because both use
+/// the same loads of K and V.
+ir::Choices for_matrices(const Draft& draft, std::string& reason) {
+  const ir::Bind& bind = draft.plan.bind;
+  ir::Choices c;
+  c.kernel_class = ir::KernelClass::mma;
+  c.threads = 128;
+  c.sub_q = 16;
+  constexpr int kReserved = 1 << 10;  // of each block, by the driver
+  const auto fits = [&](int blocks, int rows, int keys) {
+    const std::int64_t bytes = matrix_bytes(bind, rows, keys);
+    return bytes <= draft.target.shared_per_block && blocks * (bytes + kReserved) <= draft.target.shared_per_sm;
+  };
+  const auto choose = [&](int blocks, int rows, int most, int least) {
+    for (int keys = most; keys >= least; keys -= 16) {
+      if (!fits(blocks, rows, keys)) continue;
+      c.micro_q = rows / 64;
+      c.tile_q = rows;
+      c.tile_k = c.sub_k = c.micro_k = keys;
+      reason = fmt::format("matrix instructions for {}: {} x {} a block of threads, {} on an SM",
+                           bind.dtype == ir::DType::f16 ? "f16" : "bf16", rows, keys, blocks);
+      return true;
+    }
+    return false;
+  };
+  // Two tiles of O fill half of the registers at 128 columns. Counts of branches and conditions take some of the rest,
+  // the walk over several softmaxes more.
+  const std::int64_t columns = std::max(bind.d, bind.d_v);
+  const bool several = draft.plan.combine == ir::Combine::sum || draft.plan.combine == ir::Combine::mean;
+  const bool says_more = draft.plan.branches > 1 || !draft.plan.predicates.empty();
+  const bool fill = columns > 128 || (several && columns > 64);
+  (!fill && choose(2, 128, says_more && columns > 64 ? 48 : 64, 48)) || choose(2, 64, 64, 32) || choose(1, 64, 64, 16);
+  return c;
+}
+
+ir::Choices for_gpu(Draft& draft) {
+  const ir::Bind& bind = draft.plan.bind;
+  if (!has_matrix_instructions(draft.target, bind.dtype)) {
+    if (draft.target.has_mma && bind.dtype != ir::DType::f32)
+      draft.plan.reasons.push_back(
+          fmt::format("plain lanes: {} has no matrix instructions for bf16", draft.target.name));
+    return for_plain_lanes(bind);
+  }
+  std::string reason;
+  ir::Choices c = for_matrices(draft, reason);
+  draft.plan.reasons.push_back(std::move(reason));
+  return c;
+}
+
 struct Key {
   const char* name;
   int ir::Choices::*field;
@@ -46,7 +108,7 @@ struct Key {
 void choose_tiles(Draft& draft) {
   ir::Choices& c = draft.plan.choices;
   const bool is_gpu = draft.target.kind == TargetKind::cuda;
-  c = is_gpu ? for_gpu(draft.plan.bind) : for_cpu(draft.target);
+  c = is_gpu ? for_gpu(draft) : for_cpu(draft.target);
   const int step = is_gpu ? c.tile_q : c.sub_q * c.micro_q;
   const Key keys[] = {{"tile_q", &ir::Choices::tile_q, step, is_gpu ? step : 256, step},
                       {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16}};

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace weft::emulate {
 
@@ -39,6 +40,8 @@ const char* name(WarpOperation operation) {
       return "__any_sync";
     case WarpOperation::all:
       return "__all_sync";
+    case WarpOperation::exchange:
+      return "a matrix instruction";
   }
   return "a warp operation";
 }
@@ -117,6 +120,15 @@ std::uint64_t Scheduler::warp_operation(const Wait& wait) {
   return self.result;
 }
 
+const unsigned char* Scheduler::exchange(const void* mine, unsigned bytes, int line) {
+  const auto thread = static_cast<std::size_t>(current());
+  Warp& warp = warps_[thread / 32];
+  unsigned char* const mail = warp.mail[warp.turn].data();
+  std::memcpy(mail + thread % 32 * weft_emulated::kMailBytes, mine, std::min(bytes, weft_emulated::kMailBytes));
+  warp_operation({.operation = WarpOperation::exchange, .mask = 0xFFFFFFFFU, .line = line});
+  return mail;
+}
+
 /// What the lanes of an operation do not agree on. `first` is the thread of lane 0.
 std::optional<Fault> Scheduler::disagreement(int first, std::uint32_t mask) const {
   const Fiber& self = fibers_[static_cast<std::size_t>(current())];
@@ -174,7 +186,10 @@ bool Scheduler::complete_warp(int warp, std::uint32_t mask) {
   mine.ready |= mask & ~(1U << (current() % 32));
   ++report_.warp_syncs;
   if (mask == ~mine.exited) {
-    ++mine.sync;
+    // Matrix instructions wait for each other, not for memory.
+    const bool exchanges = fibers_[static_cast<std::size_t>(current())].wait.operation == WarpOperation::exchange;
+    mine.sync += exchanges ? 0 : 1;
+    mine.turn ^= exchanges ? 1 : 0;
     if (count_) traffic_.flush(warp);
   }
   return true;

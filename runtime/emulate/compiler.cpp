@@ -85,8 +85,8 @@ std::string entry(std::size_t kernel, const std::string& symbol) {
 
 /// Only the text itself has its own line numbers: faults are reported with them.
 std::string unit(const Request& request) {
-  std::string out = fmt::format("#include <cstdint>\n{}\n{}\n#line 1 \"{}\"\n{}\n#line 1 \"weft_entry\"\n", kHooksText,
-                                kPreludeText, kTextName, request.text);
+  std::string out = fmt::format("#include <cstdint>\n{}\n{}\n{}\n#line 1 \"{}\"\n{}\n#line 1 \"weft_entry\"\n",
+                                kHooksText, kPreludeText, kMatricesText, kTextName, request.text);
   for (std::size_t i = 0; i < request.symbols.size(); ++i) out += entry(i, request.symbols[i]);
   return out;
 }

@@ -7,5 +7,6 @@ namespace weft::emulate {
 
 extern const std::string_view kHooksText;
 extern const std::string_view kPreludeText;
+extern const std::string_view kMatricesText;  ///< behind the prelude
 
 }  // namespace weft::emulate

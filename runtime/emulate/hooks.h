@@ -13,7 +13,10 @@ inline constexpr unsigned long long kArenaBytes = 128ULL << 20;
 /// `read_only`: global memory by way of a cache that does not see what the kernel writes.
 enum class Space : int { global, read_only, shared };
 enum class Barrier : int { plain, any, all, count };
-enum class WarpOperation : int { sync, shuffle, ballot, any, all };
+enum class WarpOperation : int { sync, shuffle, ballot, any, all, exchange };
+
+/// What a lane shows to its warp in one exchange.
+inline constexpr unsigned kMailBytes = 32;
 
 struct Thread {
   unsigned index;            ///< threadIdx.x
@@ -37,6 +40,11 @@ struct Hooks {
   int (*barrier)(Block*, Barrier, int predicate, int line);
   /// `value` is this lane's; `source` the lane a shuffle reads. The result is this lane's.
   unsigned long long (*warp)(Block*, WarpOperation, unsigned mask, unsigned long long value, int source, int line);
+  /// Matrix instructions: what every lane of the warp shows, kMailBytes apart; it stands until the lane's next one.
+  const unsigned char* (*exchange)(Block*, const void* mine, unsigned bytes, int line);
+  /// An asynchronous copy of `bytes` bytes, and zeros up to 16, to shared memory: nothing is there before wait().
+  void (*copy)(Block*, void* to, const void* from, unsigned bytes, Site);
+  void (*wait)(Block*);
 };
 
 /// At the begin of the arena.

@@ -37,7 +37,15 @@ struct HookTable {
         {.operation = operation, .mask = mask, .value = value, .source = source, .line = line});
   }
 
-  static constexpr weft_emulated::Hooks kHooks = {load, store, touch, barrier, warp};
+  static const unsigned char* exchange(weft_emulated::Block* block, const void* mine, unsigned bytes, int line) {
+    return of(block).exchange(mine, bytes, line);
+  }
+  static void copy(weft_emulated::Block* block, void* to, const void* from, unsigned bytes, Site site) {
+    of(block).copy(to, from, bytes, site);
+  }
+  static void wait(weft_emulated::Block* block) { of(block).finish_copies(); }
+
+  static constexpr weft_emulated::Hooks kHooks = {load, store, touch, barrier, warp, exchange, copy, wait};
 };
 
 Result<std::unique_ptr<Scheduler>> Scheduler::make(Entry entry, const Launch& launch, bool count) {
@@ -97,6 +105,7 @@ void Scheduler::start_block(std::int64_t block) {
     // Tops that differ in more than the page: else all stacks would meet in the same few lines of the cache.
     unsigned char* top = arena_->stack(static_cast<int>(i)) + kStackBytes - (i % 16) * 256;
     fibers_[i].state = State::ready;
+    fibers_[i].copies.clear();
     fibers_[i].context.start(top, kStackBytes - (i % 16) * 256, run_fiber, this);
   }
   for (std::size_t i = 0; i < warps_.size(); ++i) {
@@ -169,11 +178,9 @@ Moment Scheduler::now() const {
 
 void Scheduler::access(const Attempt& attempt, unsigned char* into, const unsigned char* from) {
   const auto size = static_cast<std::size_t>(attempt.size);
-  if (const auto kind = memory_.check(attempt, now())) {
-    const bool forbidden = forbids(*kind);
-    record(memory_.describe(*kind, attempt), current(), attempt.site.line);
-    if (forbidden && !attempt.write) std::memset(into, 0xFF, size);
-    if (forbidden) return;
+  if (!permitted(attempt)) {
+    if (!attempt.write) std::memset(into, 0xFF, size);
+    return;
   }
   switch (size) {  // constant sizes are single moves
     case 2:
@@ -192,13 +199,24 @@ void Scheduler::access(const Attempt& attempt, unsigned char* into, const unsign
       std::memcpy(into, from, size);
       break;
   }
-  if (!count_) return;
+  if (count_) count_access(attempt);
+}
+
+/// Whether the access may be carried out; says what is wrong with it.
+bool Scheduler::permitted(const Attempt& attempt) {
+  const auto kind = memory_.check(attempt, now());
+  if (!kind) return true;
+  record(memory_.describe(*kind, attempt), current(), attempt.site.line);
+  return !forbids(*kind);
+}
+
+void Scheduler::count_access(const Attempt& attempt) {
   const bool shared = attempt.space == Space::shared;
   traffic_.add(current(),
                {.site = attempt.site.address,
                 .address = shared ? memory_.shared_offset(attempt.at) : reinterpret_cast<std::uint64_t>(attempt.at),
                 .line = attempt.site.line,
-                .size = static_cast<std::uint8_t>(size),
+                .size = static_cast<std::uint8_t>(attempt.size),
                 .shared = shared,
                 .write = attempt.write});
 }

@@ -45,10 +45,18 @@ class Scheduler {
     int line = 0;
   };
 
+  /// An asynchronous copy under way.
+  struct Copy {
+    void* to = nullptr;
+    std::array<unsigned char, 16> bytes = {};
+    weft_emulated::Site site = {};
+  };
+
   struct Fiber {
     weft_emulated::Thread thread{};
     State state = State::ready;
     Wait wait;
+    std::vector<Copy> copies = {};  ///< not waited for yet
     std::uint64_t result = 0;
     Context context = {};
   };
@@ -57,7 +65,10 @@ class Scheduler {
     int lanes = 0;
     std::uint32_t ready = 0;   ///< a bit a lane
     std::uint32_t exited = 0;  ///< lanes that there are not count as exited
-    std::uint32_t sync = 0;    ///< operations of all its lanes, over all blocks
+    std::uint32_t sync = 0;    ///< operations of all its lanes that order memory, over all blocks
+    /// Of exchanges, by turns: who is slow still reads one while others write into the next.
+    std::array<std::array<unsigned char, 32 * weft_emulated::kMailBytes>, 2> mail = {};
+    std::size_t turn = 0;
   };
 
   friend struct HookTable;
@@ -77,8 +88,11 @@ class Scheduler {
   // What kernels call.
   void access(const Attempt& attempt, unsigned char* into, const unsigned char* from);
   void touch(Attempt attempt);
+  void copy(void* to, const void* from, unsigned bytes, weft_emulated::Site site);
+  void finish_copies();
   int barrier(const Wait& wait);
   std::uint64_t warp_operation(const Wait& wait);
+  const unsigned char* exchange(const void* mine, unsigned bytes, int line);
 
   bool release_barrier();
   bool complete_warp(int warp, std::uint32_t mask);
@@ -89,6 +103,8 @@ class Scheduler {
   std::string waiting_threads() const;
   std::string wait_name(const Fiber& fiber) const;
 
+  bool permitted(const Attempt& attempt);
+  void count_access(const Attempt& attempt);
   Moment now() const;
   int current() const { return static_cast<int>(arena_->block()->current->index); }
   void record(Fault fault, int thread, int line);

@@ -47,6 +47,9 @@ void expect_near(const ir::Tensor& got, const ir::Tensor& want, double bound, co
 
 class Kernels : public ::testing::TestWithParam<const char*> {};
 
+/// What a target's best kernels compute with.
+ir::DType widest() { return find_target(Kernels::GetParam()).value().has_mma ? ir::DType::f16 : ir::DType::f32; }
+
 void expect_matches(const ir::Pattern& pattern, const Problem& p, ir::DType dtype, const RunOptions& options = {}) {
   const Target target = find_target(Kernels::GetParam()).value();
   const ir::Bind bind{.d = p.shape.d, .d_v = p.shape.d_v, .dtype = dtype};
@@ -88,7 +91,7 @@ ir::Shape square(std::int64_t n, std::int64_t heads, std::int64_t d) {
 }
 
 TEST_P(Kernels, Dense) {
-  expect_matches(one_branch(make_set(SetKind::all)), make_problem(square(200, 2, 32), ir::DType::f32), ir::DType::f32);
+  expect_matches(one_branch(make_set(SetKind::all)), make_problem(square(200, 2, 32), widest()), widest());
 }
 
 /// Rows are read and written to the last element of a head, no further: behind it lies NaN.
@@ -110,21 +113,19 @@ TEST_P(Kernels, EveryHeadDim) {
 }
 
 TEST_P(Kernels, Causal) {
-  expect_matches(one_branch(make_set(SetKind::causal)), make_problem(square(333, 2, 64), ir::DType::f32),
-                 ir::DType::f32);
+  expect_matches(one_branch(make_set(SetKind::causal)), make_problem(square(333, 2, 64), widest()), widest());
 }
 
 TEST_P(Kernels, Window) {
-  expect_matches(one_branch(make_set(SetKind::window, {70, 0})), make_problem(square(500, 1, 64), ir::DType::f32),
-                 ir::DType::f32);
+  expect_matches(one_branch(make_set(SetKind::window, {70, 0})), make_problem(square(500, 1, 64), widest()), widest());
 }
 
 TEST_P(Kernels, Longnet) {
   for (bool causal : {false, true}) {
-    expect_matches(longnet({{64, 1}, {128, 2}, {256, 4}}, causal), make_problem(square(600, 4, 32), ir::DType::f32),
-                   ir::DType::f32);
-    expect_matches(longnet({{100, 1}, {130, 3}, {256, 5}}, causal), make_problem(square(600, 4, 32), ir::DType::f32),
-                   ir::DType::f32);
+    expect_matches(longnet({{64, 1}, {128, 2}, {256, 4}}, causal), make_problem(square(600, 4, 32), widest()),
+                   widest());
+    expect_matches(longnet({{100, 1}, {130, 3}, {256, 5}}, causal), make_problem(square(600, 4, 32), widest()),
+                   widest());
   }
 }
 
@@ -148,7 +149,7 @@ TEST_P(Kernels, AnyHeadDim) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, Kernels, ::testing::Values("cpu", "sm_61"),
+INSTANTIATE_TEST_SUITE_P(Targets, Kernels, ::testing::Values("cpu", "sm_61", "sm_75", "sm_80"),
                          [](const auto& of) { return std::string(of.param); });
 
 }  // namespace

@@ -68,7 +68,9 @@ INSTANTIATE_TEST_SUITE_P(Targets, RandomKernels,
                                            Case{"cpu:x86-64-v3", ir::DType::f32}, Case{"cpu:x86-64-v3", ir::DType::f16},
                                            Case{"cpu:x86-64", ir::DType::f32}, Case{"cpu:x86-64", ir::DType::f16},
                                            Case{"cpu:x86-64", ir::DType::bf16}, Case{"sm_61", ir::DType::f32},
-                                           Case{"sm_61", ir::DType::f16}, Case{"sm_61", ir::DType::bf16}),
+                                           Case{"sm_61", ir::DType::f16}, Case{"sm_61", ir::DType::bf16},
+                                           Case{"sm_75", ir::DType::f16}, Case{"sm_80", ir::DType::f16},
+                                           Case{"sm_86", ir::DType::bf16}, Case{"sm_90", ir::DType::bf16}),
                          [](const auto& of) {
                            std::string name = of.param.target.substr(of.param.emulated() ? 0 : 4) + "_" +
                                               ir::to_string(of.param.dtype);

@@ -18,6 +18,7 @@ enum ConditionKind { kOnRows = 1, kInterval = 2, kSomeMeet = 4, kSomeFail = 8 };
 
 struct __align__(16) Shared : WorkingMemory {
   Condition conditions[kConditions > 0 ? kConditions : 1];
+  int4 tile;        // batch entry, head, position of row 0, rows: see tile_of
   u64 bits[kRows];  // conditions on rows that each row meets
   int x[kRows];     // positions of the tile's rows; behind the last one, that again
   int row_lo[kRows], row_hi[kRows];

@@ -78,7 +78,7 @@ __device__ __forceinline__ void multiply_scores(Shared& s, Block& block) {
       for (int e = 0; e < 4; ++e) block.scores[i][n][e] = 0;
     }
   }
-#pragma unroll(kWide > 128 ? 4 : 8)
+#pragma unroll 2
   for (int c = 0; c < kWide / 16; ++c) {
     unsigned rows[kTilesEach][4];
 #pragma unroll
@@ -163,11 +163,12 @@ __device__ __forceinline__ void each_pair(Scores& scores, const Use& use) {
 __device__ __forceinline__ void mask_scores(Block& block) {
 #pragma unroll
   for (int i = 0; i < kTilesEach; ++i) {
+    const unsigned kept = kept_by_any(block.kept, i);
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        if ((block.kept.any[i] & 1u << (4 * n + e)) == 0) block.scores[i][n][e] = -infinity();
+        if ((kept & 1u << (4 * n + e)) == 0) block.scores[i][n][e] = -infinity();
       }
     }
   }
@@ -207,8 +208,19 @@ __device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, fl
 /// Times the number of branches that keep each pair; full blocks have one for each key.
 __device__ __forceinline__ void count_branches(Shared& s, Block& block) {
   if (block.partial) {
-    each_pair<1, 1>(block.scores,
-                    [&](int i, int n, int j, float p) { return p * count_of(block.kept, i, n, j); });
+#pragma unroll 1
+    for (int n = 0; n < kKeyTiles; ++n) {
+      float counts[kTilesEach][4];
+#pragma unroll
+      for (int e = 0; e < 4 * kTilesEach; ++e) counts[e / 4][e % 4] = count_of(block.kept, e / 4, 4 * n + e % 4);
+      // An index would put them on the stack.
+#pragma unroll
+      for (int other = 0; other < kKeyTiles; ++other) {
+        if (other != n) continue;
+#pragma unroll
+        for (int e = 0; e < 4 * kTilesEach; ++e) block.scores[e / 4][other][e % 4] *= counts[e / 4][e % 4];
+      }
+    }
     return;
   }
 #pragma unroll
@@ -278,21 +290,26 @@ __device__ __forceinline__ void add_strange(Shared& s, State& st, const Block& b
     unsigned keeps[kTilesEach];  // bit 0: the upper row, bit 2: the lower
 #pragma unroll
     for (int i = 0; i < kTilesEach; ++i) {
-      const unsigned of_key = __shfl_sync(0xFFFFFFFFu, block.kept.any[i], (lane & ~3) | k % 8 / 2);
+      const unsigned of_key = __shfl_sync(0xFFFFFFFFu, kept_by_any(block.kept, i), (lane & ~3) | k % 8 / 2);
       keeps[i] = of_key >> (k / 8 * 4 + k % 2);
     }
     const unsigned char* const row = v_rows(s) + k * kValueBytes + lane % 4 * 4;
-#pragma unroll
+#pragma unroll 1
     for (int c = 0; c < kColumnTiles; ++c) {
       const unsigned two = load_shared<unsigned>(row + c * 16), strange = strange_of(two);
       if (strange == 0) continue;
-      const float x = strange & 0x8000u ? from_bits<kStored>((unsigned short)two) : 0;
-      const float y = strange & 0x80000000u ? from_bits<kStored>((unsigned short)(two >> 16)) : 0;
+      const float x = strange & 0x8000u ? from_bits<kStored>((unsigned short)two) : -0.0f;
+      const float y = strange & 0x80000000u ? from_bits<kStored>((unsigned short)(two >> 16)) : -0.0f;
+      // An index would put them on the stack.
 #pragma unroll
-      for (int i = 0; i < kRowsEach; ++i) {
-        const bool kept = keeps[i / 2] >> (i % 2 * 2) & 1;
-        st.o[i / 2][c][i % 2 * 2] += kept ? x : 0;
-        st.o[i / 2][c][i % 2 * 2 + 1] += kept ? y : 0;
+      for (int other = 0; other < kColumnTiles; ++other) {
+        if (other != c) continue;
+#pragma unroll
+        for (int i = 0; i < kRowsEach; ++i) {
+          const bool kept = keeps[i / 2] >> (i % 2 * 2) & 1;
+          st.o[i / 2][other][i % 2 * 2] += kept ? x : -0.0f;
+          st.o[i / 2][other][i % 2 * 2 + 1] += kept ? y : -0.0f;
+        }
       }
     }
   }

@@ -8,7 +8,8 @@
 /// Multiplies the block's weights, or makes them those of pairs that are not kept, whose V touches nothing. One draw
 /// serves four keys, and neighbours of a list are mostly neighbours of the sequence.
 template <typename Pairs>
-__device__ __forceinline__ void drop_weights(const weft_args& a, Shared& s, const Tile& t, Block& block) {
+__device__ __forceinline__ void drop_weights(const weft_args& a, Shared& s, Block& block) {
+  const Tile t = tile_of(s);
   const u64 seed = a.seed_at != nullptr ? load_global<u64>(a.seed_at) : a.seed;
   uint4 words = {};
   int drawn = -1, row = -1;
@@ -29,5 +30,5 @@ __device__ __forceinline__ void drop_weights(const weft_args& a, Shared& s, cons
     return 0.0f;
   });
 #pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) block.kept.any[i] &= ~dropped[i];
+  for (int i = 0; i < kTilesEach * kPlanes; ++i) block.kept.digits[i / kTilesEach][i % kTilesEach] &= ~dropped[i % kTilesEach];
 }

@@ -6,16 +6,14 @@
 // that its keys are known a block ahead.
 
 struct KeyStream {
-  Zone zone;  // what is left of the zone at hand
-  int next;   // zone
   int from;   // place of the next block, a multiple of kKeys
   int ready;  // keys from there on
 };
 
 /// Tries the zone's next keys, kTries per thread, and appends those that count.
-__device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, const Tile& t, int terms,
-                                            KeyStream& stream) {
-  Zone& zone = stream.zone;
+__device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone& zone, KeyStream& stream) {
+  const Tile t = tile_of(s);
+  const int terms = get(s.walk.terms);
   pass_over(a, s, t, terms, zone);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const i64 first = zone.begin + (i64)(warp * (32 * kTries) + lane) * zone.step;
@@ -59,19 +57,32 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, const
   zone.begin = zone.step > 0 && behind < zone.end ? (int)behind : zone.end;
 }
 
+/// Before a barrier.
+__device__ __forceinline__ void set_walk(Shared& s, const Zone& zone, int next) {
+  if (threadIdx.x != 0) return;
+  put(s.walk.zone, make_int4(zone.begin, zone.end, zone.step, zone.kind));
+  put(s.walk.next, next);
+}
+
 /// Makes up the next block from the zones of one kind; returns how many keys it has, 0 where none are left.
-__device__ __forceinline__ int next_block(const weft_args& a, Shared& s, const Tile& t, int terms, int zones, int kind,
-                                          KeyStream& stream) {
+__device__ __forceinline__ int next_block(const weft_args& a, Shared& s, int kind, KeyStream& stream) {
+  if (stream.ready < kKeys) {
+    const int4 left = get(s.walk.zone);
+    Zone zone = {left.x, left.y, left.z, left.w};
+    int number = get(s.walk.next);
 #pragma unroll 1
-  while (stream.ready < kKeys) {
-    if (stream.zone.begin < stream.zone.end) {
-      append_keys(a, s, t, terms, stream);
-      continue;
+    while (stream.ready < kKeys) {
+      if (zone.begin < zone.end) {
+        append_keys(a, s, zone, stream);
+        continue;
+      }
+      if (number == get(s.walk.zones)) break;
+      zone = get(lists_of(a, s).zone[number]);
+      ++number;
+      if (zone.kind != kind) zone.end = zone.begin;
     }
-    if (stream.next == zones) break;
-    stream.zone = get(lists_of(a, s).zone[stream.next]);
-    ++stream.next;
-    if (stream.zone.kind != kind) stream.zone.end = stream.zone.begin;
+    __syncthreads();
+    set_walk(s, zone, number);
   }
   return min(stream.ready, kKeys);
 }

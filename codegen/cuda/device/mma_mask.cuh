@@ -16,14 +16,19 @@ __device__ __forceinline__ int row_at(int i) {
 /// Of the two keys of tile n the first, as a place in the block.
 __device__ __forceinline__ int key_at(int n) { return n * 8 + (int)(threadIdx.x % 4) * 2; }
 
-/// Of tile i of 16 rows, bit 4 * n + 2 * half + j: row 2 * i + half and key j of tile n. The planes are the digits of
-/// how many branches keep the pair.
+/// Of tile i of 16 rows, bit 4 * n + 2 * half + j: row 2 * i + half and key j of tile n. The digits are those of how
+/// many branches keep the pair; without such counts there is one.
+constexpr int kPlanes = kCounts ? kDigits : 1;
 struct Kept {
-  unsigned any[kTilesEach];
-  unsigned digits[kCounts ? kDigits : 1][kTilesEach];
+  unsigned digits[kPlanes][kTilesEach];
 };
-__device__ __forceinline__ unsigned of_tile(const unsigned (&bits)[kTilesEach], int row) {
-  return kTilesEach == 1 || row < 2 ? bits[0] : bits[kTilesEach - 1];
+
+/// The pairs of a tile that some branch keeps.
+__device__ __forceinline__ unsigned kept_by_any(const Kept& kept, int tile) {
+  unsigned bits = 0;
+#pragma unroll
+  for (int d = 0; d < kPlanes; ++d) bits |= kept.digits[d][tile];
+  return bits;
 }
 
 /// All pairs of the first `count` keys.
@@ -34,30 +39,27 @@ __device__ __forceinline__ void keep_first(Kept& kept, int count) {
     bits |= (key_at(n) < count ? 5u << 4 * n : 0) | (key_at(n) + 1 < count ? 10u << 4 * n : 0);
   }
 #pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) kept.any[i] = bits;
+  for (int i = 0; i < kTilesEach * kPlanes; ++i) kept.digits[i / kTilesEach][i % kTilesEach] = bits;
 }
 
 __device__ __forceinline__ void add_branch(Kept& kept, const unsigned (&more)[kTilesEach]) {
 #pragma unroll
   for (int i = 0; i < kTilesEach; ++i) {
-    kept.any[i] |= more[i];
     unsigned carry = more[i];
 #pragma unroll
-    for (int d = 0; kCounts && d < kDigits; ++d) {
-      const unsigned sum = kept.digits[d][i] ^ carry;
+    for (int d = 0; d < kPlanes; ++d) {
+      const unsigned sum = kCounts ? kept.digits[d][i] ^ carry : kept.digits[d][i] | carry;
       carry &= kept.digits[d][i];
       kept.digits[d][i] = sum;
     }
   }
 }
 
-/// How many branches keep the pair of row i and key j of tile n.
-__device__ __forceinline__ float count_of(const Kept& kept, int i, int n, int j) {
+/// How many branches keep the pair of a bit.
+__device__ __forceinline__ float count_of(const Kept& kept, int tile, int bit) {
   float count = 0;
 #pragma unroll
-  for (int d = 0; kCounts && d < kDigits; ++d) {
-    count += of_tile(kept.digits[d], i) >> (4 * n + i % 2 * 2 + j) & 1 ? (float)(1 << d) : 0;
-  }
+  for (int d = 0; d < kPlanes; ++d) count += kept.digits[d][tile] >> bit & 1 ? (float)(1 << d) : 0;
   return count;
 }
 
@@ -120,8 +122,9 @@ __device__ __forceinline__ void keep_holding(const weft_args& a, Shared& s, cons
 }
 
 /// Pairs of a block of `count` keys from place `from` of the list on.
-__device__ __forceinline__ void weigh_pairs(const weft_args& a, Shared& s, const Tile& t, const i64* pass, int terms,
-                                            int from, int count, Kept& kept) {
+__device__ __forceinline__ void weigh_pairs(const weft_args& a, Shared& s, const i64* pass, int from, int count, Kept& kept) {
+  const Tile t = tile_of(s);
+  const int terms = get(s.walk.terms);
   const int lowest = get(s.key[from]), highest = get(s.key[from + count - 1]);
   unsigned group[kTilesEach] = {};
   int branch = -1;  // of the group; the one of the end is -2

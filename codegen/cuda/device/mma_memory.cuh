@@ -19,7 +19,23 @@ constexpr int kStagedBytes = (kRows + kKeys) * kRowBytes + kKeys * kValueBytes;
 constexpr int kWorkingBytes =
     kStagedBytes > kRows * kResultFloats * 4 ? kStagedBytes : kRows * kResultFloats * 4;
 
+/// How far the list of keys has come.
+struct __align__(16) Walk {
+  int4 zone;  // what is left of the zone at hand
+  int next;   // zone
+  int zones, terms;
+};
+
+/// Where rows of K or V are.
+struct __align__(16) Source {
+  const unsigned char* base;
+  i64 step, page;  // bytes between rows of a page, and between pages
+};
+
+/// Shared memory also keeps what is read once a block, because registers are few.
 struct __align__(16) WorkingMemory {
+  Walk walk;
+  Source keys, values;
   unsigned char bytes[kWorkingBytes];                               // Q, K, V; or O
   int page[kPaged ? kKeyList : 4], in_page[kPaged ? kKeyList : 4];  // where a key of the list lies
 };

@@ -91,7 +91,8 @@ __device__ __forceinline__ void each_sum(Shared& s, const State& st, const Tile&
 }
 
 /// The LSE in the natural logarithm, of the pattern or of branch `slot`.
-__device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State& st, const Tile& t, int slot) {
+__device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State& st, const Tile&, int slot) {
+  const Tile t = tile_of(s);
   const bool of_pattern = !kHasSlots || slot < 0;
   float* const base = of_pattern ? a.lse + times(t.b, a.lse_stride_b) + times(t.h, a.lse_stride_h)
                                  : a.branch_lse + times(slot, a.branch_lse_stride) +
@@ -103,7 +104,8 @@ __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const S
   });
 }
 
-__device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const State& st, const Tile& t) {
+__device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const State& st, const Tile&) {
+  const Tile t = tile_of(s);
   unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h);
   const i64 step = a.o.stride_n * 2;
   const bool aligned = kDimV % 4 == 0 && misalignment(base, step, 8) == 0;
@@ -130,7 +132,8 @@ __device__ __forceinline__ void store_carried(float* to, const float* from, int 
   }
 }
 
-__device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st, const Tile& t) {
+__device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st, const Tile&) {
+  const Tile t = tile_of(s);
   __syncthreads();
   each_four(s, t, [&](int row, int column, float* to) {
     load_carried(to, carried_row(a, t, row) + column, in_four(column));
@@ -145,7 +148,8 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
   }
 }
 
-__device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st, const Tile& t) {
+__device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st, const Tile&) {
+  const Tile t = tile_of(s);
   close_sums(st);
   put_results(s, st);
   each_four(s, t, [&](int row, int column, const float* o) {
@@ -157,49 +161,26 @@ __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st
   });
 }
 
-/// A sum of several softmaxes: in registers where they hold it, else in the memory that phases keep their state in.
-constexpr bool kSumFits = kDimV <= 64;
+/// A sum of several softmaxes, in the memory that phases keep their state in.
 struct Sum {
-  float o[kSumFits ? kTilesEach : 1][kColumnTiles][4];
   bool begun;
 };
 
-__device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, const Tile& t, Sum& sum, const State& st) {
-  if constexpr (kSumFits) {
-#pragma unroll
-    for (int i = 0; i < kTilesEach; ++i) {
-#pragma unroll
-      for (int c = 0; c < kColumnTiles; ++c) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sum.o[i][c][e] += st.o[i][c][e];
-      }
-    }
-  } else {
-    put_results(s, st);
-    each_four(s, t, [&](int row, int column, const float* o) {
-      store_carried(carried_row(a, t, row) + column, o, in_four(column), sum.begun);
-    });
-  }
+__device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, const Tile&, Sum& sum, const State& st) {
+  const Tile t = tile_of(s);
+  put_results(s, st);
+  each_four(s, t, [&](int row, int column, const float* o) {
+    store_carried(carried_row(a, t, row) + column, o, in_four(column), sum.begun);
+  });
   sum.begun = true;
 }
 
-__device__ __forceinline__ void take_sum(const weft_args& a, Shared& s, const Tile& t, const Sum& sum, State& st) {
-  if constexpr (kSumFits) {
-#pragma unroll
-    for (int i = 0; i < kTilesEach; ++i) {
-#pragma unroll
-      for (int c = 0; c < kColumnTiles; ++c) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) st.o[i][c][e] = sum.o[i][c][e];
-      }
-    }
-  } else if (sum.begun) {
-    __syncthreads();
-    each_four(s, t, [&](int row, int column, float* to) {
-      load_carried(to, carried_row(a, t, row) + column, in_four(column));
-    });
-    get_results(s, st);
-  } else {
-    clear(st);
-  }
+__device__ __forceinline__ void take_sum(const weft_args& a, Shared& s, const Tile&, const Sum& sum, State& st) {
+  const Tile t = tile_of(s);
+  __syncthreads();
+  each_four(s, t, [&](int row, int column, float* to) {
+    if (sum.begun) return load_carried(to, carried_row(a, t, row) + column, in_four(column));
+    store_shared(to, make_float4(0, 0, 0, 0));
+  });
+  get_results(s, st);
 }

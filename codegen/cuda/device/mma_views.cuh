@@ -64,49 +64,42 @@ struct Deal {
   }
 };
 
-/// Rows of K or V, and those of a block of keys on their way: without asynchronous copies they wait in registers.
+/// The rows of a block of keys on their way to shared memory: without asynchronous copies they wait in registers.
 template <int kOfRow>
 struct Rows {
-  const unsigned char* base;
-  i64 step, page;
-  unsigned char* to;
-  bool aligned;
   uint4 chunks[kAsync ? 1 : Deal<kOfRow>::kTimes];
 };
 
-/// Where the row of place `at` of the list begins.
-template <int kOfRow>
-__device__ __forceinline__ const unsigned char* key_row(Shared& s, const Rows<kOfRow>& rows, int at) {
-  if (!kPaged) return rows.base + (u64)(unsigned)get(s.key[at]) * (unsigned)rows.step;
-  return rows.base + times(get(s.page[at]), rows.page) + times(get(s.in_page[at]), rows.step);
+/// Where the row of place `at` of the list begins. `near`: rows lie less than 2 GB apart.
+__device__ __forceinline__ const unsigned char* key_row(Shared& s, const Source& source, int at, bool near) {
+  if (kPaged) return source.base + times(get(s.page[at]), source.page) + times(get(s.in_page[at]), source.step);
+  return source.base + (near ? (i64)((u64)(unsigned)get(s.key[at]) * (unsigned)source.step)
+                             : times(get(s.key[at]), source.step));
 }
 
 /// One element at a time, for rows that start or step anywhere.
 template <int kOfRow>
-__device__ __forceinline__ void copy_each(Shared& s, const Rows<kOfRow>& rows, int from, int count) {
+__device__ __forceinline__ void copy_each(Shared& s, const Source& source, unsigned char* to, int from, int count) {
 #pragma unroll 1
   for (int i = threadIdx.x; i < kKeys * kOfRow; i += kThreads) {
     const int row = i / kOfRow, c = i % kOfRow;
     unsigned short x = 0;
-    if (row < count) {
-      const int at = from + row;
-      const unsigned char* const begin =
-          kPaged ? key_row(s, rows, at) : rows.base + times(get(s.key[at]), rows.step);
-      x = load_global<unsigned short>(begin + 2 * c);
-    }
-    store_shared(rows.to + row * Deal<kOfRow>::kApart + 2 * c, x);
+    if (row < count) x = load_global<unsigned short>(key_row(s, source, from + row, false) + 2 * c);
+    store_shared(to + row * Deal<kOfRow>::kApart + 2 * c, x);
   }
 }
 
 /// Begins to copy the rows of `count` keys from place `from` of the list on, and zeros for those behind the last.
 template <int kOfRow>
-__device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, int from, int count) {
-  if (!rows.aligned) return copy_each(s, rows, from, count);
+__device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const Source& from_source, unsigned char* to,
+                                           bool aligned, int from, int count) {
+  const Source source = {get(from_source.base), get(from_source.step), kPaged ? get(from_source.page) : 0};
+  if (!aligned) return copy_each<kOfRow>(s, source, to, from, count);
   Deal<kOfRow>::each([&](int row, int chunk, int turn) {
     const bool inside = row < count;
-    const unsigned char* const at = key_row(s, rows, from + (inside ? row : 0)) + chunk * 16;
+    const unsigned char* const at = key_row(s, source, from + (inside ? row : 0), true) + chunk * 16;
     if constexpr (kAsync) {
-      copy_async(rows.to + row * Deal<kOfRow>::kApart + chunk * 16, at, inside ? 16 : 0);
+      copy_async(to + row * Deal<kOfRow>::kApart + chunk * 16, at, inside ? 16 : 0);
     } else {
       rows.chunks[turn] = inside ? load_global<uint4>(at) : make_uint4(0, 0, 0, 0);
     }
@@ -115,12 +108,12 @@ __device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, int fr
 
 /// Behind this and a barrier they are there.
 template <int kOfRow>
-__device__ __forceinline__ void finish_rows(const Rows<kOfRow>& rows) {
+__device__ __forceinline__ void finish_rows(const Rows<kOfRow>& rows, unsigned char* to, bool aligned) {
   if constexpr (kAsync) {
     wait_for_copies();
-  } else if (rows.aligned) {
+  } else if (aligned) {
     Deal<kOfRow>::each([&](int row, int chunk, int turn) {
-      store_shared(rows.to + row * Deal<kOfRow>::kApart + chunk * 16, rows.chunks[turn]);
+      store_shared(to + row * Deal<kOfRow>::kApart + chunk * 16, rows.chunks[turn]);
     });
   }
 }
@@ -138,7 +131,8 @@ __device__ __forceinline__ void clear_padding(unsigned char* rows, int count) {
   }
 }
 
-/// The tile's rows of Q; `flip` changes their signs where it says so. Also what no copy ever writes.
+/// The tile's rows of Q; `flip` changes their signs where it says so. Also what no copy ever writes, and where keys and
+/// values are.
 __device__ __forceinline__ void stage_queries(Shared& s, const Views& w, const Tile& t, unsigned flip) {
   using By = Deal<kDim>;
   __syncthreads();
@@ -158,6 +152,14 @@ __device__ __forceinline__ void stage_queries(Shared& s, const Views& w, const T
       const unsigned x = load_global<unsigned short>(w.q + times(get(s.x[row]) - t.offset, w.q_step) + 2 * c);
       store_shared(q_rows(s) + row * kRowBytes + 2 * c, (unsigned short)(x ^ flip));
     }
+  }
+  if (threadIdx.x == 0) {
+    put(s.keys.base, w.k);
+    put(s.keys.step, w.k_step);
+    put(s.keys.page, w.k_page);
+    put(s.values.base, w.v);
+    put(s.values.step, w.v_step);
+    put(s.values.page, w.v_page);
   }
   clear_padding<kDim>(q_rows(s), kRows + kKeys);  // rows of K follow
   clear_padding<kDimV>(v_rows(s), kKeys);

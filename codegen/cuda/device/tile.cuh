@@ -24,5 +24,19 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, Tile& t
   make_rows(a, s, t, head, number - head_number * (int)a.tiles_per_head, word(phase + 1) != 0);
   if (t.count == 0) return false;
   if (kConditions > 0) describe_conditions(a, s, t);
+  if (threadIdx.x == 0) put(s.tile, make_int4(t.b, t.h, t.offset, t.count));
   return true;
+}
+
+/// The tile as shared memory keeps it, which makes room in registers; behind a barrier. Without `every` and `any`.
+__device__ __forceinline__ Tile tile_of(Shared& s) {
+  const int4 facts = get(s.tile);
+  Tile t = {};
+  t.b = facts.x;
+  t.h = facts.y;
+  t.offset = facts.z;
+  t.count = facts.w;
+  t.first = get(s.x[0]);
+  t.last = get(s.x[t.count - 1]);
+  return t;
 }
