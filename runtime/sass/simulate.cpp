@@ -24,9 +24,9 @@ constexpr std::int64_t kLongestSilence = 20000;
 struct Step {
   Unit unit = Unit::math;
   Control control;
-  int stall = 1;      ///< as it counts
-  int conflicts = 0;  ///< clocks
-  int occupies = 1;   ///< clocks of its unit
+  int stall = 1;                          ///< as it counts
+  const Instruction* operands = nullptr;  ///< what it reads from banks, if that matters
+  int occupies = 1;                       ///< clocks of its unit
   bool product = false;
   bool arrives = false;  ///< at the block's barrier, where it waits
   int drains = kNone;    ///< DEPBAR: the barrier that it waits for …
@@ -71,7 +71,7 @@ int effective_stall(const Control& control, const Machine& machine) {
   return control.stall > machine.longest_stall && !control.yields ? machine.unyielded_stall : control.stall;
 }
 
-Step step_of(const Instruction& instruction, Collector& collector, const Machine& machine) {
+Step step_of(const Instruction& instruction, const Machine& machine) {
   Step out;
   out.unit = unit_of(instruction);
   out.control = instruction.control;
@@ -79,10 +79,7 @@ Step step_of(const Instruction& instruction, Collector& collector, const Machine
   out.occupies = clocks_of(instruction, out.unit, machine);
   out.product = adds_product(instruction);
   out.arrives = out.unit == Unit::barrier && !instruction.has("ARV");
-  if (reads_banks(out.unit)) {
-    const int conflicts = collector.conflicts(instruction);
-    out.conflicts = machine.bank_conflicts ? conflicts : 0;
-  }
+  if (machine.bank_conflicts && reads_banks(out.unit)) out.operands = &instruction;
   if (instruction.operands.size() >= 2 && instruction.operands[0].kind == Operand::Kind::barrier) {
     out.drains = instruction.operands[0].number;
     out.left = static_cast<int>(instruction.operands[1].value);
@@ -93,10 +90,7 @@ Step step_of(const Instruction& instruction, Collector& collector, const Machine
 std::vector<Step> steps_of(const Code& code, const std::vector<int>& trace, const Machine& machine) {
   std::vector<Step> out;
   out.reserve(trace.size());
-  Collector collector;
-  for (const int i : trace) {
-    out.push_back(step_of(code.instructions[at(i)], collector, machine));
-  }
+  for (const int i : trace) out.push_back(step_of(code.instructions[at(i)], machine));
   return out;
 }
 
@@ -113,6 +107,15 @@ struct Scheduler {
   std::vector<int> warps;  ///< the one that issued last comes first
   Clock busy = 0;          ///< until then registers of one bank are read
   Clock half = 0, special = 0, wide = 0;
+  Collector collector;
+  int owner = kNone;  ///< the warp whose operands are kept
+
+  /// Another warp finds nothing kept: that is why ptxas never lets a warp yield that has marked something.
+  int conflicts(int warp, const Step& step) {
+    if (owner != warp) collector = {};
+    owner = warp;
+    return step.operands == nullptr ? 0 : collector.conflicts(*step.operands);
+  }
 };
 
 struct Block {
@@ -318,8 +321,9 @@ void Sm::issue(Scheduler& scheduler, int index) {
   ++issued_;
   last_issue_ = now_;
   hold(index, step, start(scheduler, step));
-  scheduler.busy = std::max(scheduler.busy, now_ + 1 + step.conflicts);
-  warp.ready = now_ + step.stall + step.conflicts;
+  const int conflicts = scheduler.conflicts(index, step);
+  scheduler.busy = std::max(scheduler.busy, now_ + 1 + conflicts);
+  warp.ready = now_ + step.stall + conflicts;
   if (step.unit == Unit::fence) warp.ready = std::max(warp.ready, now_ + machine_.fence_latency);
   warp.step = warp.step + 1 == steps_.size() ? 0 : warp.step + 1;
   const bool is_first = index % launch_.warps == 0;

@@ -109,6 +109,17 @@ TEST(Simulate, BankConflictsTakeTheSchedulersTime) {
   EXPECT_EQ(clocks({{"FFMA R0, R1, R2, R0"}, {"FFMA R4, R1, R5, R6"}}), 3);
 }
 
+TEST(Simulate, WhatIsKeptIsLostToAnotherWarp) {
+  const auto lost = [](bool yields) {
+    return clocks({{"FFMA R0, R1.reuse, R2, R0", {.stall = 1, .yields = yields, .reuse = 1}},
+                   {"FFMA R4, R1, R5, R6"},
+                   {"IADD R3, R8, 0x1", {.stall = 1, .yields = true}}},
+                  {.blocks = 1, .warps = 8});
+  };
+  EXPECT_EQ(lost(false), 6) << "two warps, three instructions each";
+  EXPECT_EQ(lost(true), 8);
+}
+
 TEST(Simulate, SlowUnitsTakeTheirTime) {
   EXPECT_EQ(clocks(std::vector<Line>(30, {"FMNMX R0, R1, R2, PT"})), 60);
   EXPECT_EQ(clocks(std::vector<Line>(30, {"MUFU.EX2 R0, R1"})), 120);
