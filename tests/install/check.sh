@@ -42,7 +42,7 @@ size="$(stat -c %s "$bundle")"
 for part in 1 2 3 4 5 6 7 8; do
   at=$((size * part / 8))
   cp "$bundle" bad.wfb
-  byte="$(tail -c +"$at" "$bundle" | head -c 1 | od -An -tu1 | tr -d ' ')"
+  byte="$(od -An -tu1 -j $((at - 1)) -N 1 "$bundle" | tr -d ' ')"
   # shellcheck disable=SC2059
   printf "\\$(printf '%03o' $((byte ^ 1)))" | dd of=bad.wfb bs=1 seek=$((at - 1)) conv=notrunc status=none
   if "$work/prefix/bin/weft" bundle verify bad.wfb > verify.log 2>&1; then fail "bit 0 of byte $at is flipped, and nothing is found"; fi
