@@ -24,7 +24,8 @@ bool jumps(const Instruction& instruction) {
   // A call returns, but for ptxas's far jump; a jump without a known place is taken for a call.
   const bool calls = (instruction.name() == "CAL" || instruction.name() == "CALL" || instruction.name() == "JCAL") &&
                      !instruction.has("NOINC");
-  return !only_names_a_place(instruction) && !calls && !instruction.targets.empty();
+  const bool for_parted_warps = instruction.name() == "BRA" && instruction.has("DIV");
+  return !only_names_a_place(instruction) && !calls && !for_parted_warps && !instruction.targets.empty();
 }
 
 bool goes_on(const Instruction& instruction) {

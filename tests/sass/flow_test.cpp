@@ -90,6 +90,12 @@ TEST(Flow, ABranchMayDependOnAnOperand) {
   EXPECT_EQ(always.blocks[0].next, std::vector<int>{2});
 }
 
+TEST(Flow, WarpsAreNotParted) {
+  const Flow flow = flow_of(assembled({{"BRA.DIV ~URZ, `(.L_parted)"}, {"NOP"}, {"EXIT"}, {".L_parted:"}, {"EXIT"}}));
+  EXPECT_EQ(flow.blocks[0].next, std::vector<int>{});
+  EXPECT_EQ(flow.blocks[0].last, 2);
+}
+
 TEST(Flow, CallsReturnAndGuardedExitsGoOn) {
   const Flow flow =
       flow_of(assembled({{"CAL `(.L_function)"}, {"@P0 EXIT"}, {"NOP"}, {"EXIT"}, {".L_function:"}, {"RET"}}));
