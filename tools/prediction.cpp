@@ -29,6 +29,7 @@ Prediction roofline(const Workload& load, double peak, double share, double byte
   const double seconds = std::max(load.executed_flops / (peak * share), load.bytes / bytes_per_s);
   return {.ms = 1e3 * seconds,
           .share_of_peak = seconds > 0 ? load.flops / seconds / peak : 0,
+          .loop_share = share,
           .from = "model",
           .assumed = std::move(assumed)};
 }

@@ -12,6 +12,7 @@ namespace weft::tools {
 struct Prediction {
   double ms = 0;
   double share_of_peak = 0;  ///< useful FLOPs over what the machine could do in that time
+  double loop_share = 1;     ///< of the peak, that full blocks are taken to reach
   std::string from;  ///< `sass`: the kernel's machine code says how fast its loop is; `model`: the kernel's class
   std::string assumed;
 };

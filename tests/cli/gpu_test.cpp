@@ -135,6 +135,23 @@ TEST_F(Gpu, ExplainReadsTheMachineCode) {
   EXPECT_LE(report["machine_code"]["share_of_peak"], 1);
 }
 
+TEST_F(Gpu, ThePlannersCostModelIsHeldToTheMachineCode) {
+  for (const char* dim : {"64", "128"}) {
+    small_ = {"--dim", dim, "--heads", "8", "--dtype", "f16"};
+    const auto seen = json({"explain", longnet_, "--target", "sm_61", "--tokens", "4k"});
+    if (seen["machine_code"].is_null()) GTEST_SKIP() << "no NVRTC here knows sm_61, or no nvdisasm";
+    ASSERT_EQ(seen["predicted"]["from"], "sass") << seen["machine_code"]["assumed"];
+    const auto blind = weft({"explain", longnet_, "--target", "sm_61", "--tokens", "4k", "--json"},
+                            {{"WEFT_NVDISASM", "/nonexistent/nvdisasm"}});
+    const double model = Json::parse(blind.out, nullptr, false)["predicted"]["loop_share"];
+    const double code = seen["predicted"]["loop_share"];
+    EXPECT_EQ(code, seen["machine_code"]["share_of_peak"]);
+    // It counts what has to be issued, so it is the upper end; what is far below it is not the kernel it counted.
+    EXPECT_LT(code, model + 0.03) << dim;
+    EXPECT_GT(code, model - 0.25) << dim;
+  }
+}
+
 TEST_F(Gpu, WithoutADisassemblerExplainNamesThePackage) {
   if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
   const auto finished = weft({"explain", longnet_, "--target", "sm_61", "--tokens", "4k", "--json"},

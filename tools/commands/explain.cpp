@@ -160,6 +160,7 @@ void print_json(const PatternFile& file, const Planned& planned, const ir::Shape
                   {{"ms", known(predicted.ms)},
                    {"from", predicted.from},
                    {"share_of_peak", known(predicted.share_of_peak)},
+                   {"loop_share", predicted.loop_share},
                    {"assumed", predicted.assumed}}},
                  {"machine_code", to_json(compiled.machine_code)},
                  {"keys", keys_of(planned.plan)},
