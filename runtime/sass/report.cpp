@@ -101,10 +101,11 @@ void judge(const Subject& subject, const Question& question, Report& out) {
   const double share = found / out.products;
   out.trusted = share >= kShort && share <= kPadded;
   if (!out.trusted) {
+    out.products = found;
     out.assumed.push_back(
         fmt::format("a round has {:.0f} products of a thread, {:.0f} were expected: it may be "
                     "another way than the usual one",
-                    found, out.products));
+                    found, question.products));
   }
   for (const int loop : subject.path.guessed) {
     const int header = subject.flow.blocks[at(subject.flow.loops[at(loop)].header)].first;

@@ -32,7 +32,7 @@ struct LoopReport {
 struct Report {
   std::string kernel;
   std::vector<LoopReport> loops;  ///< the key loop first, then those inside of it as they run
-  double products = 0;            ///< as asked, or found
+  double products = 0;            ///< as asked; found where nobody asked, or the way is not trusted
   /// Share of the FMAs that the SM's f32 lanes could do in that time; none where the machine is not modelled.
   std::optional<double> share_of_peak;
   double clocks_per_block = 0;       ///< an SM's time for a round of one block

@@ -80,6 +80,8 @@ TEST(Report, AnotherLoopThanThePlansIsNotTrusted) {
   for (const double products : {160., 640.}) {
     const auto found = report(lines, {.launch = {}, .products = products});
     EXPECT_FALSE(found.trusted);
+    EXPECT_EQ(found.products, 320);
+    EXPECT_NEAR(*found.share_of_peak, found.loops[0].simulation->product_share, 1e-9);
     EXPECT_NE(found.assumed.front().find("320 products"), std::string::npos) << found.assumed.front();
   }
 }
