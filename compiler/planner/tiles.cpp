@@ -78,8 +78,11 @@ ir::Choices for_matrices(const Draft& draft, std::string& reason) {
   const std::int64_t columns = std::max(bind.d, bind.d_v);
   const bool several = draft.plan.combine == ir::Combine::sum || draft.plan.combine == ir::Combine::mean;
   const bool says_more = draft.plan.branches > 1 || !draft.plan.predicates.empty();
+  // Without asynchronous copies rows of K and V wait in registers.
+  const int most_of_one = several && !draft.target.has_async_copy ? 32 : 64;
   const bool fill = columns > 128 || (several && columns > 64);
-  (!fill && choose(2, 128, says_more && columns > 64 ? 48 : 64, 48)) || choose(2, 64, 64, 32) || choose(1, 64, 64, 16);
+  (!fill && choose(2, 128, says_more && columns > 64 ? 48 : 64, 48)) || choose(2, 64, 64, 32) ||
+      choose(1, 64, most_of_one, 16);
   return c;
 }
 

@@ -55,18 +55,24 @@ std::string thin(std::string text) {
 
 class CudaText : public ::testing::TestWithParam<fs::path> {};
 
-TEST_P(CudaText, IsAsBlessed) {
-  const Source source{"input.weft", test::read_text(GetParam() / "input.weft")};
-  const Target target = find_target("sm_61").value();
+/// The plan is that of sm_61; cases that have a `plan.sm_80.txt` are planned for its matrix instructions, too.
+void expect_blessed(const fs::path& folder, const std::string& target_name, const char* plan_file) {
+  const Source source{"input.weft", test::read_text(folder / "input.weft")};
+  const Target target = find_target(target_name).value();
   const ir::Plan plan = plan_of(pattern_of(source), target);
   EXPECT_EQ(ir::verify(plan), std::vector<std::string>());
-  EXPECT_EQ(test::compare_blessed(GetParam() / "plan.txt", ir::print(plan)), "");
+  EXPECT_EQ(test::compare_blessed(folder / plan_file, ir::print(plan)), "");
   const auto text = codegen::cuda::emit(plan, target).text;
-  EXPECT_EQ(test::compare_blessed(GetParam() / "cuda.sm_61.cu", thin(text)), "");
+  EXPECT_EQ(test::compare_blessed(folder / ("cuda." + target_name + ".cu"), thin(text)), "");
   EXPECT_TRUE(text == codegen::cuda::emit(plan, target).text) << "two emissions of one plan differ";
   const auto again = ir::parse_plan(ir::print(plan));
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_TRUE(text == codegen::cuda::emit(*again, target).text) << "the plan's text is not the whole plan";
+}
+
+TEST_P(CudaText, IsAsBlessed) {
+  expect_blessed(GetParam(), "sm_61", "plan.txt");
+  if (fs::exists(GetParam() / "plan.sm_80.txt")) expect_blessed(GetParam(), "sm_80", "plan.sm_80.txt");
 }
 
 INSTANTIATE_TEST_SUITE_P(Data, CudaText, ::testing::ValuesIn(kernel_cases()),

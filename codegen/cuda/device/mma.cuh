@@ -36,7 +36,8 @@ struct Block {
   Kept kept;
   int busy[kTilesEach];  // does a row of the tile keep a key?
   int from, count;
-  bool masked, partial;
+  bool partial;
+  bool mixed;  // keys of full zones come before the partial ones
 };
 
 __device__ __forceinline__ void clear(State& st) {

@@ -8,11 +8,11 @@
 
 /// Which pairs of the block count, as far as that differs from pair to pair. Returns whether some pair of the warp does.
 __device__ __forceinline__ bool open_block(const weft_args& a, Shared& s, const i64* pass, Block& block) {
-  block.masked = block.partial || block.count < kKeys;
   if (block.partial) {
-    weigh_pairs(a, s, pass, block.from, block.count, block.kept);
+    weigh_pairs(a, s, pass, block.from, block.count, block.mixed, block.kept);
   } else {
-    keep_first(block.kept, block.count);
+#pragma unroll
+    for (int i = 0; i < kTilesEach * kPlanes; ++i) block.kept.digits[i / kTilesEach][i % kTilesEach] = ~0u;
   }
   bool any = false;
 #pragma unroll
@@ -35,7 +35,7 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
       apply_score<Pairs>(a, s, block);
       scale = kToBaseTwo;
     }
-    if (block.masked) mask_scores(block);
+    if (block.partial) mask_scores(block);
     raise_maxima(st, block.scores, scale);
     weigh_scores(s, st, block, scale);
     if constexpr (Pairs::kDrops) drop_weights<Pairs>(a, s, block);
@@ -68,6 +68,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
     }
     block.count = 0;
     block.partial = sweep == 1;
+    block.mixed = stream.ready > 0;
     __syncthreads();
 #pragma unroll 1
     while (true) {
@@ -89,6 +90,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       if (next > 0) start_rows(s, keys, s.keys, k_rows(s), w.aligned, stream.from, next);
       if (open) close_block<Pairs>(a, s, st, block, busy, strange);
       if (next == 0) break;
+      block.mixed = block.mixed && !open;
       block.from = stream.from;
       block.count = next;
       pass_block(stream);

@@ -64,7 +64,8 @@ __device__ __forceinline__ void set_walk(Shared& s, const Zone& zone, int next) 
   put(s.walk.next, next);
 }
 
-/// Makes up the next block from the zones of one kind; returns how many keys it has, 0 where none are left.
+/// Makes up the next block from the zones of one kind; returns how many keys it has, 0 where none are left. Keys of
+/// full zones that fill no block stay on the list, and go with the partial ones.
 __device__ __forceinline__ int next_block(const weft_args& a, Shared& s, int kind, KeyStream& stream) {
   if (stream.ready < kKeys) {
     const int4 left = get(s.walk.zone);
@@ -84,7 +85,7 @@ __device__ __forceinline__ int next_block(const weft_args& a, Shared& s, int kin
     __syncthreads();
     set_walk(s, zone, number);
   }
-  return min(stream.ready, kKeys);
+  return kind == kFull && stream.ready < kKeys ? 0 : min(stream.ready, kKeys);
 }
 
 __device__ __forceinline__ void pass_block(KeyStream& stream) {

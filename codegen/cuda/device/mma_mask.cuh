@@ -31,17 +31,6 @@ __device__ __forceinline__ unsigned kept_by_any(const Kept& kept, int tile) {
   return bits;
 }
 
-/// All pairs of the first `count` keys.
-__device__ __forceinline__ void keep_first(Kept& kept, int count) {
-  unsigned bits = 0;
-#pragma unroll
-  for (int n = 0; n < kKeyTiles; ++n) {
-    bits |= (key_at(n) < count ? 5u << 4 * n : 0) | (key_at(n) + 1 < count ? 10u << 4 * n : 0);
-  }
-#pragma unroll
-  for (int i = 0; i < kTilesEach * kPlanes; ++i) kept.digits[i / kTilesEach][i % kTilesEach] = bits;
-}
-
 __device__ __forceinline__ void add_branch(Kept& kept, const unsigned (&more)[kTilesEach]) {
 #pragma unroll
   for (int i = 0; i < kTilesEach; ++i) {
@@ -121,11 +110,12 @@ __device__ __forceinline__ void keep_holding(const weft_args& a, Shared& s, cons
   }
 }
 
-/// Pairs of a block of `count` keys from place `from` of the list on.
-__device__ __forceinline__ void weigh_pairs(const weft_args& a, Shared& s, const i64* pass, int from, int count, Kept& kept) {
+/// Pairs of a block of `count` keys from place `from` of the list on, which ascend where they are not `mixed`.
+__device__ __forceinline__ void weigh_pairs(const weft_args& a, Shared& s, const i64* pass, int from, int count,
+                                            bool mixed, Kept& kept) {
   const Tile t = tile_of(s);
   const int terms = get(s.walk.terms);
-  const int lowest = get(s.key[from]), highest = get(s.key[from + count - 1]);
+  const int lowest = mixed ? 0 : get(s.key[from]), highest = mixed ? kLargest : get(s.key[from + count - 1]);
   unsigned group[kTilesEach] = {};
   int branch = -1;  // of the group; the one of the end is -2
   kept = {};

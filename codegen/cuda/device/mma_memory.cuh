@@ -8,8 +8,9 @@
 
 constexpr int kWide = (kDim + 15) / 16 * 16;      // columns of Q and K
 constexpr int kColumns = (kDimV + 15) / 16 * 16;  // columns of V and O
-constexpr int kRowBytes = kWide * 2 + 16;
-constexpr int kValueBytes = kColumns * 2 + 16;
+constexpr int bytes_apart(int columns) { return (columns + 15) / 16 * 32 + 16; }
+constexpr int kRowBytes = bytes_apart(kDim);
+constexpr int kValueBytes = bytes_apart(kDimV);
 constexpr int kResultFloats = kColumns + 8;  // of a row of O on its way out: 8 apart, a half warp's pairs meet all banks
 
 constexpr int kTries = kConditions > 0 ? 1 : 2;                              // keys that a thread tries at once

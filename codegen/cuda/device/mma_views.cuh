@@ -49,7 +49,7 @@ struct Deal {
   static constexpr int kLanes = kChunks > 16 ? 32 : kChunks > 8 ? 16 : kChunks > 4 ? 8 : kChunks > 2 ? 4 : kChunks;
   static constexpr int kAtOnce = kThreads / kLanes;               // rows
   static constexpr int kTimes = (kKeys + kAtOnce - 1) / kAtOnce;  // until a block of keys is dealt
-  static constexpr int kApart = (kOfRow + 15) / 16 * 32 + 16;     // bytes between rows in shared memory
+  static constexpr int kApart = bytes_apart(kOfRow);              // bytes between rows in shared memory
 
   /// Calls use(row, chunk, turn) for what is this thread's.
   template <typename Use>

@@ -1,0 +1,100 @@
+// Attention kernel made by Weft for sm_80: f16 storage, products by matrix instructions, sums in f32.
+// Which rows a tile holds and which keys it visits stands in the tables of the argument block, so that no
+// length, segment or rate is compiled in. Read it from the end: weft_kernel opens a tile, attend walks its keys,
+// attend_block multiplies a block of them.
+
+// ---- the plan's choices ----
+
+constexpr int kRows = 128;           // queries of a tile: what one block of threads computes
+constexpr int kKeys = 64;            // keys computed at a time
+constexpr int kThreads = 128;        // of a block
+constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
+constexpr int kDim = 64;             // columns of Q and K
+constexpr int kDimV = 64;            // columns of V and O
+constexpr bool kAsync = true;        // rows of K and V come to shared memory by themselves
+constexpr bool kCounts = true;       // several branches may keep a pair
+constexpr int kDigits = 2;           // of how many those are, in base 2
+constexpr bool kPaged = false;       // K and V come in pages
+constexpr int kInputs = 0;           // tensors beside Q, K and V
+constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
+constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
+constexpr int kSharedFixed = 43504;  // bytes of shared memory …
+constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
+constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
+constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
+constexpr bool kHasRowConditions = false; // ranges of rows only
+constexpr bool kHasStreams = true;   // keys in steps
+constexpr bool kHasFilters = false;  // further congruences of keys
+constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
+constexpr bool kHasSlots = false;    // an LSE for each branch
+constexpr bool kHasForms = false;    // bounds that an expression of the row gives
+constexpr bool kHasParts = false;    // bounds that are a share of the sequence
+
+// ---- args.h ----
+
+// ---- table_words.h ----
+using namespace weft::codegen;
+
+// ---- ptx.cuh ----
+#ifndef WEFT_EMULATED
+#endif
+
+// ---- ptx_mma.cuh ----
+#ifndef WEFT_EMULATED
+#endif
+
+// ---- numbers.cuh ----
+
+constexpr Element kStored = Element::f16;
+
+// ---- mma_memory.cuh ----
+
+// ---- block.cuh ----
+
+// ---- rows.cuh ----
+
+// ---- unconditional.cuh ----
+
+// ---- schedule.cuh ----
+
+// There are no summaries to pass over keys by.
+__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
+
+// ---- keys.cuh ----
+
+// ---- tile.cuh ----
+
+// ---- mma_views.cuh ----
+
+// ---- mma_keys.cuh ----
+
+// ---- mma_mask.cuh ----
+
+// ---- mma.cuh ----
+
+// ---- mma_pairs.cuh ----
+
+// ---- mma_results.cuh ----
+
+// ---- mma_attend.cuh ----
+
+// ---- the kernel: block i computes tile number tile_begin + i ----
+
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(const weft_args a) {
+  WEFT_SHARED_MEMORY(memory);
+  Shared& shared = *(Shared*)memory;
+  Tile tile;
+  const i64* head;  // tables of the tile's head
+  if (!open_tile(a, shared, tile, head)) return;
+  const Views views = open_views(a, tile);
+  State state;
+
+  // One softmax over the keys of every branch.
+  const i64* const pass = a.tables + word(head + kPassesAt);
+  clear(state);
+  attend(a, shared, state, views, tile, pass, make_zones(a, shared, tile, pass));
+  close_sums(state);
+  if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+  normalize(state, 1);
+  store_rows(a, shared, state, tile);
+}
