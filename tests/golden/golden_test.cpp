@@ -1,9 +1,13 @@
+#include "compiler/ir/pattern_interpreter.h"
+#include "tests/codegen/any_kernel.h"
 #include "tests/golden/case.h"
 #include "tests/golden/ways.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace weft::golden {
 namespace {
@@ -24,6 +28,43 @@ INSTANTIATE_TEST_SUITE_P(, Golden, ::testing::Combine(::testing::ValuesIn(kWays)
                          [](const auto& row) {
                            return std::string(std::get<0>(row.param).name) + "_" + std::get<1>(row.param);
                          });
+
+double largest(const ir::Tensor& t) {
+  double most = 0;
+  for (double x : t.data) most = std::max(most, std::fabs(x));
+  return most;
+}
+
+/// The cases in f16, on kernels by matrix instructions, against what the interpreter, which the cases check above,
+/// makes of the rounded tensors. Every fourth; ./dev test --all runs them all.
+TEST(GoldenOnMatrices, InHalves) {
+  const Target target = find_target("sm_80").value();
+  const bool all = std::getenv("WEFT_TEST_ALL") != nullptr;
+  const auto names = case_names();
+  int run = 0;
+  for (std::size_t i = 0; i < names.size(); i += all ? 1 : 4) {
+    auto golden = load(names[i]);
+    ASSERT_TRUE(golden.ok()) << names[i];
+    GoldenCase& g = golden.value();
+    g.dtype = ir::DType::f16;
+    for (auto* t : {&g.q, &g.k, &g.v}) *t = testing::rounded(*t, g.dtype);
+    const auto kernel =
+        testing::AnyKernel::make(g.pattern, {.d = g.shape.d, .d_v = g.shape.d_v, .dtype = g.dtype}, target);
+    if (!kernel.ok() && !kernel.error().diagnostics.empty()) continue;
+    ASSERT_TRUE(kernel.ok()) << names[i] << ": " << kernel.error().message;
+    EXPECT_EQ(kernel->plan().choices.kernel_class, ir::KernelClass::mma);
+    const auto want = ir::interpret(g.pattern, g.shape, g.q, g.k, g.v, g.inputs);
+    ASSERT_TRUE(want.ok()) << names[i];
+    g.o = want->o;
+    if (g.lse) g.lse = want->lse;
+    g.bounds = ir::error_bounds(g.pattern, g.dtype, g.shape.n_k, largest(g.v), want->max_abs_score);
+    const auto found = kernel->run(g.shape, g.q, g.k, g.v, g.inputs);
+    ASSERT_TRUE(found.ok()) << names[i] << ": " << found.error().message;
+    EXPECT_EQ(difference(g, found.value()), "") << names[i];
+    ++run;
+  }
+  EXPECT_GE(run, static_cast<int>(names.size()) / (all ? 2 : 8));
+}
 
 TEST(GoldenCoverage, KernelsRunTheseCases) {
   int run = 0;
