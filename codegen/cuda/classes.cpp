@@ -12,17 +12,23 @@ std::int64_t up(std::int64_t n, std::int64_t step) { return (n + step - 1) / ste
 
 // ---------------------------------------------------------------- plain lanes
 
+/// Warps that share rows: more columns than that a warp's registers do not hold.
+std::int64_t column_warps(const ir::Plan& plan) { return plan.choices.threads / plan.choices.tile_q; }
+
 void simt_constants(const Constants& constant, const ir::Plan& plan, const Target&) {
-  constant("kDepth", plan.choices.depth, "columns of Q and K in shared memory at a time");
-  constant("kStaged", plan.choices.staged, "rows of V in shared memory at a time");
+  constant("kColumnWarps", column_warps(plan), "warps that share rows, each with columns of its own");
+  constant("kDepth", plan.choices.depth, "columns of Q and K in a chunk");
+  constant("kStaged", plan.choices.staged, "rows of V in a chunk");
 }
 
 std::int64_t simt_keys(const ir::Plan& plan) { return plan.choices.tile_k + plan.choices.threads; }
 
 std::int64_t simt_bytes(const ir::Plan& plan) {
   const auto& c = plan.choices;
-  const std::int64_t stage = c.depth * (c.tile_q + 4 + c.tile_k + 4), values = c.staged * up(plan.bind.d_v, 16);
-  return 4 * (c.tile_q * c.tile_k + std::max(stage, values));
+  constexpr std::int64_t kViews = 4 * (16 + 4);
+  const std::int64_t columns = c.depth * (c.tile_q + c.tile_k);
+  const std::int64_t chunk = std::max(columns, c.staged * up(plan.bind.d_v, 8 * column_warps(plan)));
+  return 4 * (32 * c.threads + 2 * chunk + c.tile_q + 8 * c.threads) + 8 * c.tile_k + kViews;
 }
 
 // ---------------------------------------------------------------- matrix instructions
@@ -60,7 +66,7 @@ std::int64_t mma_bytes(const ir::Plan& plan) {
 const ClassTraits kClasses[] = {
     {ir::KernelClass::simt,
      "f32 arithmetic on plain lanes",
-     {"simt_memory.cuh", "mask.cuh", "simt.cuh", "dropout.cuh", "results.cuh", "attend.cuh"},
+     {"simt_memory.cuh", "lanes.cuh", "mask.cuh", "stage.cuh", "simt.cuh", "dropout.cuh", "results.cuh", "attend.cuh"},
      simt_constants,
      simt_keys,
      simt_bytes},

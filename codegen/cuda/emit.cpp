@@ -17,8 +17,8 @@ namespace {
 constexpr int kAlignment = 16;  // of struct Shared
 // Without a number here ptxas aims at more blocks for some head dims, and spills a few bytes for it.
 constexpr int kBlocks = 2;
-constexpr int kTileBytes = 16;       // of the tile's facts
 constexpr int kConditionBytes = 64;  // of struct Condition
+constexpr int kTileBytes = 48 + 8;   // of struct Tile and the pass
 constexpr int kTermBytes = 160;      // of struct Term and its share of struct Lists
 
 /// What some range of the plan needs code for; the rest of it falls away when the text is compiled.
@@ -136,12 +136,13 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
 
 constexpr const char* kOnePass = R"(
   // One softmax over the keys of every branch.
-  const i64* const pass = a.tables + word(head + kPassesAt);
-  clear(state);
-  attend(a, shared, state, views, tile, pass, make_zones(a, shared, tile, pass));
-  close_sums(state);
+  const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt));
+  clear(shared, state);
+  attend(a, shared, state, views, tile, zones);
+  close_sums(shared, state);
+  const i64* const pass = get(shared.pass);
   if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
-  normalize(state, 1);
+  normalize(shared, state, 1);
   store_rows(a, shared, state, tile);
 )";
 
@@ -151,14 +152,14 @@ constexpr const char* kSeveralPasses = R"(
   const int passes = (int)word(a.tables + word(a.tables + 1 + a.phase));
 #pragma unroll 1
   for (int p = 0; p < passes; ++p) {
-    const i64* const pass = a.tables + word(head + kPassesAt + p);
-    const int zones = make_zones(a, shared, tile, pass);
-    clear(state);
-    attend(a, shared, state, views, tile, pass, zones);
-    close_sums(state);
+    const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt + p));
+    clear(shared, state);
+    attend(a, shared, state, views, tile, zones);
+    close_sums(shared, state);
+    const i64* const pass = get(shared.pass);
     if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
     if (word(pass + kOut) && zones > 0) {
-      normalize(state, (float)__longlong_as_double(word(pass + kFactor)));
+      normalize(shared, state, (float)__longlong_as_double(word(pass + kFactor)));
       add_to_sum(a, shared, tile, sum, state);
     }
     __syncthreads();
@@ -170,19 +171,19 @@ constexpr const char* kSeveralPasses = R"(
 constexpr const char* kSeveralPhases = R"(
   // One softmax over several launches: the state of each row goes from one to the next.
   const bool first = a.phase == 0, last = a.phase == kPhases - 1;
-  const i64* const pass = a.tables + word(head + kPassesAt);
-  const int zones = make_zones(a, shared, tile, pass);
+  const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt));
   if (zones == 0 && !first && !last) return;  // these rows keep their state where it is
-  clear(state);
+  clear(shared, state);
   if (!first) take_up(a, shared, state, tile);
-  attend(a, shared, state, views, tile, pass, zones);
+  attend(a, shared, state, views, tile, zones);
   if (!last) {
     hand_on(a, shared, state, tile);
     return;
   }
-  close_sums(state);
+  close_sums(shared, state);
+  const i64* const pass = get(shared.pass);
   if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
-  normalize(state, 1);
+  normalize(shared, state, 1);
   store_rows(a, shared, state, tile);
 )";
 
@@ -193,10 +194,10 @@ void kernel(TextWriter& w, const ir::Plan& plan) {
   w.line("extern \"C\" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(const weft_args a) {{");
   w.line("  WEFT_SHARED_MEMORY(memory);");
   w.line("  Shared& shared = *(Shared*)memory;");
-  w.line("  Tile tile;");
   w.line("  const i64* head;  // tables of the tile's head");
-  w.line("  if (!open_tile(a, shared, tile, head)) return;");
-  w.line("  const Views views = open_views(a, tile);");
+  w.line("  if (!open_tile(a, shared, head)) return;");
+  w.line("  const Tile& tile = shared.tile;");
+  w.line("  const Views views = open_views(a, shared, tile);");
   w.line("  State state;");
   std::string body = plan.phases.size() > 1 ? kSeveralPhases : most_passes(plan) > 1 ? kSeveralPasses : kOnePass;
   if (has_pairs(plan)) body.insert(body.find("attend(a,") + 6, "<Pairs>");

@@ -11,7 +11,7 @@ namespace {
 
 bool is_mma(const ir::Plan& plan) { return plan.choices.kernel_class == ir::KernelClass::mma; }
 
-/// The text of a score stands in a kernel once for each pair that is computed side by side: all 32 of a thread, or 64
+/// The text of a score stands in a kernel once for each pair that is computed side by side: 16 of a thread, or all 64
 /// with matrix instructions, where it is short, one or two where it would make the kernel long.
 void score(TextWriter& w, const ir::Plan& plan) {
   const bool mma = is_mma(plan);
@@ -21,7 +21,7 @@ void score(TextWriter& w, const ir::Plan& plan) {
   w.line("static constexpr int {} = {}, kRowsAtOnce = {};", mma ? "kTilesAtOnce" : "kKeysAtOnce",
          cost > shortest ? 1
          : mma           ? plan.choices.tile_k / 8
-                         : plan.choices.micro_k,
+                         : 1,
          cost > longest ? 1
          : mma          ? 2 * plan.choices.micro_q
                         : plan.choices.micro_q);
@@ -42,9 +42,9 @@ void dropout(TextWriter& w, const ir::Plan& plan) {
   w.blank();
   w.line("/// Each weight with probability {}; the others grow for it.", plan.dropout);
   w.line(
-      "static __device__ __forceinline__ void drop(const weft_args& a, Shared& s, const Tile& t, int from, int count) "
-      "{{");
-  w.line("  drop_weights(a, s, t, from, count, {}u, {});", ir::dropout_threshold(plan.dropout),
+      "static __device__ __forceinline__ void drop(const weft_args& a, Shared& s, const Tile& t, int from, int count,");
+  w.line("                                            int part) {{");
+  w.line("  drop_weights(a, s, t, from, count, part, {}u, {});", ir::dropout_threshold(plan.dropout),
          real_literal(left > 0 ? 1 / left : 0));
   w.line("}}");
 }

@@ -64,13 +64,14 @@ class Verifier {
 
   /// What codegen/cuda/device relies on.
   void block_of_threads(const Choices& c) {
-    if (c.tile_q != 64 || c.tile_k != 64 || c.micro_q != 8 || c.micro_k != 4 || c.sub_q != 16 || c.sub_k != 64)
-      say("plain GPU lanes compute tiles of 64 x 64, 8 x 4 a thread, 16 rows a warp");
-    if (c.threads * c.micro_q * c.micro_k != c.tile_q * c.tile_k)
+    const bool warps = c.threads == 128 && (c.tile_q == 64 || c.tile_q == 128) && c.sub_q == 32 && c.micro_q == 8;
+    if (!warps || (c.micro_k != 4 && c.micro_k != 8))
+      say("plain GPU lanes compute 64 or 128 rows by 4 warps of 32 rows, 8 x 4 or 8 x 8 a thread");
+    if (c.threads * c.micro_q * c.micro_k != c.tile_q * c.tile_k || c.sub_k != c.tile_k)
       say("{} threads do not cover tiles of {} x {}", c.threads, c.tile_q, c.tile_k);
-    if (c.depth < 8 || c.depth > 32 || c.depth % 8 != 0) say("{} columns at a time", c.depth);
-    if (c.staged < 4 || c.staged > 64 || c.tile_k % c.staged != 0)
-      say("{} rows of V at a time do not divide blocks of {}", c.staged, c.tile_k);
+    if (c.tile_q == 128 && plan_.bind.d_v > 128) say("{} columns of O are more than a warp holds", plan_.bind.d_v);
+    if (c.depth != 8 && c.depth != 16) say("{} columns at a time", c.depth);
+    if (c.staged != 8 && c.staged != 16) say("{} rows of V at a time", c.staged);
     if (plan_.branches > 255) say("{} branches are more than the 255 that a weight counts", plan_.branches);
   }
 

@@ -18,20 +18,25 @@ ir::Choices for_cpu(const Target& target) {
   return c;
 }
 
-/// 64 × 64 by 128 threads: 32 KB of shared memory at most, so that every architecture runs several blocks an SM.
-ir::Choices for_plain_lanes(const ir::Bind& bind) {
+/// 128 rows by 4 warps; above 128 columns of V two warps share 32 rows, as one could not hold their O. As many keys of
+/// S beside O as registers hold: 8 or 4 a thread.
+ir::Choices for_plain_lanes(const ir::Plan& plan) {
+  const ir::Bind& bind = plan.bind;
+  const bool sums = plan.branches > 1 && (plan.combine == ir::Combine::sum || plan.combine == ir::Combine::mean ||
+                                          bind.branch_lse);  // of softmaxes, beside the one at hand
   ir::Choices c;
   c.kernel_class = ir::KernelClass::simt;
   c.threads = 128;
-  c.sub_k = 64;
-  c.micro_k = 4;
+  const int column_warps = bind.d_v > 128 ? 2 : 1;
+  const std::int64_t columns = (bind.d_v + 7) / 8 * (sums ? 2 : 1);  // of a thread
+  c.tile_q = 128 / column_warps;
   c.micro_q = 8;
-  c.depth = (bind.d + 15) % 16 >= 8 ? 16 : 8;  // columns behind the last are zeros: few of them
-  // Rows of V take the place of the columns of Q and K, so they may as well fill it.
-  constexpr std::int64_t kStageBytes = 16 * 2 * (64 + 4) * 4;
-  const std::int64_t row_bytes = (bind.d_v + 15) / 16 * 16 * 4;
-  c.staged = 64;
-  while (c.staged > 4 && c.staged * row_bytes > kStageBytes) c.staged /= 2;
+  c.micro_k = column_warps == 1 && columns <= 12 ? 8 : 4;
+  c.tile_k = 8 * column_warps * c.micro_k;
+  c.sub_q = 32;
+  c.sub_k = c.tile_k;
+  c.depth = bind.d_v > 96 && column_warps == 1 ? 16 : 8;
+  c.staged = bind.d_v <= 32 ? 16 : 8;  // at least one load of 4 columns a thread
   return c;
 }
 
@@ -92,7 +97,7 @@ ir::Choices for_gpu(Draft& draft) {
     if (draft.target.has_mma && bind.dtype != ir::DType::f32)
       draft.plan.reasons.push_back(
           fmt::format("plain lanes: {} has no matrix instructions for bf16", draft.target.name));
-    return for_plain_lanes(bind);
+    return for_plain_lanes(draft.plan);
   }
   std::string reason;
   ir::Choices c = for_matrices(draft, reason);

@@ -16,15 +16,25 @@ struct __align__(16) Condition {
 };
 enum ConditionKind { kOnRows = 1, kInterval = 2, kSomeMeet = 4, kSomeFail = 8 };
 
+/// Facts of the tile, the same in every thread.
+struct __align__(16) Tile {
+  int b, h;
+  int offset;       // position of row 0
+  int count;        // rows
+  int first, last;  // positions of the first and the last row
+  u64 every, any;   // AND and OR of the rows' bits
+};
+
 struct __align__(16) Shared : WorkingMemory {
   Condition conditions[kConditions > 0 ? kConditions : 1];
-  int4 tile;        // batch entry, head, position of row 0, rows: see tile_of
+  Tile tile;
   u64 bits[kRows];  // conditions on rows that each row meets
   int x[kRows];     // positions of the tile's rows; behind the last one, that again
   int row_lo[kRows], row_hi[kRows];
   int key[kKeyList];
   float key_weight[kKeyList];
   int hit[kKeys];                         // a key that the term at hand hits, or -1
+  const i64* pass;                        // tables of the softmax at hand
   int inputs[kInputs > 0 ? kInputs : 1];  // of this batch entry
   int counts[kWarps];
 };
@@ -76,14 +86,5 @@ template <typename T>
 __device__ __forceinline__ void put(T& to, T value) {
   store_shared<T>(&to, value);
 }
-
-/// Facts of the tile, the same in every thread.
-struct Tile {
-  int b, h;
-  int offset;       // position of row 0
-  int count;        // rows
-  int first, last;  // positions of the first and the last row
-  u64 every, any;   // AND and OR of the rows' bits
-};
 
 __device__ __forceinline__ i64 word(const i64* at) { return load_global<i64>(at); }

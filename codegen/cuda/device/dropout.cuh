@@ -5,19 +5,20 @@
 
 // Dropout: after the softmax's sum, so that l and the LSE know nothing of it. See semantics sections 5 and 7.
 
-/// Multiplies the thread's own weights by `scale`, or makes them those of pairs that are not kept, whose V touches
-/// nothing. One draw serves four keys, and neighbours of a list are mostly neighbours of the sequence.
+/// Multiplies the thread's own weights of a part by `scale`, or makes them 0, as of pairs that are not kept. One draw
+/// serves four keys, and neighbours of a list are mostly neighbours of the sequence.
 __device__ __forceinline__ void drop_weights(const weft_args& a, Shared& s, const Tile& t, int from, int count,
-                                             u64 threshold, float scale) {
+                                             int part, u64 threshold, float scale) {
+  const FourRows weights = four_rows(s);
   const u64 seed = a.seed_at != nullptr ? load_global<u64>(a.seed_at) : a.seed;
 #pragma unroll 1
   for (int r = 0; r < kRowsEach; ++r) {
-    const unsigned q = (unsigned)get(s.x[row_group() * kRowsEach + r]);
+    const unsigned q = (unsigned)get(s.x[row_of(r)]);
     uint4 words = {};
     int drawn = -1;
 #pragma unroll 1
-    for (int j = 0; j < kKeysEach; ++j) {
-      const int key = lane_of_row() * kKeysEach + j;
+    for (int j = 0; j < 4; ++j) {
+      const int key = key_of(4 * part + j);
       if (key >= count) break;
       const int k = get(s.key[from + key]);
       if (k / 4 != drawn) {
@@ -26,8 +27,8 @@ __device__ __forceinline__ void drop_weights(const weft_args& a, Shared& s, cons
       }
       const unsigned pair[2] = {(k & 1) != 0 ? words.y : words.x, (k & 1) != 0 ? words.w : words.z};
       const bool dropped = ((k & 2) != 0 ? pair[1] : pair[0]) < threshold;
-      float* const at = weight_at(s, key, row_group() * 2 + r / 4) + r % 4;
-      store_shared(at, dropped ? -0.0f : load_shared<float>(at) * scale);
+      float* const at = weights.at(place_of(key) - part * kPartKeys, r) + r % 4;
+      store_shared(at, dropped ? 0 : load_shared<float>(at) * scale);
     }
   }
 }

@@ -1,60 +1,47 @@
 #pragma once
 
-#include "codegen/cuda/device/keys.cuh"
+#include "codegen/cuda/device/lanes.cuh"
 
-// Weights of the pairs of a partial block: for every row and key, the number of branches that keep the pair.
+// Partial blocks: how many branches keep each pair. A thread counts for its own pairs, in bytes: word 2 j + r / 4 has
+// those of key j and four rows. They stand where P will.
 
-/// Thread (row group, key group): rows 8 * group .. + 7 and keys 4 * lane .. + 3 of a block of 64 × 64.
-constexpr int kRowsEach = 8, kKeysEach = 4;
-
-__device__ __forceinline__ int row_group() { return threadIdx.x / 16; }
-__device__ __forceinline__ int lane_of_row() { return threadIdx.x % 16; }
-
-/// P[key][row], four rows at once. Rows change places by the key, so that the 8 × 4 results of a thread are stored
-/// without bank conflicts.
-__device__ __forceinline__ float* weight_at(Shared& s, int key, int four_rows) {
-  return &s.weights[key * kRows + ((four_rows ^ (key / kKeysEach % 16)) * 4)];
+__device__ __forceinline__ unsigned* counts_at(Shared& s, int word) {
+  return (unsigned*)part_of_rows(s) + (warp_of_columns() * (kKeysEach * 2) + word) * 32 + threadIdx.x % 32;
 }
 
-/// Sets bit 8 * key + row of `kept` for each of the thread's pairs that the term keeps.
-__device__ __forceinline__ unsigned kept_by_term(Shared& s) {
+/// Sets bit 8 * key + row for each of the pairs of four of the thread's keys that the term keeps.
+__device__ __forceinline__ unsigned kept_by_term(Shared& s, int four) {
   unsigned kept = 0;
-  const int first_row = row_group() * kRowsEach;
-  const int4 hit = load_shared<int4>(&s.hit[lane_of_row() * kKeysEach]);
-  const int y[kKeysEach] = {hit.x, hit.y, hit.z, hit.w};
+  const int4 hit = load_shared<int4>(&s.hit[key_of(4 * four)]);
+  const int y[4] = {hit.x, hit.y, hit.z, hit.w};
 #pragma unroll 1
   for (int r = 0; r < kRowsEach; ++r) {
-    const int lo = get(s.row_lo[first_row + r]), hi = get(s.row_hi[first_row + r]);
+    const int lo = get(s.row_lo[row_of(r)]), hi = get(s.row_hi[row_of(r)]);
 #pragma unroll
-    for (int k = 0; k < kKeysEach; ++k) kept |= ((y[k] >= lo) & (y[k] < hi) ? 1u : 0u) << (8 * k + r);
+    for (int k = 0; k < 4; ++k) kept |= ((y[k] >= lo) & (y[k] < hi) ? 1u : 0u) << (8 * k + r);
   }
   return kept;
 }
 
 /// Without the pairs that fail the term's conditions.
 __device__ __forceinline__ unsigned keep_holding(const weft_args& a, Shared& s, const Tile& t, const Term& term,
-                                                 unsigned kept) {
+                                                 unsigned kept, int four) {
 #pragma unroll 1
   for (unsigned left = kept; left != 0; left &= left - 1) {
     const int bit = __ffs((int)left) - 1;
-    const int q = get(s.x[row_group() * kRowsEach + bit % 8]), k = get(s.hit[lane_of_row() * kKeysEach + bit / 8]);
+    const int q = get(s.x[row_of(bit % 8)]), k = get(s.hit[key_of(4 * four + bit / 8)]);
     if (!holds_pair(a, s, t, term, q, k)) kept &= ~(1u << bit);
   }
   return kept;
 }
 
-/// Sets or raises the thread's own weights, by 1 where `kept` says so; a weight that is never raised is -0. Nobody else
-/// touches them before a barrier.
-__device__ __forceinline__ void add_kept(Shared& s, unsigned kept, bool anew) {
+/// Sets or raises the counts of four keys by 1 where `kept` says so.
+__device__ __forceinline__ void add_kept(Shared& s, unsigned kept, int four, bool anew) {
 #pragma unroll 1
-  for (int four = 0; four < 2 * kKeysEach; ++four) {
-    float* const at = weight_at(s, lane_of_row() * kKeysEach + four / 2, row_group() * 2 + four % 2);
-    float4 w = anew ? make_float4(-0.0f, -0.0f, -0.0f, -0.0f) : load_shared<float4>(at);
-    w.x += kept & 1 ? 1 : -0.0f;
-    w.y += kept & 2 ? 1 : -0.0f;
-    w.z += kept & 4 ? 1 : -0.0f;
-    w.w += kept & 8 ? 1 : -0.0f;
-    store_shared(at, w);
+  for (int i = 0; i < 8; ++i) {
+    unsigned* const at = counts_at(s, 8 * four + i);
+    const unsigned bytes = (kept & 15) * 0x00204081u & 0x01010101u;  // a bit to a byte
+    store_shared(at, (anew ? 0 : load_shared<unsigned>(at)) + bytes);
     kept >>= 4;
   }
 }
@@ -70,21 +57,30 @@ __device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const T
     const bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
     put(s.row_lo[threadIdx.x], keys.lo);
     put(s.row_hi[threadIdx.x], met ? keys.hi : keys.lo);
-  } else {
-    const int k = threadIdx.x - kRows;
+  }
+  const int k = kThreads - 1 - (int)threadIdx.x;  // threads without a row first
+  if (k < kKeys) {
     const int y = k < count ? get(s.key[from + k]) : -1;
     const bool hit = y >= 0 && hits(a, term, y) && (kConditions == 0 || may_hold(a, s, t, term, y));
     put(s.hit[k], hit ? y : -1);
   }
 }
-static_assert(kRows + kKeys == kThreads, "one thread per row and one per key");
 
-/// Weights of a block of `count` keys from number `from` of the list on, kept in s.weights by the threads that will
-/// use them. Returns whether some pair of the warp is kept.
-__device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const Tile& t, const i64* pass, int terms,
-                                            int from, int count) {
+constexpr int kKeyFours = kKeysEach / 4;
+
+/// Puts `kept` in the place of the first word and moves that to the end: loops over words that are not unrolled turn
+/// registers, because an index would put them on the stack.
+__device__ __forceinline__ void turn(unsigned (&words)[kKeyFours], unsigned kept) {
+  words[0] = words[kKeyFours - 1];
+  words[kKeyFours - 1] = kept;
+}
+
+/// Counts for a block of `count` keys from number `from` of the list on. Returns whether some pair of the warp is kept.
+__device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const Tile& t, int from, int count) {
+  const i64* const pass = get(s.pass);
+  const int terms = (int)word(pass + kTerms);
   const int lowest = get(s.key[from]), highest = get(s.key[from + count - 1]);
-  unsigned group = 0, some = 0;
+  unsigned group[kKeyFours] = {}, some = 0;
   int branch = -1;  // of the group; the one of the end is -2
 #pragma unroll 1
   for (int i = 0; i <= terms; ++i) {
@@ -93,17 +89,23 @@ __device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const
     if (!end && (!get(term.live) || highest < get(term.may_lo) || lowest >= get(term.may_hi))) continue;
     const int its_branch = end ? -2 : get(term.branch);
     if (its_branch != branch) {
-      add_kept(s, group, branch < 0);
-      group = 0;
+#pragma unroll 1
+      for (int four = 0; four < kKeyFours; ++four) {
+        add_kept(s, group[0], four, branch < 0);
+        turn(group, 0);
+      }
       branch = its_branch;
     }
     if (end) break;
     meet_term(a, s, t, pass + kTermsAt + i * kTermWords, term, from, count);
     __syncthreads();
-    unsigned kept = kept_by_term(s);
-    if (kConditions > 0) kept = keep_holding(a, s, t, term, kept);
-    group |= kept;
-    some |= group;
+#pragma unroll 1
+    for (int four = 0; four < kKeyFours; ++four) {
+      unsigned kept = kept_by_term(s, four);
+      if (kConditions > 0) kept = keep_holding(a, s, t, term, kept, four);
+      some |= kept;
+      turn(group, group[0] | kept);
+    }
     __syncthreads();
   }
   return __any_sync(0xFFFFFFFFu, some != 0);

@@ -40,7 +40,7 @@ struct Block {
   bool mixed;  // keys of full zones come before the partial ones
 };
 
-__device__ __forceinline__ void clear(State& st) {
+__device__ __forceinline__ void clear(Shared&, State& st) {
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
     st.m[i] = kLowest;

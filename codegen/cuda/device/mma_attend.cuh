@@ -46,7 +46,8 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
 
 template <typename Pairs = PlainPairs>
 __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
-                                       const i64* pass, int zones) {
+                                       int zones) {
+  const i64* const pass = get(s.pass);
   if (zones == 0) return;
   // Scores of plain pairs are only scaled: a sign of the scale is one of Q.
   stage_queries(s, w, t, !Pairs::kScored && a.scale < 0 ? 0x80008000u : 0);

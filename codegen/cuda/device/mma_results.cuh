@@ -55,7 +55,7 @@ __device__ __forceinline__ void each_four(Shared& s, const Tile& t, const Use& u
 __device__ __forceinline__ int in_four(int column) { return kDimV % 4 == 0 ? 4 : min(4, kDimV - column); }
 
 /// Sums over a row's four lanes; from here on `l` is the same in all of them.
-__device__ __forceinline__ void close_sums(State& st) {
+__device__ __forceinline__ void close_sums(Shared&, State& st) {
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
     st.l[i] += __shfl_xor_sync(0xFFFFFFFFu, st.l[i], 1);
@@ -64,7 +64,7 @@ __device__ __forceinline__ void close_sums(State& st) {
 }
 
 /// O = factor * acc / l, 0 for rows without keys.
-__device__ __forceinline__ void normalize(State& st, float factor) {
+__device__ __forceinline__ void normalize(const Shared&, State& st, float factor) {
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
     const float scale = st.l[i] == 0 ? 0 : factor * reciprocal_approx(st.l[i]);
@@ -150,7 +150,7 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
 
 __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st, const Tile&) {
   const Tile t = tile_of(s);
-  close_sums(st);
+  close_sums(s, st);
   put_results(s, st);
   each_four(s, t, [&](int row, int column, const float* o) {
     store_carried(carried_row(a, t, row) + column, o, in_four(column), false);

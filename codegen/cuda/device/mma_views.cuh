@@ -20,7 +20,7 @@ __device__ __forceinline__ unsigned misalignment(const unsigned char* base, i64 
   return ((unsigned)(u64)base | (unsigned)step) & (bytes - 1);
 }
 
-__device__ __forceinline__ Views open_views(const weft_args& a, const Tile& t) {
+__device__ __forceinline__ Views open_views(const weft_args& a, Shared&, const Tile& t) {
   const int kv_head = t.h / ((int)a.heads / (int)a.kv_heads);
   Views w;
   w.q = origin(a.q, t.b, t.h);

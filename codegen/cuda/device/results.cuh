@@ -6,64 +6,72 @@
 
 /// The number of the row among the tensors' rows; -1 behind the tile's last.
 __device__ __forceinline__ int row_number(Shared& s, const Tile& t, int r) {
-  const int at = row_group() * kRowsEach + r;
-  return at < t.count ? get(s.x[at]) - t.offset : -1;
+  return row_of(r) < t.count ? get(s.x[row_of(r)]) - t.offset : -1;
 }
 
-/// Sums over a row's lanes; from here on `l` is the same in all of them.
-__device__ __forceinline__ void close_sums(State& st) {
+/// Adds up over a row's lanes, in place of what each of them had. From here on: row_sum.
+__device__ __forceinline__ void close_sums(Shared& s, State&) {
+  OfRows l;
+  load_sums(s, l);
 #pragma unroll
-  for (int r = 0; r < kRowsEach; ++r) st.l[r] = sum_of_row(st.l[r]);
+  for (int r = 0; r < kRowsEach; ++r) l[r] = sum_of_row(l[r]);
+  __syncthreads();
+  if (lane_of_row() == 0) {
+#pragma unroll
+    for (int r = 0; r < kRowsEach; ++r) put(s.sums[warp_of_columns() * kRows + row_of(r)], l[r]);
+  }
+  __syncthreads();
+}
+
+__device__ __forceinline__ float row_sum(const Shared& s, int row) {
+  const float sum = get(s.sums[row]);
+  return kColumnWarps > 1 ? sum + get(s.sums[kRows + row]) : sum;
 }
 
 /// O = factor * acc / l, 0 for rows without keys.
-__device__ __forceinline__ void normalize(State& st, float factor) {
+__device__ __forceinline__ void normalize(const Shared& s, State& st, float factor) {
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
-    const float scale = st.l[r] == 0 ? 0 : factor * reciprocal_approx(st.l[r]);
+    const float sum = row_sum(s, row_of(r)), scale = sum == 0 ? 0 : factor * reciprocal_approx(sum);
 #pragma unroll
     for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] *= scale;
   }
 }
 
-/// Of row number `lane` of the thread's: so that the first lanes of a row group store its rows side by side.
-struct Sums {
-  float m, l;
-};
-__device__ __forceinline__ Sums sums_of_lane(const State& st) {
-  Sums sums = {};
-#pragma unroll
-  for (int r = 0; r < kRowsEach; ++r) {
-    sums.m = lane_of_row() == r ? st.m[r] : sums.m;
-    sums.l = lane_of_row() == r ? st.l[r] : sums.l;
-  }
-  return sums;
+/// The number of the row among the tensors' rows; -1 for threads without one.
+__device__ __forceinline__ int row_of_thread(Shared& s, const Tile& t) {
+  return (int)threadIdx.x < t.count ? get(s.x[threadIdx.x]) - t.offset : -1;
 }
 
 /// The LSE in the natural logarithm, of the pattern or of branch `slot`.
-__device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State& st, const Tile& t, int slot) {
+__device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State&, const Tile& t, int slot) {
   float* const base = !kHasSlots || slot < 0
                           ? a.lse + times(t.b, a.lse_stride_b) + times(t.h, a.lse_stride_h)
                           : a.branch_lse + times(slot, a.branch_lse_stride) + times(t.b, a.branch_lse_stride_b) +
                                 times(t.h, a.branch_lse_stride_h);
-  if ((!kHasSlots || slot < 0 ? a.lse : a.branch_lse) == nullptr || lane_of_row() >= kRowsEach) return;
-  const Sums sums = sums_of_lane(st);
-  const int row = row_number(s, t, lane_of_row());
-  const float lse = (sums.m + log2_approx(sums.l)) * 0.693147180559945309f;
-  if (row >= 0) store_global(base + row, sums.l == 0 ? -infinity() : lse);
+  if ((!kHasSlots || slot < 0 ? a.lse : a.branch_lse) == nullptr) return;
+  const int row = row_of_thread(s, t);
+  if (row < 0) return;
+  constexpr float kFromBaseTwo = 0.693147180559945309f;
+  const float sum = row_sum(s, threadIdx.x);
+  const float lse = (get(s.maxima[threadIdx.x]) + log2_approx(sum)) * kFromBaseTwo;
+  store_global(base + row, sum == 0 ? -infinity() : lse);
 }
 
-/// Hands columns [column, column + 16 * kWide) of every row to use(row number, column, four values). By way of shared
-/// memory, because then neighbouring threads hold neighbouring columns, and the code stands here once instead of once
-/// for each row of a thread.
+/// Of V and O: how many of the four columns from this one on there are.
+__device__ __forceinline__ int in_four(int column) { return kDimV % 4 == 0 ? 4 : min(4, kDimV - column); }
+
+/// Hands columns [column, column + 8 * kWide) of every row and warp to use(row number, column, four values). By way of
+/// shared memory, because then neighbouring threads hold neighbouring columns, and the code stands here once instead of
+/// once for each row of a thread.
 template <int kWide, typename Use>
 __device__ __forceinline__ void each_four(Shared& s, const State& st, const Tile& t, int at, int column,
                                           const Use& use) {
-  constexpr int kWidth = 16 * kWide, kFoursARow = kWidth / 4;
+  constexpr int kOfWarp = 8 * kWide, kWidth = kOfWarp * kColumnWarps, kFoursWide = kWidth / 4;
   __syncthreads();
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
-    float* const to = &s.weights[(row_group() * kRowsEach + r) * kWidth + lane_of_row() * kWide];
+    float* const to = &s.weights[row_of(r) * kWidth + warp_of_columns() * kOfWarp + lane_of_row() * kWide];
     const float* const o = &st.o[r][at];
     if constexpr (kWide == 4) store_shared(to, make_float4(o[0], o[1], o[2], o[3]));
     if constexpr (kWide == 2) store_shared(to, make_float2(o[0], o[1]));
@@ -71,26 +79,34 @@ __device__ __forceinline__ void each_four(Shared& s, const State& st, const Tile
   }
   __syncthreads();
 #pragma unroll 1
-  for (int i = threadIdx.x; i < kRows * kFoursARow; i += kThreads) {
-    const int row = i / kFoursARow, c = column + i % kFoursARow * 4;
+  for (int i = threadIdx.x; i < kRows * kFoursWide; i += kThreads) {
+    const int row = i / kFoursWide, in_row = i % kFoursWide * 4;
+    const int c = column + in_row / kOfWarp * (kColumns / kColumnWarps) + in_row % kOfWarp;
     if (row < t.count && c < kDimV) use(get(s.x[row]) - t.offset, c, load_shared<float4>(&s.weights[4 * i]));
   }
 }
 
+/// The last thing that is done with a state: its columns turn, so that the code stands once for all fours.
 template <typename Use>
-__device__ __forceinline__ void each_result(Shared& s, const State& st, const Tile& t, const Use& use) {
+__device__ __forceinline__ void each_result(Shared& s, State& st, const Tile& t, const Use& use) {
+  if constexpr (kTwo) each_four<2>(s, st, t, 4 * kFours, 32 * kFours, use);
+  if constexpr (kSingle) each_four<1>(s, st, t, kColumnsEach - 1, kColumns / kColumnWarps - 8, use);
+#pragma unroll 1
+  for (int g = 0; g < kFours; ++g) {
+    each_four<4>(s, st, t, 0, 32 * g, use);
 #pragma unroll
-  for (int g = 0; g < kFours; ++g) each_four<4>(s, st, t, 4 * g, 64 * g, use);
-  if constexpr (kTwo) each_four<2>(s, st, t, 4 * kFours, 64 * kFours, use);
-  if constexpr (kSingle) each_four<1>(s, st, t, kColumnsEach - 1, kColumns - 16, use);
+    for (int r = 0; r < kRowsEach; ++r) {
+#pragma unroll
+      for (int c = 4; c < 4 * kFours; ++c) st.o[r][c - 4] = st.o[r][c];
+    }
+  }
 }
 
-__device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const State& st, const Tile& t) {
-  unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h);
-  const i64 step = a.o.stride_n * kBytes<kStored>;
-  const bool aligned = kDimV % 4 == 0 && misalignment(base, step) == 0;
+__device__ __forceinline__ void store_rows(const weft_args&, Shared& s, State& st, const Tile& t) {
   each_result(s, st, t, [&](int row, int column, float4 o) {
-    store4<kStored>(base + times(row, step) + column * kBytes<kStored>, o, aligned, in_four(column));
+    const bool aligned = kDimV % 4 == 0 && get(s.misaligned[kO]) % (4 * kBytes<kStored>) == 0;
+    unsigned char* const to = get(s.views[kO].base) + times(row, get(s.views[kO].step));
+    store4<kStored>(to + column * kBytes<kStored>, o, aligned, in_four(column));
   });
 }
 
@@ -99,14 +115,8 @@ __device__ __forceinline__ float* carried_row(const weft_args& a, const Tile& t,
   return a.carry + (times(t.b * (int)a.heads + t.h, a.n_q) + row) * (kDimV + 2);
 }
 
-__device__ __forceinline__ int column_of(int c) {
-  const int lane = lane_of_row();
-  if (c < 4 * kFours) return c / 4 * 64 + 4 * lane + c % 4;
-  if (kTwo && c < 4 * kFours + 2) return 64 * kFours + 2 * lane + c % 2;
-  return kColumns - 16 + lane;
-}
-
 __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st, const Tile& t) {
+  OfRows m = {}, l = {};
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
     const int row = row_number(s, t, r);
@@ -116,13 +126,16 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
     for (int c = 0; c < kColumnsEach; ++c) {
       if (column_of(c) < kDimV) st.o[r][c] = load_written<float>(from + column_of(c));
     }
-    st.m[r] = load_written<float>(from + kDimV);
-    st.l[r] = lane_of_row() == 0 ? load_written<float>(from + kDimV + 1) : 0;
+    m[r] = load_written<float>(from + kDimV);
+    l[r] = lane_of_row() == 0 && warp_of_columns() == 0 ? load_written<float>(from + kDimV + 1) : 0;
   }
+  store_maxima(s, m);
+  store_sums(s, l);
+  sync_rows();
 }
 
 __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st, const Tile& t) {
-  close_sums(st);
+  close_sums(s, st);
   each_result(s, st, t, [&](int row, int column, float4 o) {
     float* const to = carried_row(a, t, row) + column;
     store_global(to, o.x);
@@ -130,11 +143,10 @@ __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st
     if (in_four(column) > 2) store_global(to + 2, o.z);
     if (in_four(column) > 3) store_global(to + 3, o.w);
   });
-  const Sums sums = sums_of_lane(st);
-  const int row = lane_of_row() < kRowsEach ? row_number(s, t, lane_of_row()) : -1;
+  const int row = row_of_thread(s, t);
   if (row < 0) return;
-  store_global(carried_row(a, t, row) + kDimV, sums.m);
-  store_global(carried_row(a, t, row) + kDimV + 1, sums.l);
+  store_global(carried_row(a, t, row) + kDimV, get(s.maxima[threadIdx.x]));
+  store_global(carried_row(a, t, row) + kDimV + 1, row_sum(s, threadIdx.x));
 }
 
 /// A sum of several softmaxes: in registers where they hold it, else in the memory that phases keep their state in.

@@ -169,6 +169,7 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
 /// none where no term is live.
 __device__ __forceinline__ int make_zones(const weft_args& a, Shared& s, const Tile& t, const i64* pass) {
   const int terms = (int)word(pass + kTerms);
+  if (threadIdx.x == 0) put(s.pass, pass);
   const Lists lists = lists_of(a, s);
 #pragma unroll 1
   for (int i = threadIdx.x; i < terms; i += kThreads) {

@@ -1,15 +1,8 @@
 #pragma once
 
-#include "codegen/cuda/device/mask.cuh"
+#include "codegen/cuda/device/stage.cuh"
 
-// The two products of a block of keys and the softmax between them, in f32 on the plain lanes. A block of 128 threads
-// computes 64 rows × 64 keys: a thread 8 rows × 4 keys of S, and 8 rows × 1/16 of the columns of O. A warp owns 16
-// whole rows, so that P and the softmax stay inside it.
-
-constexpr int kColumnsEach = kColumns / 16;
-constexpr int kFours = kColumnsEach / 4;           // groups of 64 columns, four to a lane
-constexpr bool kTwo = (kColumnsEach & 2) != 0;     // a group of 32 columns, two to a lane
-constexpr bool kSingle = (kColumnsEach & 1) != 0;  // a group of 16 columns, one to a lane
+// The two products of a block of keys and the softmax between them, in f32 on the plain lanes.
 
 /// Below every score but minus infinity, so that 2^(score - m) needs no care for rows without keys.
 constexpr float kLowest = -3.40282347e38f;
@@ -17,321 +10,140 @@ constexpr float kLowest = -3.40282347e38f;
 /// What a pattern says of single pairs. Kernels with more to say than this bring a struct of their own, in which
 ///   score(a, t, s, q, k) is the score of a pair whose scaled product is `s`, and stands in the text as often as
 ///     kKeysAtOnce * kRowsAtOnce says;
-///   drop(a, s, t, from, count) drops weights of a block.
+///   drop(a, s, t, from, count, part) drops weights of a part of a block.
 struct PlainPairs {
   static constexpr bool kScored = false, kDrops = false;
+  static constexpr int kKeysAtOnce = 1, kRowsAtOnce = 8;
 };
 
+/// The thread's part of O. What is needed once a block stands in shared memory: m and l, see maxima_at and sums_at.
 struct State {
   float o[kRowsEach][kColumnsEach];
-  float m[kRowsEach];  // largest score so far, in units of log 2
-  float l[kRowsEach];  // sum of weights: this thread's keys only
 };
-
-__device__ __forceinline__ void clear(State& st) {
-#pragma unroll
-  for (int r = 0; r < kRowsEach; ++r) {
-    st.m[r] = kLowest;
-    st.l[r] = 0;
-#pragma unroll
-    for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] = 0;
-  }
-}
-
-/// Of V and O: how many of the four columns from this one on there are.
-__device__ __forceinline__ int in_four(int column) { return kDimV % 4 == 0 ? 4 : min(4, kDimV - column); }
-
-/// Where Q, K and V of the tile's batch entry and head begin, in bytes, and how far rows are apart.
-struct Views {
-  const unsigned char *q, *k, *v;
-  i64 q_step, k_step, v_step;
-  bool aligned;      // may be read four elements at a time
-  const int* pages;  // of a K and V in pages: the entry's row of the table …
-  int page_size;     // … tokens of a page, and how far pages are apart
-  i64 k_page, v_page;
-};
-
-__device__ __forceinline__ const unsigned char* origin(const weft_view& view, int b, int h) {
-  return (const unsigned char*)view.data + (times(b, view.stride_b) + times(h, view.stride_h)) * kBytes<kStored>;
-}
-
-/// What is zero where a view may be accessed four elements at a time.
-__device__ __forceinline__ unsigned misalignment(const unsigned char* base, i64 step) {
-  return ((unsigned)(u64)base | (unsigned)step) & (4 * kBytes<kStored> - 1);
-}
-
-__device__ __forceinline__ Views open_views(const weft_args& a, const Tile& t) {
-  const int kv_head = t.h / ((int)a.heads / (int)a.kv_heads);
-  Views w;
-  w.q = origin(a.q, t.b, t.h);
-  w.k = origin(a.k, kPaged ? 0 : t.b, kv_head);
-  w.v = origin(a.v, kPaged ? 0 : t.b, kv_head);
-  w.q_step = a.q.stride_n * kBytes<kStored>;
-  w.k_step = a.k.stride_n * kBytes<kStored>;
-  w.v_step = a.v.stride_n * kBytes<kStored>;
-  w.aligned = kDim % 4 == 0 && kDimV % 4 == 0 &&
-              (misalignment(w.q, w.q_step) | misalignment(w.k, w.k_step) | misalignment(w.v, w.v_step)) == 0;
-  if (kPaged) {
-    w.pages = a.pages + times(t.b, a.page_stride);
-    w.page_size = (int)a.page_size;
-    w.k_page = a.k.stride_b * kBytes<kStored>;
-    w.v_page = a.v.stride_b * kBytes<kStored>;
-    w.aligned = w.aligned && (misalignment(w.k, w.k_page) | misalignment(w.v, w.v_page)) == 0;
-  }
-  return w;
-}
-
-/// How far key's row lies behind the view's first.
-__device__ __forceinline__ i64 row_offset(const Views& w, int key, i64 step, i64 page_step) {
-  if (!kPaged) return times(key, step);
-  const int page = key / w.page_size;
-  return times(load_global<int>(w.pages + page), page_step) + times(key - page * w.page_size, step);
-}
-
-/// Columns [column, column + kDepth) of one row per two threads, transposed into shared memory; zeros behind the last.
-/// Two lanes read neighbouring fours of a row; 4 * stride = 16 modulo 32 keeps their stores apart.
-__device__ __forceinline__ void stage_columns(float* to, int stride, const unsigned char* row, int column) {
-  static_assert(4 * kRowStride % 32 == 16 && 4 * kKeyStride % 32 == 16);
-#pragma unroll
-  for (int i = 0; i < kDepth / 8; ++i) {
-    const int c = (int)(threadIdx.x % 2 + 2 * i) * 4;
-    const bool inside = kDim % kDepth == 0 || column + c < kDim;
-    const float4 x = inside ? load4<kStored>(row + (column + c) * kBytes<kStored>) : make_float4(0, 0, 0, 0);
-    float* const at = to + c * stride + threadIdx.x / 2;
-    store_shared(at, x.x);
-    store_shared(at + stride, x.y);
-    store_shared(at + 2 * stride, x.z);
-    store_shared(at + 3 * stride, x.w);
-  }
-}
-
-/// The same of Q and K where one of them starts or steps anywhere.
-__device__ __forceinline__ void stage_each_column(float* q, const unsigned char* q_row, float* k,
-                                                  const unsigned char* k_row, int column) {
-#pragma unroll 1
-  for (int c = threadIdx.x % 2; c < kDepth; c += 2) {
-    const bool inside = kDim % kDepth == 0 || column + c < kDim;
-    const int at = (column + c) * kBytes<kStored>;
-    store_shared(q + c * kRowStride + threadIdx.x / 2, inside ? load1<kStored>(q_row + at) : 0);
-    store_shared(k + c * kKeyStride + threadIdx.x / 2, inside ? load1<kStored>(k_row + at) : 0);
-  }
-}
 
 using Scores = float[kRowsEach][kKeysEach];
 
-__device__ __forceinline__ void add_scores(const float* q, const float* k, Scores& scores) {
-#pragma unroll 4
-  for (int c = 0; c < kDepth; ++c) {
+/// What weights are measured from, in units of log 2, for four of the thread's rows: the largest score so far but for 8.
+__device__ __forceinline__ float* maxima_at(Shared& s, int r) { return &s.maxima[row_of(r)]; }
+
+/// Sums of weights of four rows over the thread's own keys.
+__device__ __forceinline__ float* sums_at(Shared& s, int r) { return &s.sums[(r / 4 * kThreads + threadIdx.x) * 4]; }
+
+using OfRows = float[kRowsEach];
+__device__ __forceinline__ void load_maxima(Shared& s, OfRows& m) {
+#pragma unroll
+  for (int r = 0; r < kRowsEach; r += 4) unpack(&m[r], load_shared<float4>(maxima_at(s, r)));
+}
+__device__ __forceinline__ void load_sums(Shared& s, OfRows& l) {
+#pragma unroll
+  for (int r = 0; r < kRowsEach; r += 4) unpack(&l[r], load_shared<float4>(sums_at(s, r)));
+}
+__device__ __forceinline__ void store_sums(Shared& s, const OfRows& l) {
+#pragma unroll
+  for (int r = 0; r < kRowsEach; r += 4)
+    store_shared(sums_at(s, r), make_float4(l[r], l[r + 1], l[r + 2], l[r + 3]));
+}
+/// By one lane of a row for all; sync_rows() makes it seen.
+__device__ __forceinline__ void store_maxima(Shared& s, const OfRows& m) {
+  if (lane_of_row() != 0 || warp_of_columns() != 0) return;
+#pragma unroll
+  for (int r = 0; r < kRowsEach; r += 4)
+    store_shared(maxima_at(s, r), make_float4(m[r], m[r + 1], m[r + 2], m[r + 3]));
+}
+
+__device__ __forceinline__ void clear(Shared& s, State& st) {
+  OfRows m, l;
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    m[r] = kLowest;
+    l[r] = 0;
+#pragma unroll
+    for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] = 0;
+  }
+  store_maxima(s, m);
+  store_sums(s, l);
+  sync_rows();
+}
+
+/// The order of products inside a step: as the next row or column begins with the operand that the last one ended with,
+/// it is still at hand, and registers meet less often in one bank (docs/how-the-cuda-kernel-works.md has figures).
+__device__ __forceinline__ int there_and_back(int i, int turn, int count) { return turn % 2 == 0 ? i : count - 1 - i; }
+
+/// Steps [first, end) of a chunk of columns.
+__device__ __forceinline__ void add_scores(const float* half, int first, int end, Scores& scores) {
+#pragma unroll
+  for (int c = first; c < end; ++c) {
     float rows[kRowsEach], keys[kKeysEach];
-    unpack(&rows[0], load_shared<float4>(q + c * kRowStride + row_group() * kRowsEach));
-    unpack(&rows[4], load_shared<float4>(q + c * kRowStride + row_group() * kRowsEach + 4));
-    unpack(keys, load_shared<float4>(k + c * kKeyStride + lane_of_row() * kKeysEach));
 #pragma unroll
-    for (int r = 0; r < kRowsEach; ++r) {
+    for (int r = 0; r < kRowsEach; r += 4) unpack(&rows[r], load_shared<float4>(half + c * kRows + row_of(r)));
 #pragma unroll
-      for (int j = 0; j < kKeysEach; ++j) scores[r][j] = __fmaf_rn(rows[r], keys[j], scores[r][j]);
-    }
-  }
-}
-
-/// S = Q K^T. Keys behind the block's last repeat it; `busy` is false in warps whose rows keep nothing here.
-__device__ __forceinline__ void multiply_scores(Shared& s, const Views& w, const Tile& t, int from, int count,
-                                                bool busy, Scores& scores) {
-  const int mine = threadIdx.x / 2;
-  const unsigned char* const q_row = w.q + times(get(s.x[mine]) - t.offset, w.q_step);
-  const unsigned char* const k_row = w.k + row_offset(w, get(s.key[from + min(mine, count - 1)]), w.k_step, w.k_page);
-  float* const q = s.stage;
-  float* const k = s.stage + kDepth * kRowStride;
-#pragma unroll 1
-  for (int column = 0; column < kDim; column += kDepth) {
-    __syncthreads();
-    if (w.aligned) {
-      stage_columns(q, kRowStride, q_row, column);
-      stage_columns(k, kKeyStride, k_row, column);
-    } else {
-      stage_each_column(q, q_row, k, k_row, column);
-    }
-    __syncthreads();
-    if (busy) add_scores(q, k, scores);
-  }
-}
-
-/// The largest over the 16 lanes that share a row. A NaN loses, and reaches its row through the sum.
-__device__ __forceinline__ float largest_of_row(float x) {
+    for (int j = 0; j < kKeysEach; j += 4)
+      unpack(&keys[j], load_shared<float4>(half + (kDepth * kRows + c * kKeys) + key_of(j)));
 #pragma unroll
-  for (int apart = 1; apart < 16; apart *= 2) x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, apart));
-  return x;
-}
-
-__device__ __forceinline__ float sum_of_row(float x) {
-#pragma unroll
-  for (int apart = 1; apart < 16; apart *= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, apart);
-  return x;
-}
-
-/// New maxima; what was summed before is scaled where one moved. From here on m is what weights are measured from.
-__device__ __forceinline__ void raise_maxima(State& st, const Scores& scores) {
-  float scale[kRowsEach];
-  bool moved = false;
-#pragma unroll
-  for (int r = 0; r < kRowsEach; ++r) {
-    const float top = largest_of_row(fmaxf(fmaxf(scores[r][0], scores[r][1]), fmaxf(scores[r][2], scores[r][3])));
-    const float m = fmaxf(st.m[r], top);
-    scale[r] = exp2_approx(st.m[r] - m);
-    moved = moved || st.m[r] != m;
-    st.m[r] = m;
-  }
-  if (!__any_sync(0xFFFFFFFFu, moved)) return;
-#pragma unroll
-  for (int r = 0; r < kRowsEach; ++r) {
-    st.l[r] *= scale[r];
-#pragma unroll
-    for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] *= scale[r];
-  }
-}
-
-/// How many branches keep each of the thread's pairs; -0 where none does.
-__device__ __forceinline__ void load_weights(Shared& s, int from, int count, bool partial, Scores& weights) {
-#pragma unroll
-  for (int j = 0; j < kKeysEach; ++j) {
-    const int key = lane_of_row() * kKeysEach + j;
-    float of_key[kRowsEach];
-    if (partial) {
-      unpack(&of_key[0], load_shared<float4>(weight_at(s, key, row_group() * 2)));
-      unpack(&of_key[4], load_shared<float4>(weight_at(s, key, row_group() * 2 + 1)));
-    } else {
-      of_key[0] = key < count ? get(s.key_weight[from + key]) : -0.0f;
-#pragma unroll
-      for (int r = 1; r < kRowsEach; ++r) of_key[r] = of_key[0];
-    }
-#pragma unroll
-    for (int r = 0; r < kRowsEach; ++r) weights[r][j] = of_key[r];
-  }
-}
-
-/// P = weight * 2^(score - m). Pairs that are not kept get -0, as their weight is, which no kept pair can have: see
-/// multiply_values.
-__device__ __forceinline__ void weigh_scores(Shared& s, State& st, const Scores& scores, const Scores& weights) {
-#pragma unroll
-  for (int j = 0; j < kKeysEach; ++j) {
-    float p[kRowsEach];
-#pragma unroll
-    for (int r = 0; r < kRowsEach; ++r) {
-      p[r] = exp2_approx(scores[r][j] - st.m[r]) * weights[r][j];
-      st.l[r] += p[r];
-    }
-    const int key = lane_of_row() * kKeysEach + j;
-    store_shared(weight_at(s, key, row_group() * 2), make_float4(p[0], p[1], p[2], p[3]));
-    store_shared(weight_at(s, key, row_group() * 2 + 1), make_float4(p[4], p[5], p[6], p[7]));
-  }
-}
-
-/// Rows [first, first + kStaged) of V for the block's keys; zeros behind its last key and column. Returns whether this
-/// thread met a NaN or an infinity (or sums that look like one).
-__device__ __forceinline__ bool stage_values(Shared& s, const Views& w, int from, int count, int first) {
-  bool strange = false;
-  constexpr int kFoursARow = kColumns / 4;
-#pragma unroll 2
-  for (int i = threadIdx.x; i < kStaged * kFoursARow; i += kThreads) {
-    const int key = first + i / kFoursARow, column = i % kFoursARow * 4;
-    float4 v = make_float4(0, 0, 0, 0);
-    if (key < count && column < kDimV) {
-      const i64 row = row_offset(w, get(s.key[from + key]), w.v_step, w.v_page);
-      v = load4<kStored>(w.v + row + column * kBytes<kStored>);
-    }
-    strange |= !(fabsf(v.x) + fabsf(v.y) + fabsf(v.z) + fabsf(v.w) < infinity());
-    store_shared(&s.stage[i / kFoursARow * kColumns + column], v);
-  }
-  return strange;
-}
-
-/// The same, one element at a time.
-__device__ __forceinline__ bool stage_each_value(Shared& s, const Views& w, int from, int count, int first) {
-  bool strange = false;
-#pragma unroll 1
-  for (int i = threadIdx.x; i < kStaged * kColumns; i += kThreads) {
-    const int key = first + i / kColumns, column = i % kColumns;
-    float v = 0;
-    if (key < count && column < kDimV) {
-      const i64 row = row_offset(w, get(s.key[from + key]), w.v_step, w.v_page);
-      v = load1<kStored>(w.v + row + column * kBytes<kStored>);
-    }
-    strange |= !(fabsf(v) < infinity());
-    store_shared(&s.stage[i], v);
-  }
-  return strange;
-}
-
-/// One key's columns of V that belong to this lane.
-__device__ __forceinline__ void load_columns(const float* row, float (&v)[kColumnsEach]) {
-  const int lane = lane_of_row();
-#pragma unroll
-  for (int g = 0; g < kFours; ++g) unpack(&v[4 * g], load_shared<float4>(row + 64 * g + 4 * lane));
-  if constexpr (kTwo) {
-    const float2 two = load_shared<float2>(row + 64 * kFours + 2 * lane);
-    v[4 * kFours] = two.x;
-    v[4 * kFours + 1] = two.y;
-  }
-  if constexpr (kSingle) v[kColumnsEach - 1] = load_shared<float>(row + kColumns - 16 + lane);
-}
-
-/// Adds the staged keys' share of O. `guarded`: V holds a NaN or an infinity, which must stay with the rows that keep
-/// its key.
-template <bool kGuarded>
-__device__ __forceinline__ void add_values(Shared& s, State& st, int first) {
-#pragma unroll 1
-  for (int i = 0; i < kStaged; i += kKeysEach) {
-    // Rows of P change places alike for four keys.
-    const float* const low = weight_at(s, first + i, row_group() * 2);
-    const float* const high = weight_at(s, first + i, row_group() * 2 + 1);
-#pragma unroll(kGuarded ? 1 : kKeysEach)
     for (int j = 0; j < kKeysEach; ++j) {
-      float p[kRowsEach], v[kColumnsEach];
-      unpack(&p[0], load_shared<float4>(low + j * kRows));
-      unpack(&p[4], load_shared<float4>(high + j * kRows));
-      load_columns(&s.stage[(i + j) * kColumns], v);
 #pragma unroll
-      for (int r = 0; r < kRowsEach; ++r) {
-        const bool kept = !kGuarded || __float_as_uint(p[r]) != 0x80000000u;
-#pragma unroll
-        for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] = __fmaf_rn(p[r], kept ? v[c] : 0, st.o[r][c]);
+      for (int i = 0; i < kRowsEach; ++i) {
+        const int r = there_and_back(i, j, kRowsEach);
+        scores[r][j] = __fmaf_rn(rows[r], keys[j], scores[r][j]);
       }
     }
   }
 }
 
-/// O += P V.
-__device__ __forceinline__ void multiply_values(Shared& s, State& st, const Views& w, int from, int count, bool busy) {
+// What is under way is stored when so many steps of a chunk are left: behind it, and before the barrier, there is work
+// that hides how long that takes. Steps with more columns are longer.
+constexpr int kLastSteps = kColumnsEach > 12 ? 1 : 2;
+
+/// S += Q K^T; the first chunk is staged. Keys behind the block's last repeat it. A warp whose rows keep nothing only
+/// helps to stage.
+template <bool kBusy>
+__device__ __forceinline__ void multiply_scores(Shared& s, const Rows& rows, bool aligned, ChunkOfColumns next,
+                                                Scores& scores) {
+  int half = 0;
 #pragma unroll 1
-  for (int first = 0; first < count; first += kStaged) {
+  for (int chunk = 1; chunk <= kChunks; ++chunk) {
     __syncthreads();
-    const bool strange =
-        w.aligned ? stage_values(s, w, from, count, first) : stage_each_value(s, w, from, count, first);
-    const bool guarded = __syncthreads_or(strange) != 0;
-    if (!busy) continue;
-    if (guarded) {
-      add_values<true>(s, st, first);
-    } else {
-      add_values<false>(s, st, first);
-    }
+    // The last turn stages the first chunk again: nobody reads it, and the loop has no branch.
+    const int staged = chunk < kChunks ? chunk : 0;
+    if (aligned) next = load_columns(rows, staged);
+    if (kBusy) add_scores(s.stage + half, 0, kDepth - kLastSteps, scores);
+    store_columns(s.stage + (kStageHalf - half), next);
+    if (kBusy) add_scores(s.stage + half, kDepth - kLastSteps, kDepth, scores);
+    if (!aligned) stage_each_column(s.stage + (kStageHalf - half), rows, staged);
+    half = kStageHalf - half;
   }
+  __syncthreads();
 }
 
-/// Puts the pattern's score into the place of the scaled products. Loops that are not unrolled turn the registers by
-/// one, because an index would put them on the stack.
+/// Scores as the softmax wants them, where a full block of plain products does not already have them: in units of
+/// log 2 with the logarithm of their weight, and minus infinity for pairs that are not kept. Loops that are not
+/// unrolled turn the registers by one, because an index would put them on the stack.
 template <typename Pairs>
-__device__ __forceinline__ void apply_score(const weft_args& a, Shared& s, const Tile& t, int from, int count,
-                                            Scores& scores) {
+__device__ __forceinline__ void finish_scores(const weft_args& a, Shared& s, const Tile& t, int from, int count,
+                                              bool partial, Scores& scores) {
+  constexpr float kToBaseTwo = 1.44269504088896341f;
   const float scale = (float)a.scale;
 #pragma unroll(Pairs::kKeysAtOnce)
   for (int j = 0; j < kKeysEach; ++j) {
-    const int k = get(s.key[from + min(lane_of_row() * kKeysEach + j, count - 1)]);
+    const int number = min(key_of(j), count - 1);
+    const int k = get(s.key[from + number]);
+    const float of_key = key_of(j) < count ? log2_approx(get(s.key_weight[from + number])) : -infinity();
+    unsigned counts[2] = {};
+    if (partial) {
+      counts[0] = load_shared<unsigned>(counts_at(s, 2 * j));
+      counts[1] = load_shared<unsigned>(counts_at(s, 2 * j + 1));
+    }
     float column[kRowsEach];
 #pragma unroll
     for (int r = 0; r < kRowsEach; ++r) column[r] = scores[r][0];
 #pragma unroll(Pairs::kRowsAtOnce)
     for (int r = 0; r < kRowsEach; ++r) {
-      const float score = Pairs::score(a, t, column[0] * scale, get(s.x[row_group() * kRowsEach + r]), k);
+      float score = column[0] * scale;
+      if constexpr (Pairs::kScored) score = Pairs::score(a, t, score, get(s.x[row_of(r)]), k);
+      const float weight = partial ? log2_approx((float)(counts[0] & 255)) : of_key;
+      score = weight > -infinity() ? __fmaf_rn(score, kToBaseTwo, weight) : -infinity();
+      counts[0] = counts[0] >> 8 | counts[1] << 24;
+      counts[1] >>= 8;
 #pragma unroll
       for (int i = 0; i < kRowsEach - 1; ++i) column[i] = column[i + 1];
       column[kRowsEach - 1] = score;
@@ -345,34 +157,257 @@ __device__ __forceinline__ void apply_score(const weft_args& a, Shared& s, const
   }
 }
 
-/// One block of keys: the `count` from number `from` of the list on.
-template <typename Pairs>
-__device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
-                                             const i64* pass, int terms, int from, int count, bool partial) {
-  bool busy = true;
-  if (partial) {
-    busy = weigh_pairs(a, s, t, pass, terms, from, count);
-    if (__syncthreads_or(busy) == 0) return;
+/// Where two warps share rows: the larger of both.
+__device__ __forceinline__ void share_maxima(Shared& s, OfRows& top) {
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    if (lane_of_row() == 0) put(shared_number(s, warp_of_columns(), row_of(r)), top[r]);
   }
-  Scores scores = {};
-  multiply_scores(s, w, t, from, count, busy, scores);
-  if (busy) {
-    constexpr float kToBaseTwo = 1.44269504088896341f;
-    if constexpr (Pairs::kScored) apply_score<Pairs>(a, s, t, from, count, scores);
-    const float scale = Pairs::kScored ? kToBaseTwo : (float)a.scale * kToBaseTwo;
-    Scores weights;
-    load_weights(s, from, count, partial, weights);
+  __syncthreads();
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) top[r] = fmaxf(top[r], get(shared_number(s, 1 - warp_of_columns(), row_of(r))));
+}
+
+/// Raises m where a weight would pass 2^8, which is rare behind the first blocks; what was summed before is scaled.
+/// Whether a row's m moves depends on that row alone, and so do its bits.
+__device__ __forceinline__ void raise_maxima(Shared& s, State& st, const Scores& scores, float scale) {
+  constexpr float kRoom = 8;
+  OfRows top, m, l;
+  load_maxima(s, m);
+  bool grew = false;
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    top[r] = scores[r][0];
+#pragma unroll
+    for (int j = 1; j < kKeysEach; ++j) top[r] = fmaxf(top[r], scores[r][j]);
+    top[r] *= scale;
+    grew = grew || top[r] > m[r] + kRoom;
+  }
+  if (kColumnWarps == 1 && !__any_sync(0xFFFFFFFFu, grew)) return;
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) top[r] = largest_of_row(top[r]);
+  if constexpr (kColumnWarps > 1) share_maxima(s, top);
+  load_sums(s, l);
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    const float raised = top[r] > m[r] + kRoom ? top[r] : m[r];
+    const float rescale = exp2_approx(m[r] - raised);
+    m[r] = raised;
+    l[r] *= rescale;
+#pragma unroll
+    for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] *= rescale;
+  }
+  store_sums(s, l);
+  store_maxima(s, m);
+  sync_rows();
+}
+
+/// P = 2^(score - m).
+__device__ __forceinline__ void weigh_scores(Shared& s, Scores& scores, float scale) {
+  OfRows m, l;
+  load_maxima(s, m);
+  load_sums(s, l);
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+#pragma unroll
+    for (int j = 0; j < kKeysEach; ++j) {
+      scores[r][j] = exp2_approx(__fmaf_rn(scores[r][j], scale, -m[r]));
+      l[r] += scores[r][j];
+    }
+  }
+  store_sums(s, l);
+}
+
+/// Stores P of the thread's first four keys, for the warps that share its rows, and turns to the next four.
+__device__ __forceinline__ void store_part(Shared& s, Scores& p) {
+  const int lane = 8 * warp_of_columns() + lane_of_row();
+  float* const to = part_of_rows(s) + lane * 32;
+#pragma unroll
+  for (int r = 0; r < kRowsEach; r += 4) {
+    float* const rows = to + (((r + lane_of_column()) ^ lane % 4 * 2) * 4);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      store_shared(rows + j * (kPartKeys / 4 * 32), make_float4(p[r][j], p[r + 1][j], p[r + 2][j], p[r + 3][j]));
+  }
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+#pragma unroll
+    for (int j = 0; j < kKeysEach - 4; ++j) p[r][j] = p[r][j + 4];
+  }
+}
+
+/// One key's columns of V that belong to this thread.
+__device__ __forceinline__ void load_columns_of_key(const float* row, float (&v)[kColumnsEach]) {
+#pragma unroll
+  for (int c = 0; c < 4 * kFours; c += 4) unpack(&v[c], load_shared<float4>(row + column_of(c)));
+  if constexpr (kTwo) {
+    const float2 two = load_shared<float2>(row + column_of(4 * kFours));
+    v[4 * kFours] = two.x;
+    v[4 * kFours + 1] = two.y;
+  }
+  if constexpr (kSingle) v[kColumnsEach - 1] = load_shared<float>(row + column_of(kColumnsEach - 1));
+}
+
+/// Keys [first, end) of a chunk.
+__device__ __forceinline__ void add_values(State& st, const FourRows& weights, const float* values, int first, int end) {
+#pragma unroll
+  for (int j = first; j < end; ++j) {
+    float p[kRowsEach], v[kColumnsEach];
+#pragma unroll
+    for (int r = 0; r < kRowsEach; r += 4)
+      unpack(&p[r], load_shared<float4>(weights.at(j, r)));
+    load_columns_of_key(values + j * kColumns, v);
 #pragma unroll
     for (int r = 0; r < kRowsEach; ++r) {
 #pragma unroll
-      for (int j = 0; j < kKeysEach; ++j) {
-        scores[r][j] = weights[r][j] != 0 ? scores[r][j] * scale : -infinity();
+      for (int i = 0; i < kColumnsEach; ++i) {
+        const int c = there_and_back(i, r, kColumnsEach);
+        st.o[r][c] = __fmaf_rn(p[r], v[c], st.o[r][c]);
       }
     }
-    raise_maxima(st, scores);
-    weigh_scores(s, st, scores, weights);
-    if constexpr (Pairs::kDrops) Pairs::drop(a, s, t, from, count);
   }
-  multiply_values(s, st, w, from, count, busy);
+}
+
+/// Adds one part's keys from global memory, element by element, and only where a pair has a weight.
+__device__ __forceinline__ void add_strange_values(Shared& s, State& st, const FourRows& weights, int part) {
+#pragma unroll 1
+  for (int place = 0; place < kPartKeys; ++place) {
+    const unsigned char* const row = get(s.value_row[part * kPartKeys + place]);
+    float p[kRowsEach];
+#pragma unroll
+    for (int r = 0; r < kRowsEach; r += 4) unpack(&p[r], load_shared<float4>(weights.at(place, r)));
+#pragma unroll
+    for (int c = 0; c < kColumnsEach; ++c) {
+      const float v = column_of(c) < kDimV ? load1<kStored>(row + column_of(c) * kBytes<kStored>) : 0;
+#pragma unroll
+      for (int r = 0; r < kRowsEach; ++r) st.o[r][c] = p[r] != 0 ? __fmaf_rn(p[r], v, st.o[r][c]) : st.o[r][c];
+    }
+  }
+}
+
+/// O += P V; the first chunk is staged. Where V holds a NaN or an infinity, those stay with the rows that keep their
+/// key.
+template <typename Pairs, bool kBusy>
+__device__ __forceinline__ void multiply_values(const weft_args& a, Shared& s, State& st, const Tile& t,
+                                                ChunkOfValues next, bool aligned, bool strange, int from, int count,
+                                                Scores& p) {
+  int half = 0, chunk = 0;
+#pragma unroll 1
+  for (int part = 0; part < kParts; ++part) {
+    if (kBusy) {
+      sync_rows();  // nobody reads the part before, or its counts, any more
+      store_part(s, p);
+      if constexpr (Pairs::kDrops) Pairs::drop(a, s, t, from, count, part);
+    }
+    FourRows weights = four_rows(s);
+    if (strange) {
+      sync_rows();
+      if (kBusy) add_strange_values(s, st, weights, part);
+      continue;
+    }
+#pragma unroll 1
+    for (int key = 0; key < kPartKeys; key += kStaged) {
+      __syncthreads();
+      chunk = chunk + 1 < kKeys / kStaged ? chunk + 1 : 0;
+      if (aligned) next = load_values(s, chunk);
+      if (kBusy) add_values(st, weights, s.stage + half, 0, kStaged - kLastSteps);
+      store_values(s.stage + (kStageHalf - half), next);
+      if (kBusy) add_values(st, weights, s.stage + half, kStaged - kLastSteps, kStaged);
+      if (!aligned) stage_each_value(s.stage + (kStageHalf - half), s, chunk);
+      half = kStageHalf - half;
+      weights.plain += kStaged * 32;
+      weights.crossed += kStaged * 32;
+    }
+  }
   __syncthreads();
+}
+
+/// Does V of the block's keys hold a NaN or an infinity? Those must stay with the rows that keep their key.
+__device__ __forceinline__ bool values_are_strange(Shared& s, bool aligned) {
+  bool strange = false;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kKeys * kFoursARow; i += kThreads) {
+    const unsigned char* const at =
+        get(s.value_row[i / kFoursARow]) + i % kFoursARow * (4 * kBytes<kStored>);
+    float sum = 0;
+    if (aligned) {
+      const Packed<4> v = load_packed<4>(at);
+      sum = fabsf(element(v, 0)) + fabsf(element(v, 1)) + fabsf(element(v, 2)) + fabsf(element(v, 3));
+    } else {
+#pragma unroll 1
+      for (int c = i % kFoursARow * 4, n = 0; n < 4 && c + n < kDimV; ++n)
+        sum += fabsf(load1<kStored>(at + n * kBytes<kStored>));
+    }
+    strange |= !(sum < infinity());
+  }
+  return __syncthreads_or(strange) != 0;
+}
+
+/// What a warp does for a block of which its rows keep something.
+template <typename Pairs>
+__device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, State& st, const Tile& t,
+                                              const Rows& rows, const ChunkOfColumns& first, bool aligned, int from,
+                                              int count, bool partial) {
+  constexpr float kToBaseTwo = 1.44269504088896341f;
+  float scale = (float)a.scale * kToBaseTwo;
+  // Whole blocks of plain products need no pass over their scores: weights enter where the sums start.
+  const bool plain = !Pairs::kScored && !partial && count == kKeys && scale > 1e-20f;
+  Scores scores;
+#pragma unroll
+  for (int j = 0; j < kKeysEach; ++j) {
+    float start = 0;
+    if (plain) start = log2_approx(get(s.key_weight[from + key_of(j)])) * reciprocal_approx(scale);
+#pragma unroll
+    for (int r = 0; r < kRowsEach; ++r) scores[r][j] = start;
+  }
+  multiply_scores<true>(s, rows, aligned, first, scores);
+  ChunkOfValues values = {};
+  if (aligned) values = load_values(s, 0);  // under way while weights are computed
+  if (!plain) {
+    finish_scores<Pairs>(a, s, t, from, count, partial, scores);
+    scale = 1;
+  }
+  raise_maxima(s, st, scores, scale);
+  weigh_scores(s, scores, scale);
+  const bool strange = partial && values_are_strange(s, aligned);
+  store_values(s.stage, values);
+  if (!aligned) stage_each_value(s.stage, s, 0);
+  multiply_values<Pairs, true>(a, s, st, t, values, aligned, strange, from, count, scores);
+}
+
+/// … and of which they keep nothing: it meets the others at every barrier.
+template <typename Pairs>
+__device__ __forceinline__ void help_to_stage(const weft_args& a, Shared& s, State& st, const Tile& t, const Rows& rows,
+                                              const ChunkOfColumns& first, bool aligned, bool partial) {
+  Scores none;
+  multiply_scores<false>(s, rows, aligned, first, none);
+  ChunkOfValues values = {};
+  if (aligned) values = load_values(s, 0);
+  const bool strange = partial && values_are_strange(s, aligned);
+  store_values(s.stage, values);
+  if (!aligned) stage_each_value(s.stage, s, 0);
+  multiply_values<Pairs, false>(a, s, st, t, values, aligned, strange, 0, 0, none);
+}
+
+/// One block of keys: the `count` from number `from` of the list on.
+template <typename Pairs>
+__device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
+                                             int from, int count, bool partial) {
+  bool busy = true;
+  if (partial) {
+    busy = weigh_pairs(a, s, t, from, count);
+    const bool any = __syncthreads_or(busy) != 0;
+    if (!any) return;
+    busy = busy || kColumnWarps > 1;  // warps that share rows go together
+  }
+  const Rows rows = rows_of_thread(a, s, t, from, count);
+  ChunkOfColumns columns = {};
+  if (w.aligned) columns = load_columns(rows, 0);
+  store_columns(s.stage, columns);
+  if (!w.aligned) stage_each_column(s.stage, rows, 0);
+  if (busy) {
+    compute_block<Pairs>(a, s, st, t, rows, columns, w.aligned, from, count, partial);
+  } else {
+    help_to_stage<Pairs>(a, s, st, t, rows, columns, w.aligned, partial);
+  }
 }

@@ -5,13 +5,24 @@
 // Working memory of the kernels that compute on plain lanes.
 
 constexpr int kKeyList = kKeys + kThreads;  // keys found and not yet computed
-constexpr int kRowStride = kRows + 4;       // a transposed store of 16 rows × 2 columns meets 32 banks
-constexpr int kKeyStride = kKeys + 4;
-constexpr int kColumns = (kDimV + 15) / 16 * 16;  // columns of V as staged
-constexpr int kStageFloats = kDepth * (kRowStride + kKeyStride) > kStaged* kColumns ? kDepth*(kRowStride + kKeyStride)
-                                                                                    : kStaged* kColumns;
+constexpr int kColumnStep = 8 * kColumnWarps;
+constexpr int kColumns = (kDimV + kColumnStep - 1) / kColumnStep * kColumnStep;  // of V as staged
+constexpr int kColumnFloats = kDepth * (kRows + kKeys), kValueFloats = kStaged * kColumns;
+constexpr int kStageHalf = kColumnFloats > kValueFloats ? kColumnFloats : kValueFloats;
+
+/// Where a tensor of the tile's batch entry and head begins, and how far its rows are apart, in bytes.
+enum Tensor { kQ, kK, kV, kO, kTensors };
+struct View {
+  unsigned char* base;
+  i64 step;
+};
 
 struct __align__(16) WorkingMemory {
-  float weights[kKeys * kRows];  // P, key-major, swizzled: see weight_at
-  float stage[kStageFloats];     // columns of Q and K, transposed; or rows of V
+  float weights[32 * kThreads];           // P of some keys, key-major, swizzled: see FourRows
+  float stage[2 * kStageHalf];            // two chunks: columns of Q and K, transposed; or rows of V
+  float maxima[kRows];                    // m …
+  float sums[8 * kThreads];               // … and l: see maxima_at, sums_at
+  const unsigned char* value_row[kKeys];  // where V of the block's keys is, by place
+  View views[kTensors];
+  int misaligned[kTensors];  // 0 where rows may be read or written 16 bytes at a time
 };

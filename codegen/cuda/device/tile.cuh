@@ -4,8 +4,10 @@
 
 // One tile of rows, from its number to what it says of itself.
 
-/// Which (batch entry, head) and which tile of it the block computes; its rows. False when it has none.
-__device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, Tile& t, const i64*& head) {
+/// Which (batch entry, head) and which tile of it the block computes; its rows. False when it has none. The tile's facts
+/// go to s.tile: registers are dear, and few ask for them while products are summed up.
+__device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i64*& head) {
+  Tile t;
   const int number = (int)a.tile_begin + (int)blockIdx.x;  // the launch has fewer than 2^31
   const int head_number = number / (int)a.tiles_per_head;
   t.b = head_number / (int)a.heads;
@@ -24,19 +26,10 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, Tile& t
   make_rows(a, s, t, head, number - head_number * (int)a.tiles_per_head, word(phase + 1) != 0);
   if (t.count == 0) return false;
   if (kConditions > 0) describe_conditions(a, s, t);
-  if (threadIdx.x == 0) put(s.tile, make_int4(t.b, t.h, t.offset, t.count));
+  if (threadIdx.x == 0) s.tile = t;
+  __syncthreads();
   return true;
 }
 
-/// The tile as shared memory keeps it, which makes room in registers; behind a barrier. Without `every` and `any`.
-__device__ __forceinline__ Tile tile_of(Shared& s) {
-  const int4 facts = get(s.tile);
-  Tile t = {};
-  t.b = facts.x;
-  t.h = facts.y;
-  t.offset = facts.z;
-  t.count = facts.w;
-  t.first = get(s.x[0]);
-  t.last = get(s.x[t.count - 1]);
-  return t;
-}
+/// A copy in registers of what shared memory keeps; behind a barrier.
+__device__ __forceinline__ Tile tile_of(const Shared& s) { return s.tile; }

@@ -5,19 +5,20 @@
 
 // ---- the plan's choices ----
 
-constexpr int kRows = 64;            // queries of a tile: what one block of threads computes
-constexpr int kKeys = 64;            // keys computed at a time
+constexpr int kRows = 128;           // queries of a tile: what one block of threads computes
+constexpr int kKeys = 32;            // keys computed at a time
 constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 128;            // columns of Q and K
 constexpr int kDimV = 128;           // columns of V and O
-constexpr int kDepth = 16;           // columns of Q and K in shared memory at a time
-constexpr int kStaged = 16;          // rows of V in shared memory at a time
+constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
+constexpr int kDepth = 16;           // columns of Q and K in a chunk
+constexpr int kStaged = 8;           // rows of V in a chunk
 constexpr bool kPaged = false;       // K and V come in pages
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 28272;  // bytes of shared memory …
+constexpr int kSharedFixed = 45920;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasClasses = false;  // tiles of rows that meet the same conditions
 constexpr bool kHasRowBits = false;  // congruences that rows must meet or miss
@@ -59,7 +60,11 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 
 // ---- tile.cuh ----
 
+// ---- lanes.cuh ----
+
 // ---- mask.cuh ----
+
+// ---- stage.cuh ----
 
 // ---- simt.cuh ----
 
@@ -72,18 +77,19 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(const weft_args a) {
   WEFT_SHARED_MEMORY(memory);
   Shared& shared = *(Shared*)memory;
-  Tile tile;
   const i64* head;  // tables of the tile's head
-  if (!open_tile(a, shared, tile, head)) return;
-  const Views views = open_views(a, tile);
+  if (!open_tile(a, shared, head)) return;
+  const Tile& tile = shared.tile;
+  const Views views = open_views(a, shared, tile);
   State state;
 
   // One softmax over the keys of every branch.
-  const i64* const pass = a.tables + word(head + kPassesAt);
-  clear(state);
-  attend(a, shared, state, views, tile, pass, make_zones(a, shared, tile, pass));
-  close_sums(state);
+  const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt));
+  clear(shared, state);
+  attend(a, shared, state, views, tile, zones);
+  close_sums(shared, state);
+  const i64* const pass = get(shared.pass);
   if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
-  normalize(state, 1);
+  normalize(shared, state, 1);
   store_rows(a, shared, state, tile);
 }
