@@ -51,7 +51,8 @@ constexpr Planted kPlanted[] = {
     {"no_rescale_of_the_sum", "l[r] *= rescale;", "", "wrong"},
     {"row_sum_of_half_the_lanes",
      "for (int apart = 2; apart < 16; apart *= 2) x += ", "for (int apart = 2; apart < 8; apart *= 2) x += ", "wrong"},
-    {"multiplicity_ignored", "log2_approx(get(s.key_weight[from + number]))", "0", "wrong"},
+    {"multiplicity_ignored", "log2_approx((float)(counts[0] & 255))", "(counts[0] & 255) != 0 ? 0 : -infinity()",
+     "wrong"},
     {"multiplicity_ignored_in_whole_blocks", "start = log2_approx(get(s.key_weight[from + key_of(j)]))", "start = 0",
      "wrong"},
     // Indices

@@ -23,7 +23,8 @@ __device__ __forceinline__ Walk take_back(int parked) {
   return {word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)};
 }
 
-/// Fills the list until a block of keys waits, or no zone of the sweep is left. False when both sweeps are done.
+/// Fills the list until a block of keys waits, or no zone is left. False when no key is. What full zones leave goes with
+/// the partial ones: a block of few keys costs as much as any.
 __device__ __forceinline__ bool find_keys(const weft_args& a, Shared& s, const Tile& t, Walk& walk) {
   const int terms = (int)word(get(s.pass) + kTerms);
 #pragma unroll 1
@@ -37,14 +38,13 @@ __device__ __forceinline__ bool find_keys(const weft_args& a, Shared& s, const T
       const Zone zone = get(lists_of(a, s).zone[walk.next]);
       ++walk.next;
       walk.begin = zone.begin;
-      walk.end = zone.kind == (walk.sweep == 1 ? kPartial : kFull) ? zone.end : zone.begin;
+      walk.end = zone.kind == (walk.sweep == kOfFull ? kFull : kPartial) ? zone.end : zone.begin;
       walk.step = zone.step;
-    } else if (walk.done < walk.filled) {
-      return true;
+    } else if (walk.sweep != kOfFull) {
+      return walk.done < walk.filled;
     } else {
-      if (walk.sweep == 1) return false;
-      walk.sweep = 1;
-      walk.next = walk.done = walk.filled = 0;
+      walk.sweep = walk.done < walk.filled ? kOfMixed : kOfPartial;
+      walk.next = 0;
     }
   }
   return true;
@@ -60,7 +60,8 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
     const int from = walk.done, count = min(kKeys, walk.filled - from);
     walk.done += count;
     const int parked = park(walk);
-    attend_block<Pairs>(a, s, st, w, t, from, count, walk.sweep == 1);
+    attend_block<Pairs>(a, s, st, w, t, from, count, walk.sweep);
     walk = take_back(parked);
+    if (walk.sweep == kOfMixed) walk.sweep = kOfPartial;
   }
 }

@@ -75,11 +75,15 @@ __device__ __forceinline__ void turn(unsigned (&words)[kKeyFours], unsigned kept
   words[kKeyFours - 1] = kept;
 }
 
+/// The zones that a block's keys are from; mixed: it begins with those of full zones, which fill no block of their own.
+enum Sweep { kOfFull, kOfPartial, kOfMixed };
+
 /// Counts for a block of `count` keys from number `from` of the list on. Returns whether some pair of the warp is kept.
-__device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const Tile& t, int from, int count) {
+__device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const Tile& t, int from, int count, bool mixed) {
   const i64* const pass = get(s.pass);
   const int terms = (int)word(pass + kTerms);
-  const int lowest = get(s.key[from]), highest = get(s.key[from + count - 1]);
+  // Keys ascend, but for a mixed block.
+  const int lowest = mixed ? 0 : get(s.key[from]), highest = mixed ? kLargest : get(s.key[from + count - 1]);
   unsigned group[kKeyFours] = {}, some = 0;
   int branch = -1;  // of the group; the one of the end is -2
 #pragma unroll 1

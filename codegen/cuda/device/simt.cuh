@@ -392,10 +392,11 @@ __device__ __forceinline__ void help_to_stage(const weft_args& a, Shared& s, Sta
 /// One block of keys: the `count` from number `from` of the list on.
 template <typename Pairs>
 __device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
-                                             int from, int count, bool partial) {
+                                             int from, int count, int sweep) {
+  const bool partial = sweep != kOfFull;
   bool busy = true;
   if (partial) {
-    busy = weigh_pairs(a, s, t, from, count);
+    busy = weigh_pairs(a, s, t, from, count, sweep == kOfMixed);
     const bool any = __syncthreads_or(busy) != 0;
     if (!any) return;
     busy = busy || kColumnWarps > 1;  // warps that share rows go together
