@@ -35,8 +35,8 @@ ir::Choices for_plain_lanes(const ir::Plan& plan) {
   c.tile_k = 8 * column_warps * c.micro_k;
   c.sub_q = 32;
   c.sub_k = c.tile_k;
-  // 16 columns hide more of what comes next; of f32, or beside several softmaxes, they take too many registers.
-  const bool wide = bind.d_v > 96 && column_warps == 1 && bind.dtype != ir::DType::f32 && !sums;
+  // 16 columns hide more of what comes next; beside several softmaxes they take too many registers.
+  const bool wide = bind.d_v > 96 && column_warps == 1 && !sums;
   c.depth = wide ? 16 : 8;
   c.staged = bind.d_v <= 32 ? 16 : 8;  // at least one load of 4 columns a thread
   return c;

@@ -56,14 +56,15 @@ constexpr Planted kPlanted[] = {
     {"multiplicity_ignored_in_whole_blocks", "start = log2_approx(get(s.key_weight[from + key_of(j)]))", "start = 0",
      "wrong"},
     // Indices
-    {"key_beyond_the_last", "get(s.key[from + min((int)threadIdx.x % kKeys, count - 1)])",
-     "(get(s.key[from + min((int)threadIdx.x % kKeys, count - 1)]) + 1)", "out of bounds"},
-    {"row_of_another_tile", "get(s.x[threadIdx.x % kRows]) - t.offset;",
-     "get(s.x[threadIdx.x % kRows]) - t.offset + 128;", "out of bounds"},
+    {"key_beyond_the_last", "get(s.key[from + min((int)thread % kKeys, count - 1)])",
+     "(get(s.key[from + min((int)thread % kKeys, count - 1)]) + 1)", "out of bounds"},
+    {"row_of_another_tile", "get(s.x[thread % kRows]) - t.offset;", "get(s.x[thread % kRows]) - t.offset + 128;",
+     "out of bounds"},
     {"column_twice", "load_packed<kQueryColumns>(rows.q + at)", "load_packed<kQueryColumns>(rows.q)", "wrong"},
     {"swizzle_forgotten", "(((r + lane_of_column()) ^ lane % 4 * 2) * 4)", "((r + lane_of_column()) * 4)", "wrong"},
-    {"values_in_another_order", "s.value_row[place_of(threadIdx.x)]", "s.value_row[threadIdx.x]", "wrong"},
-    {"misaligned", "return &s.maxima[row_of(r)];", "return &s.maxima[row_of(r) + 1];", "misaligned"},
+    {"values_in_another_order", "s.value_row[place_of(thread)]", "s.value_row[thread]", "wrong"},
+    {"misaligned", "return &s.maxima[row_of(r, thread_anew())];", "return &s.maxima[row_of(r, thread_anew()) + 1];",
+     "misaligned"},
 };
 
 /// Two dilated branches in a window: full and partial blocks, multiplicities, several blocks a row.

@@ -16,18 +16,18 @@ static_assert(kWarps == 4 && kRows == 32 * kWarps / kColumnWarps && kKeysEach % 
 /// Keys of P in shared memory at a time.
 constexpr int kPartKeys = 32 * kColumnWarps, kParts = kKeys / kPartKeys;
 
-__device__ __forceinline__ int warp_of_rows() { return threadIdx.x / 32 / kColumnWarps; }
+__device__ __forceinline__ int warp_of_rows(unsigned thread = threadIdx.x) { return thread / 32 / kColumnWarps; }
 __device__ __forceinline__ int warp_of_columns() { return threadIdx.x / 32 % kColumnWarps; }
 
 /// Of the 8 lanes that share rows, and of the 4 that share keys and columns. Neighbours share keys, lanes two apart
 /// rows: loads of 128 bits by which lane pairs want the same take half the time.
 __device__ __forceinline__ int lane_of_row() { return threadIdx.x / 2 % 8; }
-__device__ __forceinline__ int lane_of_column() { return threadIdx.x % 2 + threadIdx.x / 16 % 2 * 2; }
+__device__ __forceinline__ int lane_of_column(unsigned thread = threadIdx.x) { return thread % 2 + thread / 16 % 2 * 2; }
 
 /// The thread's row r, key j, column c. Four neighbours each, the next four of a thread 16 rows or 32 keys apart: so
 /// that a warp's loads of 128 bits lie side by side.
-__device__ __forceinline__ int row_of(int r) {
-  return 32 * warp_of_rows() + r / 4 * 16 + 4 * lane_of_column() + r % 4;
+__device__ __forceinline__ int row_of(int r, unsigned thread = threadIdx.x) {
+  return 32 * warp_of_rows(thread) + r / 4 * 16 + 4 * lane_of_column(thread) + r % 4;
 }
 __device__ __forceinline__ int key_of(int j) {
   return j / 4 * kPartKeys + 32 * warp_of_columns() + 4 * lane_of_row() + j % 4;

@@ -49,16 +49,17 @@ __device__ __forceinline__ void add_kept(Shared& s, unsigned kept, int four, boo
 /// The interval of keys that each row of the tile keeps by one term, and which keys of the block the term hits.
 __device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const Tile& t, const i64* words,
                                           const Term& term, int from, int count) {
-  if (threadIdx.x < kRows) {
-    const int x = get(s.x[threadIdx.x]);
+  const unsigned thread = thread_anew();
+  if (thread < kRows) {
+    const int x = get(s.x[thread]);
     const Reach keys = reach_of(a, s, t, words, x, 0);
     const Bits bits = bits_of(words);
-    const u64 met_bits = get(s.bits[threadIdx.x]);
+    const u64 met_bits = get(s.bits[thread]);
     const bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
-    put(s.row_lo[threadIdx.x], keys.lo);
-    put(s.row_hi[threadIdx.x], met ? keys.hi : keys.lo);
+    put(s.row_lo[thread], keys.lo);
+    put(s.row_hi[thread], met ? keys.hi : keys.lo);
   }
-  const int k = kThreads - 1 - (int)threadIdx.x;  // threads without a row first
+  const int k = kThreads - 1 - (int)thread;  // threads without a row first
   if (k < kKeys) {
     const int y = k < count ? get(s.key[from + k]) : -1;
     const bool hit = y >= 0 && hits(a, term, y) && (kConditions == 0 || may_hold(a, s, t, term, y));

@@ -45,6 +45,14 @@ __device__ __forceinline__ unsigned short to_bfloat(float x) {
   return (unsigned short)((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
+/// The thread's number, read anew. What is computed from threadIdx.x is kept for the next turn of a loop, in registers
+/// that the products between two turns would need; what is computed from this is not.
+__device__ __forceinline__ unsigned thread_anew() {
+  unsigned x;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  return x;
+}
+
 /// Read-only memory that everybody reads: through the texture path, so that sm_61 caches it in L1.
 template <typename T>
 __device__ __forceinline__ T load_global(const void* from) {

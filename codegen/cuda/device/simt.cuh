@@ -24,10 +24,10 @@ struct State {
 using Scores = float[kRowsEach][kKeysEach];
 
 /// What weights are measured from, in units of log 2, for four of the thread's rows: the largest score so far but for 8.
-__device__ __forceinline__ float* maxima_at(Shared& s, int r) { return &s.maxima[row_of(r)]; }
+__device__ __forceinline__ float* maxima_at(Shared& s, int r) { return &s.maxima[row_of(r, thread_anew())]; }
 
 /// Sums of weights of four rows over the thread's own keys.
-__device__ __forceinline__ float* sums_at(Shared& s, int r) { return &s.sums[(r / 4 * kThreads + threadIdx.x) * 4]; }
+__device__ __forceinline__ float* sums_at(Shared& s, int r) { return &s.sums[(r / 4 * kThreads + thread_anew()) * 4]; }
 
 using OfRows = float[kRowsEach];
 __device__ __forceinline__ void load_maxima(Shared& s, OfRows& m) {

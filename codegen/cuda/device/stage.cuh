@@ -93,12 +93,13 @@ struct Rows {
 };
 
 __device__ __forceinline__ Rows rows_of_thread(const weft_args& a, Shared& s, const Tile& t, int from, int count) {
-  const int row = get(s.x[threadIdx.x % kRows]) - t.offset;
-  const int key = get(s.key[from + min((int)threadIdx.x % kKeys, count - 1)]);
-  if (threadIdx.x < kKeys) put(s.value_row[place_of(threadIdx.x)], row_of_key(a, s, t, kV, key));
+  const unsigned thread = thread_anew();
+  const int row = get(s.x[thread % kRows]) - t.offset;
+  const int key = get(s.key[from + min((int)thread % kKeys, count - 1)]);
+  if (thread < kKeys) put(s.value_row[place_of(thread)], row_of_key(a, s, t, kV, key));
   const unsigned char* const q = get(s.views[kQ].base) + times(row, get(s.views[kQ].step));
-  return {q + threadIdx.x / kRows * (kQueryColumns * kBytes<kStored>),
-          row_of_key(a, s, t, kK, key) + threadIdx.x / kKeys * (kKeyColumns * kBytes<kStored>)};
+  return {q + thread / kRows * (kQueryColumns * kBytes<kStored>),
+          row_of_key(a, s, t, kK, key) + thread / kKeys * (kKeyColumns * kBytes<kStored>)};
 }
 
 struct ChunkOfColumns {
