@@ -14,7 +14,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 3;
+inline constexpr std::int64_t kWeftArgsAbi = 4;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -65,7 +65,11 @@ struct weft_args {
   std::int64_t tiles_per_head;        ///< row tiles of one (batch, head), the most of any head
   std::int64_t tile_begin, tile_end;  ///< of batch × heads × tiles_per_head; longest first within a head
 
-  float* carry;          ///< f32 state between phases: [B, H, n_q, d_v + 2] = acc, m, l
+  std::int64_t chunks;                   ///< GPUs: of the keys of a row, see compiler/ir/key_chunks.h; below 2: not cut
+  std::int64_t chunk_first, chunk_keys;  ///< the first chunk's first key, and keys of a chunk …
+  const std::int64_t* chunks_of_entry;   ///< … or two such numbers for each batch entry; null: the same for all
+
+  float* carry;          ///< f32 state between launches: [B, H, n_q, chunks, d_v + 2] = acc, m, l
   void* scratch;         ///< CPU: of this call alone, 64-byte aligned; size: codegen/cpu/emit.h
   std::int64_t ring[8];  ///< up to two affine pieces of ownership for q and for k
   weft_input inputs[kWeftMostInputs];

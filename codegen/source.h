@@ -8,6 +8,7 @@ namespace weft::codegen {
 struct Source {
   std::string text;
   std::string symbol;
+  std::string merge = {};    ///< of what merges chunks of keys; empty where keys are never cut
   std::string prepass = {};  ///< of what runs before it; empty where nothing does, or the host does it
 };
 

@@ -114,6 +114,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant("kDim", plan.bind.d, "columns of Q and K");
   constant("kDimV", plan.bind.d_v, "columns of V and O");
   traits_of(c.kernel_class).constants(constant, plan, target);
+  constant.flag("kCutsKeys", plan.may_cut_keys(), "of few rows with many keys; weft_merge goes on");
   w.line("constexpr bool kPaged = {};{:{}}// K and V come in pages", plan.bind.paged, "", plan.bind.paged ? 8 : 7);
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
@@ -140,10 +141,13 @@ constexpr const char* kOnePass = R"(
   clear(shared, state);
   attend(a, shared, state, views, tile, zones);
   close_sums(shared, state);
-  const i64* const pass = get(shared.pass);
-  if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
-  normalize(shared, state, 1);
-  store_rows(a, shared, state, tile);
+  const bool chunk = kCutsKeys && a.chunks > 1;  // of keys: weft_merge goes on
+  if (!chunk) {
+    const i64* const pass = get(shared.pass);
+    if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+    normalize(shared, state, 1);
+  }
+  store_rows(a, shared, state, tile, chunk);
 )";
 
 constexpr const char* kSeveralPasses = R"(
@@ -251,6 +255,7 @@ Source emit(const ir::Plan& plan, const Target& target) {
   kernel(w, plan);
   return {.text = std::move(w).take(),
           .symbol = "weft_kernel",
+          .merge = plan.may_cut_keys() ? "weft_merge" : std::string(),
           .prepass = has_prepass(plan) ? kPrepassSymbol : std::string()};
 }
 

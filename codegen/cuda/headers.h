@@ -14,6 +14,6 @@ extern const Header kHeaders[];
 /// One of them as a part of a text, under its name.
 void write_header(TextWriter& w, const Header& h);
 
-inline constexpr int kHeaderCount = 33;
+inline constexpr int kHeaderCount = 35;
 
 }  // namespace weft::codegen::cuda

@@ -179,6 +179,7 @@ struct Choices {
   int threads = 1;  ///< that compute one tile together
   int depth = 0;    ///< GPUs: columns of Q and K staged in shared memory at a time …
   int staged = 0;   ///< … and rows of V
+  int chunk_k = 0;  ///< GPUs: the least keys of a chunk, where few rows have many; 0: keys are not cut
   bool operator==(const Choices&) const = default;
 };
 
@@ -204,6 +205,12 @@ struct Plan {
   /// Does a sum of several softmaxes not fit beside the running one? Plain GPU lanes keep two of them
   /// up to 64 columns; matrix instructions none.
   bool sums_in_memory() const;
+
+  /// Can a launch cut the keys of its rows into chunks (key_chunks.h)? That of one softmax in one phase can.
+  bool may_cut_keys() const {
+    return choices.chunk_k > 0 && phases.size() == 1 && phases[0].passes.size() == 1 &&
+           phases[0].passes[0].lse_slot < 0;
+  }
 
   /// f32 state that one (batch, head, row) keeps in memory, between phases or for a sum, in bytes; mostly 0.
   std::int64_t carry_bytes_per_row() const { return phases.size() > 1 || sums_in_memory() ? 4 * (bind.d_v + 2) : 0; }

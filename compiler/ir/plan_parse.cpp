@@ -297,6 +297,7 @@ class PlanReader {
     c.threads = line.small("threads");
     c.depth = line.small("depth");
     c.staged = line.small("staged");
+    c.chunk_k = line.small("chunk_k");
   }
   void phase(LineReader& line) {
     Phase p;

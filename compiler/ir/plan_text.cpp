@@ -138,7 +138,7 @@ std::string print(const Plan& plan) {
          c.tile_q, c.tile_k, c.sub_q, c.sub_k, c.micro_k, c.micro_q,
          c.kernel_class == KernelClass::vector
              ? ""
-             : fmt::format(" threads {} depth {} staged {}", c.threads, c.depth, c.staged));
+             : fmt::format(" threads {} depth {} staged {} chunk_k {}", c.threads, c.depth, c.staged, c.chunk_k));
   for (const auto& phase : plan.phases) print(w, phase);
   for (const auto& reason : plan.reasons) w.line("reason {}", reason);
   return std::move(w).take();

@@ -58,6 +58,8 @@ class Verifier {
     }
     if (c.tile_q % (c.sub_q * c.micro_q) != 0)
       say("tile_q {} is not a multiple of sub_q {} times micro_q {}", c.tile_q, c.sub_q, c.micro_q);
+    if (c.chunk_k < 0 || c.chunk_k % c.tile_k != 0)
+      say("chunks of {} keys are not whole blocks of {}", c.chunk_k, c.tile_k);
     if (c.tile_k % c.sub_k != 0 || c.tile_k % c.micro_k != 0)
       say("tile_k {} is not a multiple of sub_k {} and micro_k {}", c.tile_k, c.sub_k, c.micro_k);
   }

@@ -107,6 +107,11 @@ ir::Choices for_gpu(Draft& draft) {
   return c;
 }
 
+/// Where few rows have many keys: enough that a chunk's products outweigh finding its keys and merging its rows.
+constexpr int kLeastKeysOfChunk = 512;
+/// By schedule; hardly any launch has two of them.
+constexpr int kMostKeysOfChunk = 1 << 20;
+
 struct Key {
   const char* name;
   int ir::Choices::*field;
@@ -119,12 +124,14 @@ void choose_tiles(Draft& draft) {
   ir::Choices& c = draft.plan.choices;
   const bool is_gpu = draft.target.kind == TargetKind::cuda;
   c = is_gpu ? for_gpu(draft) : for_cpu(draft.target);
+  if (is_gpu) c.chunk_k = (kLeastKeysOfChunk + c.tile_k - 1) / c.tile_k * c.tile_k;
   const int step = is_gpu ? c.tile_q : c.sub_q * c.micro_q;
   const Key keys[] = {{"tile_q", &ir::Choices::tile_q, step, is_gpu ? step : 256, step},
-                      {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16}};
+                      {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16},
+                      {"chunk", &ir::Choices::chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k}};
   for (const auto& hint : draft.pattern.schedule) {
     const auto at = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return hint.key == k.name; });
-    if (at == std::end(keys)) {
+    if (at == std::end(keys) || (at->field == &ir::Choices::chunk_k && !is_gpu)) {
       // `stages` and the like say something to other targets.
       draft.plan.reasons.push_back(fmt::format("schedule {}: has no meaning for {}", hint.key, draft.target.name));
       continue;

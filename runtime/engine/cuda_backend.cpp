@@ -51,13 +51,16 @@ Result<Built> CudaBackend::build(Prepared prepared, const Destination& destinati
     if (destination.device) return std::move(device).error();
     executor = std::make_unique<Elsewhere>(std::move(plan), std::move(device).error());
   } else {
-    WEFT_TRY(auto module,
+    CudaExecutor::Modules modules;
+    WEFT_TRY(modules.attend,
              cuda::Module::load(std::move(*device), binary.entry.binary, source.symbol, front.pattern.name));
-    std::shared_ptr<const cuda::Module> prepass;
     if (!source.prepass.empty()) {
-      WEFT_TRY(prepass, module->sibling(source.prepass));
+      WEFT_TRY(modules.prepass, modules.attend->sibling(source.prepass));
     }
-    executor = std::make_unique<CudaExecutor>(std::move(plan), target, std::move(module), std::move(prepass));
+    if (!source.merge.empty()) {
+      WEFT_TRY(modules.merge, modules.attend->sibling(source.merge));
+    }
+    executor = std::make_unique<CudaExecutor>(std::move(plan), target, std::move(modules));
   }
   binary.load_ms += loading.ms();
 

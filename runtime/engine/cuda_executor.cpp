@@ -16,17 +16,15 @@ constexpr std::size_t kAlignment = 256;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// The workspace: one offset per batch entry, then the state that rows carry between phases.
-std::size_t offset_bytes(std::int64_t batch) { return aligned(static_cast<std::size_t>(batch) * sizeof(std::int64_t)); }
+/// The workspace: one offset per batch entry, how its keys are cut, then the state of rows between launches.
+std::size_t entry_bytes(std::int64_t batch) {
+  return aligned(static_cast<std::size_t>(batch) * 3 * sizeof(std::int64_t));
+}
 
 }  // namespace
 
-CudaExecutor::CudaExecutor(ir::Plan plan, Target target, std::shared_ptr<const cuda::Module> module,
-                           std::shared_ptr<const cuda::Module> prepass)
-    : GpuExecutor(std::move(plan)),
-      target_(std::move(target)),
-      module_(std::move(module)),
-      prepass_(std::move(prepass)) {}
+CudaExecutor::CudaExecutor(ir::Plan plan, Target target, Modules modules)
+    : GpuExecutor(std::move(plan)), target_(std::move(target)), modules_(std::move(modules)) {}
 
 Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(std::int64_t heads) const {
   return known_heads_.get(heads, [&]() -> Result<PerHeads> {
@@ -36,9 +34,10 @@ Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(st
       return user_error(fmt::format("{} with {} heads needs {} bytes of shared memory a block; {} has {}", plan_.name,
                                     heads, shared, target_.name, target_.shared_per_block));
     }
-    WEFT_CHECK(module_->allow_shared(shared));
+    WEFT_CHECK(modules_.attend->allow_shared(shared));
     const auto& words = tables.image.words;
-    WEFT_TRY(auto buffer, cuda::Buffer::upload(module_->device(), words.data(), words.size() * sizeof words[0]));
+    WEFT_TRY(auto buffer,
+             cuda::Buffer::upload(modules_.attend->device(), words.data(), words.size() * sizeof words[0]));
     return PerHeads{.tables = std::move(tables), .words = std::move(buffer), .shared_bytes = shared};
   });
 }
@@ -46,23 +45,23 @@ Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(st
 Result<std::size_t> CudaExecutor::workspace(const RunShape& shape, int) const {
   const ir::Shape sizes{
       .batch = shape.batch, .n_q = shape.n_q, .n_k = shape.n_k, .heads = shape.heads, .kv_heads = shape.kv_heads};
-  WEFT_TRY(const auto bytes, scratch_bytes(sizes));
+  WEFT_TRY(const auto bytes, scratch_bytes(sizes, most_chunk_bytes(shape)));
   if (bytes == 0 && shape.batch <= 1) return std::size_t{0};
-  return offset_bytes(shape.batch) + bytes + kAlignment;  // the caller's buffer may start anywhere
+  return entry_bytes(shape.batch) + bytes + kAlignment;  // the caller's buffer may start anywhere
 }
 
-/// What rows carry between phases, then the lists, then what the prepass needs.
-Result<std::size_t> CudaExecutor::scratch_bytes(const ir::Shape& shape) const {
+/// What rows carry between phases or chunks of keys, then the lists, then what the prepass needs.
+Result<std::size_t> CudaExecutor::scratch_bytes(const ir::Shape& shape, std::size_t of_chunks) const {
   WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(shape)));
   WEFT_TRY(const auto lists, list_bytes(plan_, shape));
-  return aligned(carry) + aligned(lists) + list_scratch_bytes(plan_, shape);
+  return aligned(std::max(carry, of_chunks)) + aligned(lists) + list_scratch_bytes(plan_, shape);
 }
 
 /// A pointer that the GPU cannot follow would end the whole context.
 Status CudaExecutor::check_pointers(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
   const auto check = [&](const std::string& name, const void* data) -> Status {
     if (data == nullptr) return done;
-    WEFT_TRY(const auto problem, cuda::pointer_problem(*module_->device(), data));
+    WEFT_TRY(const auto problem, cuda::pointer_problem(*modules_.attend->device(), data));
     return problem.empty() ? Status(done) : user_error(fmt::format("{} {}", name, problem));
   };
   WEFT_CHECK(check("q", args.q.data));
@@ -83,13 +82,13 @@ Status CudaExecutor::check_pointers(const ir::Pattern& pattern, const Launch& la
 }
 
 Status CudaExecutor::run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
-  WEFT_TRY(const auto current, cuda::Current::make(*module_->device()));
+  WEFT_TRY(const auto current, cuda::Current::make(*modules_.attend->device()));
   WEFT_CHECK(check_pointers(pattern, launch, args));
   WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables, per_heads(launch.shape.heads));
-  WEFT_TRY(const auto beside_offsets, scratch_bytes(launch.shape));
+  WEFT_TRY(const auto beside_offsets, scratch_bytes(launch.shape, chunk_bytes(launch)));
   const bool wants_scratch = beside_offsets > 0 || args.offset.size() > 1;
-  const auto bytes = offset_bytes(launch.shape.batch) + beside_offsets;
+  const auto bytes = entry_bytes(launch.shape.batch) + beside_offsets;
   if (!wants_scratch) return queue(*tables, pattern, launch, args, nullptr);
   if (!args.workspace.empty()) {
     void* scratch = args.workspace.data();
@@ -101,7 +100,7 @@ Status CudaExecutor::run(const ir::Pattern& pattern, const Launch& launch, const
     return queue(*tables, pattern, launch, args, static_cast<std::byte*>(scratch));
   }
   auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
-  WEFT_TRY(auto pooled, pool_.take(module_->device(), stream, bytes));
+  WEFT_TRY(auto pooled, pool_.take(modules_.attend->device(), stream, bytes));
   auto queued = queue(*tables, pattern, launch, args, static_cast<std::byte*>(pooled.data()));
   pool_.give_back(stream, std::move(pooled));
   return queued;
@@ -113,26 +112,45 @@ Status CudaExecutor::queue(const PerHeads& per_heads, const ir::Pattern& pattern
   auto block = argument_block(plan_, launch, args);
   block.tables = static_cast<const std::int64_t*>(per_heads.words.data());
   block.most_terms = per_heads.tables.image.most_terms;
-  if (scratch != nullptr) block.carry = reinterpret_cast<float*>(scratch + offset_bytes(launch.shape.batch));
+  if (scratch != nullptr) block.carry = reinterpret_cast<float*>(scratch + entry_bytes(launch.shape.batch));
   if (block.offsets != nullptr) {
-    const auto& driver = module_->device()->driver();
+    const auto& driver = modules_.attend->device()->driver();
     WEFT_CUDA(driver, cuMemcpyHtoDAsync_v2,
               (reinterpret_cast<cuda::DeviceAddress>(scratch), block.offsets, args.offset.size_bytes(), stream));
     block.offsets = reinterpret_cast<const std::int64_t*>(scratch);
   }
   WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(launch.shape)));
+  const auto state = aligned(std::max(carry, chunk_bytes(launch)));
   for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
-    if (prepass_ != nullptr) {
-      auto* const memory = scratch + offset_bytes(launch.shape.batch) + aligned(carry);
+    if (modules_.prepass != nullptr) {
+      auto* const memory = scratch + entry_bytes(launch.shape.batch) + state;
       WEFT_CHECK(queue_lists(pattern, launch, piece, memory, stream));
     }
+    WEFT_CHECK(queue_chunks(piece, scratch, stream));
+    const auto run = [&](const Step& step) -> Status {
+      const bool merges = step.kernel == Step::Kernel::merge;
+      return (merges ? modules_.merge : modules_.attend)
+          ->launch({.blocks = step.blocks,
+                    .threads = geometry_.threads,
+                    .shared_bytes = merges ? 0 : per_heads.shared_bytes},
+                   step.args, stream);
+    };
     for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
-      WEFT_TRY(const auto blocks, open_phase(phase, per_heads.tables, piece));
-      WEFT_CHECK(
-          module_->launch({.blocks = blocks, .threads = geometry_.threads, .shared_bytes = per_heads.shared_bytes},
-                          &piece.block, stream));
+      WEFT_CHECK(each_step(phase, per_heads.tables, piece, run));
     }
   }
+  return done;
+}
+
+/// How keys are cut goes to the device where it differs from entry to entry.
+Status CudaExecutor::queue_chunks(Piece& piece, std::byte* scratch, cuda::StreamHandle* stream) const {
+  const auto of_entry = cut_keys(piece);
+  if (of_entry.empty()) return done;
+  const auto& driver = modules_.attend->device()->driver();
+  std::byte* const to = scratch + piece.shape.batch * static_cast<std::int64_t>(sizeof of_entry[0]);
+  WEFT_CUDA(driver, cuMemcpyHtoDAsync_v2,
+            (reinterpret_cast<cuda::DeviceAddress>(to), of_entry.data(), of_entry.size() * sizeof of_entry[0], stream));
+  piece.block.chunks_of_entry = reinterpret_cast<const std::int64_t*>(to);
   return done;
 }
 
@@ -145,7 +163,7 @@ Status CudaExecutor::queue_lists(const ir::Pattern& pattern, const Launch& launc
   for (const auto& one : launches) {
     weft_args mine = one.block;
     mine.scratch = memory + aligned(bytes);
-    WEFT_CHECK(prepass_->launch(
+    WEFT_CHECK(modules_.prepass->launch(
         {.blocks = one.blocks, .threads = geometry_.prepass_threads, .shared_bytes = geometry_.prepass_shared}, &mine,
         stream));
   }

@@ -13,13 +13,15 @@ namespace weft {
 /// the first launch that has so many heads; after that a launch allocates nothing and waits for nothing.
 class CudaExecutor : public GpuExecutor {
  public:
-  /// `prepass`: what runs before the kernel; null where nothing does.
-  CudaExecutor(ir::Plan plan, Target target, std::shared_ptr<const cuda::Module> module,
-               std::shared_ptr<const cuda::Module> prepass);
+  /// The kernels of one cubin. `prepass` runs before the attention, `merge` behind it; null where there is none.
+  struct Modules {
+    std::shared_ptr<const cuda::Module> attend, prepass, merge;
+  };
+  CudaExecutor(ir::Plan plan, Target target, Modules modules);
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const RunShape& shape, int threads) const override;
-  const std::shared_ptr<const cuda::Device>& device() const { return module_->device(); }
+  const std::shared_ptr<const cuda::Device>& device() const { return modules_.attend->device(); }
 
  private:
   /// What depends on the number of heads only.
@@ -34,10 +36,11 @@ class CudaExecutor : public GpuExecutor {
                std::byte* scratch) const;
   Status queue_lists(const ir::Pattern& pattern, const Launch& launch, Piece& piece, std::byte* memory,
                      cuda::StreamHandle* stream) const;
-  Result<std::size_t> scratch_bytes(const ir::Shape& shape) const;
+  Status queue_chunks(Piece& piece, std::byte* scratch, cuda::StreamHandle* stream) const;
+  Result<std::size_t> scratch_bytes(const ir::Shape& shape, std::size_t of_chunks) const;
 
   Target target_;
-  std::shared_ptr<const cuda::Module> module_, prepass_;
+  Modules modules_;
   mutable KnownHeads<PerHeads> known_heads_;
   mutable cuda::BufferPool pool_;
 };

@@ -64,10 +64,12 @@ void add_lists(Regions& regions, const Launch& launch, const std::vector<std::in
   }
 }
 
-/// The prepass, where there is one, is the program's second kernel.
+/// The prepass, where there is one, is the program's second kernel; then comes what merges chunks of keys.
 Result<std::shared_ptr<const emulate::Program>> build(const codegen::Source& source, bool count) {
   emulate::Options options{.count = count};
-  if (!source.prepass.empty()) options.further.push_back(source.prepass);
+  for (const auto& symbol : {source.prepass, source.merge}) {
+    if (!symbol.empty()) options.further.push_back(symbol);
+  }
   return emulate::Program::build(source.text, source.symbol, options);
 }
 
@@ -142,7 +144,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Prog
   WEFT_TRY(const auto tables,
            known_heads_.get(launch.shape.heads, [&] { return make_head_tables(plan_, launch.shape.heads); }));
   WEFT_TRY(const auto carried, carry_bytes(plan_, sizes_of(launch.shape)));
-  std::vector<float> carry(carried / sizeof(float));
+  std::vector<float> carry(std::max(carried, chunk_bytes(launch)) / sizeof(float));
   std::vector<std::int64_t> offsets;
   if (args.offset.size() > 1) offsets.assign(args.offset.begin(), args.offset.end());
   auto regions = caller_regions(pattern, launch, args);
@@ -161,18 +163,26 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Prog
     WEFT_CHECK(fill_lists(pattern, launch, piece, args, regions, prepass));
     auto readable = regions;
     add_lists(readable, launch, prepass.lists, false);
-    for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
-      WEFT_TRY(const auto blocks, open_phase(phase, *tables, piece));
+    const auto chunks = cut_keys(piece);
+    add_region(readable, "chunks of keys", chunks, false);
+    if (!chunks.empty()) piece.block.chunks_of_entry = chunks.data();
+    const auto run = [&](const Step& step) -> Status {
+      const bool merges = step.kernel == Step::Kernel::merge;
       const auto cores = std::max(1U, std::thread::hardware_concurrency());
-      WEFT_TRY(auto report, program.launch({.blocks = blocks,
+      WEFT_TRY(auto report, program.launch({.kernel = merges ? std::size_t{source_.prepass.empty() ? 1U : 2U} : 0,
+                                            .blocks = step.blocks,
                                             .threads = geometry_.threads,
-                                            .shared_bytes = geometry_.shared_bytes(block.most_terms),
-                                            .args = &piece.block,
-                                            .args_bytes = sizeof piece.block,
+                                            .shared_bytes = merges ? 0 : geometry_.shared_bytes(block.most_terms),
+                                            .args = step.args,
+                                            .args_bytes = sizeof *step.args,
                                             .memory = readable,
                                             .workers = args.threads > 0 ? args.threads : static_cast<int>(cores)}));
       WEFT_CHECK(faultless(report, plan_.name));
-      reports[phase] += report;
+      reports[static_cast<std::size_t>(step.args->phase)] += report;
+      return done;
+    };
+    for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
+      WEFT_CHECK(each_step(phase, *tables, piece, run));
     }
   }
   return reports;

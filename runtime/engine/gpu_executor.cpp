@@ -2,9 +2,12 @@
 
 #include "codegen/cuda/conditions.h"
 #include "codegen/cuda/intervals.h"
+#include "compiler/ir/key_chunks.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
 
 namespace weft {
@@ -12,6 +15,16 @@ namespace weft {
 namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+
+/// What chunks of keys keep is at most this much, or what one head takes: more heads take turns, each enough of them
+/// to fill a GPU.
+constexpr std::int64_t kChunkMemory = std::int64_t{32} << 20;
+
+std::int64_t heads_at_once(std::int64_t bytes_of_head) {
+  return std::max<std::int64_t>(1, kChunkMemory / bytes_of_head);
+}
+
+std::int64_t bytes_of_state(const ir::Plan& plan) { return 4 * (plan.bind.d_v + 2); }
 
 }  // namespace
 
@@ -30,17 +43,84 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
   return done;
 }
 
-Result<std::int64_t> GpuExecutor::open_phase(std::size_t phase, const HeadTables& tables, Piece& piece) const {
+std::size_t GpuExecutor::chunk_bytes(std::int64_t heads, std::int64_t n_q, std::int64_t n_k) const {
+  const auto chunks = ir::most_key_chunks(plan_, n_q, n_k);
+  if (chunks < 2) return 0;
+  const auto of_head = n_q * chunks * bytes_of_state(plan_);
+  return static_cast<std::size_t>(std::min(heads, heads_at_once(of_head)) * of_head);
+}
+
+std::size_t GpuExecutor::chunk_bytes(const Launch& launch) const {
+  const auto& shape = launch.shape;
+  if (launch.sequences.empty()) return chunk_bytes(shape.batch * shape.heads, shape.n_q, shape.n_k);
+  std::size_t most = 0;
+  for (const auto& s : launch.sequences) most = std::max(most, chunk_bytes(shape.heads, s.n_q, s.n_k));
+  return most;
+}
+
+std::size_t GpuExecutor::most_chunk_bytes(const RunShape& shape) const {
+  std::size_t most = 0;
+  for (auto n_q : ir::rows_with_most_chunks(plan_)) {
+    most = std::max(most, chunk_bytes(shape.batch * shape.heads, std::min(n_q, shape.n_q), shape.n_k));
+  }
+  return most;
+}
+
+std::vector<std::int64_t> GpuExecutor::cut_keys(Piece& piece) const {
+  weft_args& block = piece.block;
+  const auto& shape = piece.shape;
+  block.chunks = 1;
+  block.chunks_of_entry = nullptr;
+  if (ir::most_key_chunks(plan_, shape.n_q, shape.n_k) < 2) return {};
+  std::vector<std::int64_t> of_entry;
+  const auto entries = shape.offset.size() > 1 ? shape.batch : 1;
+  for (std::int64_t b = 0; b < entries; ++b) {
+    const auto chunks = ir::key_chunks(plan_, shape, b);
+    block.chunks = std::max(block.chunks, chunks.count);
+    block.chunk_first = chunks.first;
+    block.chunk_keys = chunks.keys;
+    if (entries > 1) of_entry.insert(of_entry.end(), {chunks.first, chunks.keys});
+  }
+  if (block.chunks < 2) of_entry.clear();
+  return of_entry;
+}
+
+Status GpuExecutor::each_step(std::size_t phase, const HeadTables& tables, Piece& piece,
+                              const std::function<Status(const Step&)>& run) const {
   weft_args& block = piece.block;
   block.phase = static_cast<std::int64_t>(phase);
-  block.tiles_per_head = tiles_per_head(plan_.phases[phase], tables.tables.phases[phase], piece.shape);
-  if (__builtin_mul_overflow(piece.first_head + piece.heads, block.tiles_per_head, &block.tile_end) ||
-      block.tile_end > kMost) {
+  const auto tiles = tiles_per_head(plan_.phases[phase], tables.tables.phases[phase], piece.shape);
+  const std::int64_t chunks = std::max<std::int64_t>(1, block.chunks), n_q = piece.shape.n_q;
+  const auto behind = piece.first_head + piece.heads;
+  // Rows are counted where chunks of them are merged.
+  std::int64_t most = 0;
+  if (__builtin_mul_overflow(behind, std::max(tiles * chunks, chunks > 1 ? n_q : 0), &most) || most > kMost) {
     return user_error(fmt::format("batch {}, {} heads and {} row tiles a head are more than the {} tiles of one launch",
-                                  piece.shape.batch, piece.shape.heads, block.tiles_per_head, kMost));
+                                  piece.shape.batch, piece.shape.heads, tiles, kMost));
   }
-  block.tile_begin = piece.first_head * block.tiles_per_head;
-  return block.tile_end - block.tile_begin;
+  const auto launch = [&](std::int64_t first, std::int64_t heads) {
+    block.tiles_per_head = tiles;
+    block.tile_begin = first * tiles;
+    block.tile_end = (first + heads) * tiles;
+    return run({.kernel = Step::Kernel::attend, .blocks = heads * tiles * chunks, .args = &block});
+  };
+  if (chunks == 1) return launch(piece.first_head, piece.heads);
+  const auto of_head = n_q * chunks * bytes_of_state(plan_), at_once = heads_at_once(of_head);
+  auto* const room = reinterpret_cast<std::byte*>(block.carry);
+  for (auto first = piece.first_head; first < behind; first += at_once) {
+    const auto heads = std::min(at_once, behind - first);
+    // Kernels count heads from the batch's first.
+    block.carry =
+        reinterpret_cast<float*>(reinterpret_cast<std::uintptr_t>(room) - static_cast<std::uintptr_t>(first * of_head));
+    WEFT_CHECK(launch(first, heads));
+    block.tile_begin = first * n_q;
+    block.tile_end = (first + heads) * n_q;
+    const std::int64_t rows_of_block = geometry_.threads / 32;
+    WEFT_CHECK(run(
+        {.kernel = Step::Kernel::merge, .blocks = (heads * n_q + rows_of_block - 1) / rows_of_block, .args = &block}));
+  }
+  block.carry = reinterpret_cast<float*>(room);
+  return done;
 }
 
 }  // namespace weft

@@ -26,6 +26,7 @@ std::string cuda_launch(const codegen::Source& source, const codegen::cuda::Geom
     text += fmt::format("prepass {}\nprepass_threads {}\nprepass_shared {}\n", source.prepass, geometry.prepass_threads,
                         geometry.prepass_shared);
   }
+  if (!source.merge.empty()) text += fmt::format("merge {}\n", source.merge);
   return text;
 }
 

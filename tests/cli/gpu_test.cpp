@@ -84,6 +84,11 @@ TEST_F(Gpu, ExplainForAGpu) {
   EXPECT_EQ(report["target"], "sm_61");
   EXPECT_NE(report["predicted"]["assumed"].get<std::string>().find("GTX 1080"), std::string::npos);
   EXPECT_GT(report["predicted"]["ms"], 0);
+  EXPECT_EQ(report["key_chunks"], 1);
+  const auto few = run_weft(scratch_, Call{.arguments = {"explain", longnet_, "--target", "sm_61", "--tokens", "1",
+                                                         "--keys", "64k", "--dim", "16", "--heads", "2"}});
+  EXPECT_NE(few.out.find("  keys cut into 16 chunks of 512, which a second kernel merges\n"), std::string::npos)
+      << few.out;
   if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
   EXPECT_GT(report["registers"], 16);
   EXPECT_LE(report["registers"], 255);

@@ -98,7 +98,7 @@ constexpr Planted kPlanted[] = {
     {"weights_of_the_other_keys", "&block.scores[i][n + e / 2][e % 2 * 2]",
      "&block.scores[i][n + 1 - e / 2][e % 2 * 2]", "wrong"},
     {"lanes_that_do_not_agree", "__any_sync(0xFFFFFFFFu, kept_by_any(block.kept, i) != 0)",
-     "(kept_by_any(block.kept, i) != 0)", "warp"},
+     "(kept_by_any(block.kept, i) != 0)", "matrix instruction"},
     // Lists and masks
     {"mask_one_too_far", "(y.x < hi[i])", "(y.x <= hi[i])", "wrong"},
     {"no_counts_of_partial_blocks", "*= counts[e / 4][e % 4]", "*= 1", "wrong"},

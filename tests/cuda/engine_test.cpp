@@ -3,17 +3,11 @@
 
 #include "codegen/cuda/emit.h"
 #include "compiler/planner/planner.h"
-#include "fixture.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/emulate/program.h"
-#include "runtime/engine/arguments.h"
-#include "runtime/engine/cuda_executor.h"
+#include "engine_fixture.h"
 #include "runtime/engine/prepared.h"
-#include "runtime/nvrtc/search.h"
 #include "tests/codegen/random_check.h"
 #include "tests/device/device_runner.h"
 #include "tests/device/engine_runner.h"
-#include "tests/engine/problem.h"
 #include "tests/support/program.h"
 
 #include <fmt/format.h>
@@ -25,123 +19,6 @@ namespace {
 
 constexpr const char* kTwoPhases =
     "pattern p { branches dilated(segments: [512, 4096], rates: [8, 7]); keep causal; }\n";
-
-/// q, k, v, out and lse of a problem in the memory of the stand-in.
-struct OnDevice {
-  cuda::Buffer q, k, v, out, lse;
-
-  OnDevice(const std::shared_ptr<const cuda::Device>& device, const Problem& problem) {
-    const auto upload = [&](const std::vector<float>& values) {
-      return cuda::Buffer::upload(device, values.data(), values.size() * sizeof(float)).value();
-    };
-    q = upload(problem.q);
-    k = upload(problem.k);
-    v = upload(problem.v);
-    out = upload(problem.out);
-    lse = upload(problem.lse);
-  }
-  RunArgs args(Problem& problem) const {
-    auto args = problem.args();
-    args.q.data = q.data();
-    args.k.data = k.data();
-    args.v.data = v.data();
-    args.out.data = out.data();
-    args.lse.data = lse.data();
-    return args;
-  }
-  void fetch(Problem& problem) const {
-    ASSERT_TRUE(out.copy_out(problem.out.data(), problem.out.size() * sizeof(float)).ok());
-    ASSERT_TRUE(lse.copy_out(problem.lse.data(), problem.lse.size() * sizeof(float)).ok());
-  }
-};
-
-class CudaEngine : public WithStandIn {
- protected:
-  void SetUp() override {
-    const auto target = find_target("sm_61");
-    if (!nvrtc::locate(*target)) GTEST_SKIP() << "no NVRTC here knows sm_61; ./dev setup brings one";
-  }
-
-  EngineOptions options() const { return {.cache_dir = folder_ + "/store"}; }
-  static CompileOptions f32(std::string target = "cuda", std::int64_t dim = 32) {
-    return {.dim = dim, .dtype = DType::f32, .target = std::move(target)};
-  }
-  static Kernel compile(const Engine& engine, const std::string& text, const CompileOptions& options) {
-    auto kernel = engine.compile(text, options);
-    if (!kernel) throw std::runtime_error(kernel.error().message);
-    return *kernel;
-  }
-
-  /// From here on launches compute.
-  void emulate(const Kernel& kernel) { emulate(kernel.source_text()); }
-  void emulate(const std::string& text) {
-    emulate::Options options;
-    if (text.find(" weft_prepass(") != std::string::npos) options.further = {"weft_prepass"};
-    auto program = emulate::Program::build(text, "weft_kernel", options);
-    ASSERT_TRUE(program.ok()) << program.error().message;
-    driver().on_launch = [this, program = *program](const Launched& launched) {
-      const bool prepass = driver().functions.at(launched.function) == "weft_prepass";
-      emulate::Launch launch{.kernel = prepass ? 1U : 0U,
-                             .blocks = launched.grid[0],
-                             .threads = static_cast<int>(launched.block[0]),
-                             .shared_bytes = launched.shared_bytes,
-                             .args = &launched.args,
-                             .args_bytes = sizeof launched.args};
-      launch.memory = regions(launched.args, prepass);
-      const auto report = program->launch(launch);
-      ASSERT_TRUE(report.ok()) << report.error().message;
-      for (const auto& fault : report->faults) ADD_FAILURE() << fault.text;
-    };
-  }
-
-  /// Every allocation: what results and carried state lie in may be written, all else only read. A prepass writes the
-  /// lists and its scratch, which stand behind the carried state.
-  std::vector<emulate::Region> regions(const weft_args& args, bool prepass) {
-    const auto address_of = [](const void* data) { return reinterpret_cast<std::uint64_t>(data); };
-    std::vector<emulate::Region> out;
-    const auto add = [&](std::uint64_t begin, std::uint64_t end, bool writable) {
-      if (begin == end) return;
-      out.push_back({.begin = reinterpret_cast<const void*>(begin),
-                     .bytes = static_cast<std::int64_t>(end - begin),
-                     .writable = writable,
-                     .name = writable ? "results" : "operands"});
-    };
-    for (const auto& [begin, bytes] : driver().memory) {
-      const auto end = begin + bytes;
-      const auto lies_here = [&, from = begin](const void* data) {
-        return address_of(data) >= from && address_of(data) < end;
-      };
-      // A workspace holds offsets, which are read, before the carried state, and lists after it, then their scratch.
-      const auto middle = lies_here(args.carry) ? address_of(args.carry) : end;
-      auto lists = prepass && lies_here(args.scratch) ? address_of(args.scratch) : end;
-      for (const auto& list : args.lists) {
-        if (lies_here(list.data)) lists = std::min(lists, address_of(list.data));
-      }
-      add(begin, std::min(middle, lists),
-          !prepass && (lies_here(args.o.data) || lies_here(args.lse) || lies_here(args.branch_lse)));
-      add(middle, std::max(middle, lists), !prepass);
-      add(lists, end, prepass);
-    }
-    return out;
-  }
-
-  void expect_meaning(const std::string& text, Problem& problem, std::span<const std::int64_t> offset = {}) {
-    Problem expected = problem;
-    const Engine engine({.no_cache = true});
-    auto args = expected.args();
-    args.offset = offset;
-    const auto status = compile(engine, text, f32("interpreter", problem.dim)).run(args);
-    ASSERT_TRUE(status.ok()) << status.error().message;
-    EXPECT_LT(largest_difference(problem.out, expected.out), 2e-5);
-    EXPECT_LT(largest_difference(problem.lse, expected.lse), 2e-5);
-  }
-
-  std::vector<std::string> names_of_calls() {
-    std::vector<std::string> names;
-    for (const auto& call : driver().calls) names.push_back(call.name);
-    return names;
-  }
-};
 
 TEST_F(CudaEngine, ComputesWhatTheInterpreterSays) {
   for (const auto* text : {kLongnet, kTwoPhases}) {
@@ -175,7 +52,7 @@ TEST_F(CudaEngine, OriginsInOrder) {
   EXPECT_GT(stored.registers().value_or(0), 16);
   ASSERT_EQ(driver().images.size(), 2u);
   EXPECT_EQ(driver().images[0], driver().images[1]);
-  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_kernel"}));
+  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_merge", "weft_kernel", "weft_merge"}));
 }
 
 constexpr const char* kAdaptive =
@@ -195,7 +72,8 @@ TEST_F(CudaEngine, ThePrepassComesWithItsKernel) {
   const auto kernel = compile(later, kAdaptive, f32());
   EXPECT_EQ(kernel.origin(), CacheOrigin::disk);
   ASSERT_EQ(driver().images.size(), 2u) << "one a kernel";
-  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_prepass", "weft_kernel", "weft_prepass"}));
+  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_prepass", "weft_merge", "weft_kernel",
+                                                        "weft_prepass", "weft_merge"}));
   Problem problem(2, 77, 2, 32);
   const OnDevice memory(device_of(kernel), problem);
   emulate(kernel);
@@ -297,6 +175,7 @@ TEST_F(CudaEngine, ArgumentBlockByteForByte) {
   expected.seed = 99;
   expected.tables = launched.args.tables;  // checked below
   expected.most_terms = tables->image.most_terms;
+  expected.chunks = 1;
   expected.tiles_per_head = tiles_per_head(plan->phases[0], tables->tables.phases[0],
                                            {.batch = 2, .n_q = 90, .n_k = 90, .heads = 3, .kv_heads = 3});
   expected.tile_end = 2 * 3 * expected.tiles_per_head;

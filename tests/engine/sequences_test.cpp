@@ -146,7 +146,8 @@ INSTANTIATE_TEST_SUITE_P(Patterns, Sequences,
                          ::testing::Combine(::testing::Values("pattern p { keep causal; }",
                                                               "pattern p { keep window(20, 0); }",
                                                               "pattern p { branches dilated(segments: [16, 64], "
-                                                              "rates: [1, 3]); keep causal; }"),
+                                                              "rates: [1, 3]); keep causal; }",
+                                                              "pattern p { keep causal; schedule { chunk: 64; } }"),
                                             ::testing::Values("cpu", "emulate:sm_61")));
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "codegen/cuda/emit.h"
+#include "compiler/ir/key_chunks.h"
 #include "runtime/engine/reference.h"
 #include "tools/commands/commands.h"
 #include "tools/compiled.h"
@@ -106,6 +107,8 @@ void print_text(const PatternFile& file, const Planned& planned, const ir::Shape
   console.print("{} on {}, {} queries, {} keys, {} heads, dim {}, {}\n", file.pattern.name, planned.target.name,
                 shape.n_q, shape.n_k, shape.heads, shape.d, ir::to_string(planned.bind.dtype));
   print_plan(planned.plan, console);
+  if (const auto chunks = ir::key_chunks(planned.plan, shape, 0); chunks.count > 1)
+    console.print("  keys cut into {} chunks of {}, which a second kernel merges\n", chunks.count, chunks.keys);
   print_compiled(planned, compiled, console);
   if (load.inputs_missing) {
     console.print("  work: depends on inputs; give them with --input name=X.npy\n");
@@ -164,6 +167,7 @@ void print_json(const PatternFile& file, const Planned& planned, const ir::Shape
                    {"assumed", predicted.assumed}}},
                  {"machine_code", to_json(compiled.machine_code)},
                  {"keys", keys_of(planned.plan)},
+                 {"key_chunks", ir::key_chunks(planned.plan, shape, 0).count},
                  {"phases", planned.plan.phases.size()},
                  {"reasons", planned.plan.reasons}};
   console.print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));

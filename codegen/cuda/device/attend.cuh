@@ -23,8 +23,8 @@ __device__ __forceinline__ Walk take_back(int parked) {
   return {word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)};
 }
 
-/// Fills the list until a block of keys waits, or no zone is left. False when no key is. What full zones leave goes with
-/// the partial ones: a block of few keys costs as much as any.
+/// Fills the list until a block of keys waits, or no zone is left. False when no key is. What full zones leave goes
+/// with the partial ones: a block of few keys costs as much as any.
 __device__ __forceinline__ bool find_keys(const weft_args& a, Shared& s, const Tile& t, Walk& walk) {
   const int terms = (int)word(get(s.pass) + kTerms);
 #pragma unroll 1

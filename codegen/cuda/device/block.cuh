@@ -19,10 +19,11 @@ enum ConditionKind { kOnRows = 1, kInterval = 2, kSomeMeet = 4, kSomeFail = 8 };
 /// Facts of the tile, the same in every thread.
 struct __align__(16) Tile {
   int b, h;
-  int offset;       // position of row 0
-  int count;        // rows
-  int first, last;  // positions of the first and the last row
-  u64 every, any;   // AND and OR of the rows' bits
+  int offset;              // position of row 0
+  int count;               // rows
+  int first, last;         // positions of the first and the last row
+  int key_begin, key_end;  // of the chunk of keys; all where they are not cut
+  u64 every, any;          // AND and OR of the rows' bits
 };
 
 struct __align__(16) Shared : WorkingMemory {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/cuda/device/keys.cuh"
+#include "codegen/cuda/device/carried.cuh"
 
 // Who computes what, in the SIMT class. 4 warps share a tile of rows and a block of keys. A warp owns 32 whole rows, so
 // that P and the softmax stay inside it; above 128 columns of V two warps share 32 rows, each with half of the keys and
@@ -22,7 +22,9 @@ __device__ __forceinline__ int warp_of_columns() { return threadIdx.x / 32 % kCo
 /// Of the 8 lanes that share rows, and of the 4 that share keys and columns. Neighbours share keys, lanes two apart
 /// rows: loads of 128 bits by which lane pairs want the same take half the time.
 __device__ __forceinline__ int lane_of_row() { return threadIdx.x / 2 % 8; }
-__device__ __forceinline__ int lane_of_column(unsigned thread = threadIdx.x) { return thread % 2 + thread / 16 % 2 * 2; }
+__device__ __forceinline__ int lane_of_column(unsigned thread = threadIdx.x) {
+  return thread % 2 + thread / 16 % 2 * 2;
+}
 
 /// The thread's row r, key j, column c. Four neighbours each, the next four of a thread 16 rows or 32 keys apart: so
 /// that a warp's loads of 128 bits lie side by side.

@@ -32,7 +32,9 @@ __device__ __forceinline__ ListRow open_row(const weft_args& a, const weft_list&
 }
 
 __device__ __forceinline__ int place(const ListRow& r, int i) { return load_written<int>(r.places + i); }
-__device__ __forceinline__ void set_place(const ListRow& r, int i, int block) { store_global<int>(r.places + i, block); }
+__device__ __forceinline__ void set_place(const ListRow& r, int i, int block) {
+  store_global<int>(r.places + i, block);
+}
 
 /// Moves the places from i up to `end` one on.
 __device__ __forceinline__ void make_room(const ListRow& r, int i, int end) {

@@ -80,7 +80,8 @@ __device__ __forceinline__ void turn(unsigned (&words)[kKeyFours], unsigned kept
 enum Sweep { kOfFull, kOfPartial, kOfMixed };
 
 /// Counts for a block of `count` keys from number `from` of the list on. Returns whether some pair of the warp is kept.
-__device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const Tile& t, int from, int count, bool mixed) {
+__device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const Tile& t, int from, int count,
+                                            bool mixed) {
   const i64* const pass = get(s.pass);
   const int terms = (int)word(pass + kTerms);
   // Keys ascend, but for a mixed block.

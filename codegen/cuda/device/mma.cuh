@@ -14,8 +14,6 @@ struct PlainPairs {
   static constexpr bool kScored = false, kDrops = false;
 };
 
-/// Below every score but minus infinity, so that 2^(score - m) needs no care for rows without keys.
-constexpr float kLowest = -3.40282347e38f;
 /// A row's m lies at most so far below its largest score: what was summed is rarely scaled anew. In between begins f16,
 /// so that small weights are no zeros, and 255 branches no infinity.
 constexpr float kSlack = 8, kHeadroom = kStored == Element::f16 ? 4 : 0;

@@ -6,7 +6,8 @@
 // of kKeys. The rows of K of the next block arrive under the softmax and the second product of this one, the rows of V
 // under its first; two barriers a block.
 
-/// Which pairs of the block count, as far as that differs from pair to pair. Returns whether some pair of the warp does.
+/// Which pairs of the block count, as far as that differs from pair to pair. Returns whether some pair of the warp
+/// does.
 __device__ __forceinline__ bool open_block(const weft_args& a, Shared& s, const i64* pass, Block& block) {
   if (block.partial) {
     weigh_pairs(a, s, pass, block.from, block.count, block.mixed, block.kept);
@@ -17,7 +18,8 @@ __device__ __forceinline__ bool open_block(const weft_args& a, Shared& s, const 
   bool any = false;
 #pragma unroll
   for (int i = 0; i < kTilesEach; ++i) {
-    block.busy[i] = !block.partial || __any_sync(0xFFFFFFFFu, kept_by_any(block.kept, i) != 0);
+    const bool some = (i * kWarps + (int)thread_anew() / 32) * 16 < get(s.tile.count);  // rows
+    block.busy[i] = some && (!block.partial || __any_sync(0xFFFFFFFFu, kept_by_any(block.kept, i) != 0));
     any = any || block.busy[i];
   }
   return any;

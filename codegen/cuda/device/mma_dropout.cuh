@@ -30,5 +30,6 @@ __device__ __forceinline__ void drop_weights(const weft_args& a, Shared& s, Bloc
     return 0.0f;
   });
 #pragma unroll
-  for (int i = 0; i < kTilesEach * kPlanes; ++i) block.kept.digits[i / kTilesEach][i % kTilesEach] &= ~dropped[i % kTilesEach];
+  for (int i = 0; i < kTilesEach * kPlanes; ++i)
+    block.kept.digits[i / kTilesEach][i % kTilesEach] &= ~dropped[i % kTilesEach];
 }

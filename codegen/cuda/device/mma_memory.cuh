@@ -11,7 +11,8 @@ constexpr int kColumns = (kDimV + 15) / 16 * 16;  // columns of V and O
 constexpr int bytes_apart(int columns) { return (columns + 15) / 16 * 32 + 16; }
 constexpr int kRowBytes = bytes_apart(kDim);
 constexpr int kValueBytes = bytes_apart(kDimV);
-constexpr int kResultFloats = kColumns + 8;  // of a row of O on its way out: 8 apart, a half warp's pairs meet all banks
+// Of a row of O on its way out: 8 apart, a half warp's pairs meet all banks.
+constexpr int kResultFloats = kColumns + 8;
 
 constexpr int kTries = kConditions > 0 ? 1 : 2;                              // keys that a thread tries at once
 constexpr int kKeyList = ((kTries * kThreads + kKeys - 1) / kKeys + 3) * kKeys;  // a ring of whole blocks

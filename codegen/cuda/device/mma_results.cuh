@@ -104,21 +104,6 @@ __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const S
   });
 }
 
-__device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const State& st, const Tile&) {
-  const Tile t = tile_of(s);
-  unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h);
-  const i64 step = a.o.stride_n * 2;
-  const bool aligned = kDimV % 4 == 0 && misalignment(base, step, 8) == 0;
-  put_results(s, st);
-  each_four(s, t, [&](int row, int column, const float* o) {
-    store4<kStored>(base + times(row, step) + column * 2, load_shared<float4>(o), aligned, in_four(column));
-  });
-}
-
-/// A row's state between phases: acc, m, l, as f32.
-__device__ __forceinline__ float* carried_row(const weft_args& a, const Tile& t, int row) {
-  return a.carry + (times(t.b * (int)a.heads + t.h, a.n_q) + row) * (kDimV + 2);
-}
 
 /// Up to four numbers of a row's state that lie side by side, but not aligned.
 __device__ __forceinline__ void load_carried(float* to, const float* from, int count) {
@@ -148,16 +133,35 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
   }
 }
 
-__device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st, const Tile&) {
-  const Tile t = tile_of(s);
-  close_sums(s, st);
-  put_results(s, st);
+/// What close_sums left, and O as put_results did.
+__device__ __forceinline__ void store_state(const weft_args& a, Shared& s, const State& st, const Tile& t) {
   each_four(s, t, [&](int row, int column, const float* o) {
     store_carried(carried_row(a, t, row) + column, o, in_four(column), false);
   });
   each_sum(s, st, t, [&](int row, float m, float l) {
     store_global(carried_row(a, t, row) + kDimV, m);
     store_global(carried_row(a, t, row) + kDimV + 1, l);
+  });
+}
+
+__device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st, const Tile&) {
+  const Tile t = tile_of(s);
+  close_sums(s, st);
+  put_results(s, st);
+  store_state(a, s, st, t);
+}
+
+/// To O, or of a chunk of keys to the memory that weft_merge reads.
+__device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const State& st, const Tile&,
+                                           bool chunk = false) {
+  const Tile t = tile_of(s);
+  put_results(s, st);
+  if (chunk) return store_state(a, s, st, t);
+  unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h);
+  const i64 step = a.o.stride_n * 2;
+  const bool aligned = kDimV % 4 == 0 && misalignment(base, step, 8) == 0;
+  each_four(s, t, [&](int row, int column, const float* o) {
+    store4<kStored>(base + times(row, step) + column * 2, load_shared<float4>(o), aligned, in_four(column));
   });
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/cuda/device/tile.cuh"
+#include "codegen/cuda/device/carried.cuh"
 
 // Where rows of Q, K, V and O lie, and how those of a block of keys come to shared memory.
 

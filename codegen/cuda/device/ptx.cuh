@@ -59,7 +59,7 @@ __device__ __forceinline__ T load_global(const void* from) {
   return __ldg(static_cast<const T*>(from));
 }
 
-/// Memory that a launch before wrote and this one will write.
+/// Memory that a launch before wrote, or that this one writes.
 template <typename T>
 __device__ __forceinline__ T load_written(const void* from) {
   return *static_cast<const T*>(from);

@@ -102,17 +102,28 @@ __device__ __forceinline__ void each_result(Shared& s, State& st, const Tile& t,
   }
 }
 
-__device__ __forceinline__ void store_rows(const weft_args&, Shared& s, State& st, const Tile& t) {
+__device__ __forceinline__ void store_carried(const weft_args& a, const Tile& t, int row, int column, float4 o) {
+  store4<Element::f32>((unsigned char*)(carried_row(a, t, row) + column), o, false, in_four(column));
+}
+
+/// m and l behind close_sums.
+__device__ __forceinline__ void store_carried_sums(const weft_args& a, Shared& s, const Tile& t) {
+  const int row = row_of_thread(s, t);
+  if (row < 0) return;
+  store_global(carried_row(a, t, row) + kDimV, get(s.maxima[threadIdx.x]));
+  store_global(carried_row(a, t, row) + kDimV + 1, row_sum(s, threadIdx.x));
+}
+
+/// To O, or of a chunk of keys to the memory that weft_merge reads.
+__device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, State& st, const Tile& t,
+                                           bool chunk = false) {
+  if (chunk) store_carried_sums(a, s, t);
   each_result(s, st, t, [&](int row, int column, float4 o) {
+    if (chunk) return store_carried(a, t, row, column, o);
     const bool aligned = kDimV % 4 == 0 && get(s.misaligned[kO]) % (4 * kBytes<kStored>) == 0;
     unsigned char* const to = get(s.views[kO].base) + times(row, get(s.views[kO].step));
     store4<kStored>(to + column * kBytes<kStored>, o, aligned, in_four(column));
   });
-}
-
-/// A row's state between phases: acc, m, l, as f32.
-__device__ __forceinline__ float* carried_row(const weft_args& a, const Tile& t, int row) {
-  return a.carry + (times(t.b * (int)a.heads + t.h, a.n_q) + row) * (kDimV + 2);
 }
 
 __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st, const Tile& t) {
@@ -136,17 +147,8 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
 
 __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st, const Tile& t) {
   close_sums(s, st);
-  each_result(s, st, t, [&](int row, int column, float4 o) {
-    float* const to = carried_row(a, t, row) + column;
-    store_global(to, o.x);
-    if (in_four(column) > 1) store_global(to + 1, o.y);
-    if (in_four(column) > 2) store_global(to + 2, o.z);
-    if (in_four(column) > 3) store_global(to + 3, o.w);
-  });
-  const int row = row_of_thread(s, t);
-  if (row < 0) return;
-  store_global(carried_row(a, t, row) + kDimV, get(s.maxima[threadIdx.x]));
-  store_global(carried_row(a, t, row) + kDimV + 1, row_sum(s, threadIdx.x));
+  store_carried_sums(a, s, t);
+  each_result(s, st, t, [&](int row, int column, float4 o) { store_carried(a, t, row, column, o); });
 }
 
 /// A sum of several softmaxes: in registers where they hold it, else in the memory that phases keep their state in.

@@ -31,7 +31,7 @@ __device__ __forceinline__ Reach reach_of(const weft_args& a, const Shared& s, c
   const int lower = (int)word(term + kLoCount), upper = lower + (int)word(term + kHiCount);
   const int bounds = upper + (kHasRowConditions ? (int)word(term + kRowCount) : 0);
   const i64* bound = a.tables + word(term + kLoAt);
-  int lo = 0, hi = (int)a.n_k;
+  int lo = t.key_begin, hi = t.key_end;
   unsigned fails = 0;
 #pragma unroll 1
   for (int i = 0; i < bounds; ++i, bound += kBoundWords) {

@@ -4,9 +4,6 @@
 
 // The two products of a block of keys and the softmax between them, in f32 on the plain lanes.
 
-/// Below every score but minus infinity, so that 2^(score - m) needs no care for rows without keys.
-constexpr float kLowest = -3.40282347e38f;
-
 /// What a pattern says of single pairs. Kernels with more to say than this bring a struct of their own, in which
 ///   score(a, t, s, q, k) is the score of a pair whose scaled product is `s`, and stands in the text as often as
 ///     kKeysAtOnce * kRowsAtOnce says;
@@ -23,7 +20,8 @@ struct State {
 
 using Scores = float[kRowsEach][kKeysEach];
 
-/// What weights are measured from, in units of log 2, for four of the thread's rows: the largest score so far but for 8.
+/// What weights are measured from, in units of log 2, for four of the thread's rows: the largest score so far, but
+/// for 8.
 __device__ __forceinline__ float* maxima_at(Shared& s, int r) { return &s.maxima[row_of(r, thread_anew())]; }
 
 /// Sums of weights of four rows over the thread's own keys.
@@ -249,7 +247,8 @@ __device__ __forceinline__ void load_columns_of_key(const float* row, float (&v)
 }
 
 /// Keys [first, end) of a chunk.
-__device__ __forceinline__ void add_values(State& st, const FourRows& weights, const float* values, int first, int end) {
+__device__ __forceinline__ void add_values(State& st, const FourRows& weights, const float* values, int first,
+                                           int end) {
 #pragma unroll
   for (int j = first; j < end; ++j) {
     float p[kRowsEach], v[kColumnsEach];
@@ -394,13 +393,13 @@ template <typename Pairs>
 __device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
                                              int from, int count, int sweep) {
   const bool partial = sweep != kOfFull;
-  bool busy = true;
+  bool busy = 32 * warp_of_rows() < get(s.tile.count);  // else the warp has no row of its own
   if (partial) {
-    busy = weigh_pairs(a, s, t, from, count, sweep == kOfMixed);
+    busy = weigh_pairs(a, s, t, from, count, sweep == kOfMixed) && busy;
     const bool any = __syncthreads_or(busy) != 0;
     if (!any) return;
-    busy = busy || kColumnWarps > 1;  // warps that share rows go together
   }
+  busy = busy || kColumnWarps > 1;  // warps that share rows go together
   const Rows rows = rows_of_thread(a, s, t, from, count);
   ChunkOfColumns columns = {};
   if (w.aligned) columns = load_columns(rows, 0);

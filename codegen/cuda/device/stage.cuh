@@ -2,8 +2,8 @@
 
 #include "codegen/cuda/device/mask.cuh"
 
-// From Q, K and V in global memory to f32 in shared memory. Both products are streams: while a chunk of columns of Q and
-// K, or of rows of V, is multiplied, the next one is under way in registers; it is stored in the other half of the
+// From Q, K and V in global memory to f32 in shared memory. Both products are streams: while a chunk of columns of Q
+// and K, or of rows of V, is multiplied, the next one is under way in registers; it is stored in the other half of the
 // stage before the barrier that ends the chunk. f16 and bf16 become f32 here, once.
 
 /// What is known of Q, K and V before any row of them is read: the rest stands in shared memory.

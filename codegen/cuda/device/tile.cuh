@@ -4,15 +4,26 @@
 
 // One tile of rows, from its number to what it says of itself.
 
-/// Which (batch entry, head) and which tile of it the block computes; its rows. False when it has none. The tile's facts
-/// go to s.tile: registers are dear, and few ask for them while products are summed up.
+/// Which (batch entry, head), which tile and which chunk of keys of it the block computes; its rows. False when it has
+/// none. The tile's facts go to s.tile: registers are dear, and few ask for them while products are summed up.
 __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i64*& head) {
   Tile t;
-  const int number = (int)a.tile_begin + (int)blockIdx.x;  // the launch has fewer than 2^31
+  const unsigned chunks = kCutsKeys && a.chunks > 1 ? (unsigned)a.chunks : 1;  // one behind the other for a tile
+  const int number = (int)a.tile_begin + (int)(blockIdx.x / chunks);           // the launch has fewer than 2^31
   const int head_number = number / (int)a.tiles_per_head;
   t.b = head_number / (int)a.heads;
   t.h = head_number - t.b * (int)a.heads;
   t.offset = first_position(a, t.b);
+  t.key_begin = 0;
+  t.key_end = (int)a.n_k;
+  if (kCutsKeys && a.chunks > 1) {
+    const i64* const of_entry = a.chunks_of_entry + 2 * t.b;
+    const int first = (int)(a.chunks_of_entry != nullptr ? word(of_entry) : a.chunk_first);
+    const unsigned keys = (unsigned)(a.chunks_of_entry != nullptr ? word(of_entry + 1) : a.chunk_keys);
+    // Other entries may have more chunks: behind the last one of this, they begin at the end.
+    t.key_begin = (int)min(first + (i64)((u64)(blockIdx.x % chunks) * keys), a.n_k);
+    t.key_end = (int)min(t.key_begin + (i64)keys, a.n_k);
+  }
   if (threadIdx.x == 0) {
 #pragma unroll
     for (int i = 0; i < kInputs; ++i) {

@@ -14,6 +14,7 @@ constexpr int kDimV = 128;           // columns of V and O
 constexpr bool kAsync = true;        // rows of K and V come to shared memory by themselves
 constexpr bool kCounts = false;      // several branches may keep a pair
 constexpr int kDigits = 0;           // of how many those are, in base 2
+constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr bool kPaged = false;       // K and V come in pages
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
@@ -64,6 +65,10 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 
 // ---- tile.cuh ----
 
+// ---- carried.cuh ----
+
+// ---- merge.cuh ----
+
 // ---- mma_views.cuh ----
 
 // ---- mma_keys.cuh ----
@@ -94,8 +99,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   clear(shared, state);
   attend(a, shared, state, views, tile, zones);
   close_sums(shared, state);
-  const i64* const pass = get(shared.pass);
-  if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
-  normalize(shared, state, 1);
-  store_rows(a, shared, state, tile);
+  const bool chunk = kCutsKeys && a.chunks > 1;  // of keys: weft_merge goes on
+  if (!chunk) {
+    const i64* const pass = get(shared.pass);
+    if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+    normalize(shared, state, 1);
+  }
+  store_rows(a, shared, state, tile, chunk);
 }

@@ -14,6 +14,7 @@ constexpr int kDimV = 64;            // columns of V and O
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 8;           // rows of V in a chunk
+constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr bool kPaged = false;       // K and V come in pages
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
@@ -60,6 +61,10 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 
 // ---- tile.cuh ----
 
+// ---- carried.cuh ----
+
+// ---- merge.cuh ----
+
 // ---- lanes.cuh ----
 
 // ---- mask.cuh ----
@@ -88,8 +93,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   clear(shared, state);
   attend(a, shared, state, views, tile, zones);
   close_sums(shared, state);
-  const i64* const pass = get(shared.pass);
-  if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
-  normalize(shared, state, 1);
-  store_rows(a, shared, state, tile);
+  const bool chunk = kCutsKeys && a.chunks > 1;  // of keys: weft_merge goes on
+  if (!chunk) {
+    const i64* const pass = get(shared.pass);
+    if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+    normalize(shared, state, 1);
+  }
+  store_rows(a, shared, state, tile, chunk);
 }

@@ -14,6 +14,7 @@ constexpr int kDimV = 32;            // columns of V and O
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
+constexpr bool kCutsKeys = false;    // of few rows with many keys; weft_merge goes on
 constexpr bool kPaged = false;       // K and V come in pages
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
@@ -59,6 +60,8 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 // ---- keys.cuh ----
 
 // ---- tile.cuh ----
+
+// ---- carried.cuh ----
 
 // ---- lanes.cuh ----
 

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "compiler/ir/plan.h"
+#include "compiler/ir/tensor.h"
+
+#include <array>
+#include <cstdint>
+
+/// How a launch cuts the keys of its rows. A few rows with many keys, as in decoding or a step of a ring, would keep a
+/// few SMs busy and leave the others idle; so blocks of threads take a chunk of the keys each, and what they have of a
+/// row is merged from left to right (semantics, section 10).
+namespace weft::ir {
+
+struct KeyChunks {
+  std::int64_t count = 1;  ///< 1: keys are not cut
+  std::int64_t first = 0;  ///< key that the first chunk begins with
+  std::int64_t keys = 0;   ///< of a chunk
+};
+
+/// For the rows of one batch entry. Depends on the plan, on n_q and n_k and on the entry's position: never on the batch
+/// or on heads, so that they do not show in the bits of a row.
+KeyChunks key_chunks(const Plan& plan, const Shape& shape, std::int64_t b);
+
+/// The most chunks that launches with so many rows and keys have, wherever the rows are.
+std::int64_t most_key_chunks(const Plan& plan, std::int64_t n_q, std::int64_t n_k);
+
+/// Numbers of rows up to which that number is the same, ascending; behind the last it is 1.
+std::array<std::int64_t, 2> rows_with_most_chunks(const Plan& plan);
+
+}  // namespace weft::ir

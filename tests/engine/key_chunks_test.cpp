@@ -1,0 +1,143 @@
+#include "compiler/ir/key_chunks.h"
+#include "compiler/base/float16.h"
+#include "tests/engine/problem.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+/// Few rows with many keys on GPUs: chunks of the keys, which another kernel merges.
+namespace weft::test {
+namespace {
+
+constexpr std::int64_t kBatch = 2, kHeads = 3, kDim = 40;
+
+std::vector<std::uint16_t> halves(std::int64_t count, std::uint32_t seed) {
+  std::vector<std::uint16_t> out;
+  for (float x : numbers(count, seed)) out.push_back(float_to_half(x));
+  return out;
+}
+
+struct Case {
+  const char* target;
+  std::int64_t n_q, n_k;
+};
+
+class KeyChunks : public ::testing::TestWithParam<Case> {};
+
+struct Results {
+  std::vector<float> out, lse;
+  std::string plan;
+};
+
+/// Entries [first, first + batch) of the problem.
+Results run(const std::string& target, const std::string& text, const Case& c, std::int64_t first, std::int64_t batch) {
+  const Engine engine({.no_cache = true});
+  const auto kernel = engine.compile(text, {.dim = kDim, .dtype = DType::f16, .target = target});
+  EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
+  const auto rows = c.n_q * kHeads * kDim, keys = c.n_k * kHeads * kDim;
+  const auto q = halves(kBatch * rows, 1), k = halves(kBatch * keys, 2), v = halves(kBatch * keys, 3);
+  std::vector<std::uint16_t> out(static_cast<std::size_t>(batch * rows), 0x7FFF);
+  Results results;
+  results.lse.assign(static_cast<std::size_t>(batch * kHeads * c.n_q), -7);
+  const auto status = kernel->run({.q = dense_view(q.data() + first * rows, DType::f16, {batch, c.n_q, kHeads, kDim}),
+                                   .k = dense_view(k.data() + first * keys, DType::f16, {batch, c.n_k, kHeads, kDim}),
+                                   .v = dense_view(v.data() + first * keys, DType::f16, {batch, c.n_k, kHeads, kDim}),
+                                   .out = dense_output(out.data(), DType::f16, {batch, c.n_q, kHeads, kDim}),
+                                   .lse = dense_output(results.lse.data(), DType::f32, {batch, kHeads, c.n_q})});
+  EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
+  for (auto bits : out) results.out.push_back(half_to_float(bits));
+  results.plan = kernel->plan_text();
+  return results;
+}
+
+/// The window's rows keep nothing of the first chunks, the sinks' nothing of those between.
+constexpr const char* kPatterns[] = {
+    "pattern p { keep causal; }",
+    "pattern p { branch window(200, 0) | global(3); keep causal; score softcap(s, 5); }",
+};
+
+TEST_P(KeyChunks, AreAllThatARowKeeps) {
+  const Case& c = GetParam();
+  for (const std::string text : kPatterns) {
+    const auto got = run(c.target, text, c, 0, kBatch), want = run("interpreter", text, c, 0, kBatch);
+    const auto plan = ir::parse_plan(got.plan);
+    ASSERT_TRUE(plan.ok());
+    EXPECT_GT(ir::key_chunks(*plan, {.batch = kBatch, .n_q = c.n_q, .n_k = c.n_k, .heads = kHeads}, 0).count, 1);
+    EXPECT_LT(largest_difference(got.out, want.out), 1e-3) << text;
+    EXPECT_LT(largest_difference(got.lse, want.lse), 1e-4) << text;
+  }
+}
+
+TEST_P(KeyChunks, HaveTheSameBitsInAnyBatch) {
+  const Case& c = GetParam();
+  const auto together = run(c.target, kPatterns[0], c, 0, kBatch), alone = run(c.target, kPatterns[0], c, 1, 1);
+  EXPECT_TRUE(std::equal(alone.out.begin(), alone.out.end(), together.out.end() - std::ssize(alone.out)));
+  EXPECT_TRUE(std::equal(alone.lse.begin(), alone.lse.end(), together.lse.end() - std::ssize(alone.lse)));
+}
+
+INSTANTIATE_TEST_SUITE_P(FewRows, KeyChunks,
+                         ::testing::Values(Case{"emulate:sm_61", 1, 1700}, Case{"emulate:sm_80", 1, 1700},
+                                           Case{"emulate:sm_61", 40, 4300}, Case{"emulate:sm_80", 40, 4300}),
+                         [](const auto& of) {
+                           return fmt::format("{}_{}", std::string(of.param.target).substr(8), of.param.n_q);
+                         });
+
+// ---------------------------------------------------------------- how keys are cut
+
+ir::Plan plan_of(const std::string& text, int chunk) {
+  const Engine engine({.no_cache = true});
+  const auto kernel = engine.compile(text, {.dim = 64, .dtype = DType::f32, .target = "emulate:sm_61"});
+  auto plan = ir::parse_plan(kernel.value().plan_text()).value();
+  plan.choices.chunk_k = chunk;
+  return plan;
+}
+
+TEST(CutKeys, CoverWhatRowsMayKeepInWholeBlocks) {
+  const auto plan = plan_of("pattern p { keep window(999, 0); }", 64);
+  for (std::int64_t n_q : {1, 16, 17, 100}) {
+    for (std::int64_t at : {0, 63, 500, 1500, 90'000}) {
+      const ir::Shape shape{.batch = 1, .n_q = n_q, .n_k = 100'000, .offset = {at}};
+      const auto chunks = ir::key_chunks(plan, shape, 0);
+      const auto first = std::max<std::int64_t>(0, at - 999), end = at + n_q;
+      EXPECT_LE(chunks.count, ir::most_key_chunks(plan, n_q, shape.n_k));
+      if (chunks.count == 1) {
+        EXPECT_EQ(chunks.first, 0);
+        EXPECT_EQ(chunks.keys, shape.n_k);
+        continue;
+      }
+      EXPECT_EQ(chunks.first, first);
+      EXPECT_EQ(chunks.keys % plan.choices.tile_k, 0);
+      EXPECT_GE(chunks.first + chunks.count * chunks.keys, end);
+      EXPECT_LT(chunks.first + (chunks.count - 1) * chunks.keys, end) << "the last one is empty";
+    }
+  }
+  const ir::Shape far{.batch = 1, .n_q = 1, .n_k = 100'000, .offset = {90'000}};
+  EXPECT_GT(ir::key_chunks(plan, far, 0).count, 5);
+}
+
+TEST(CutKeys, ManyRowsKeepThemWhole) {
+  const auto plan = plan_of("pattern p { }", 512);
+  const auto count = [&](std::int64_t n_q, std::int64_t n_k) {
+    return ir::key_chunks(plan, {.batch = 1, .n_q = n_q, .n_k = n_k}, 0).count;
+  };
+  EXPECT_EQ(count(1, 1023), 1);
+  EXPECT_EQ(count(1, 1024), 2);
+  EXPECT_EQ(count(1, 1 << 20), 32);
+  EXPECT_EQ(count(17, 4095), 1) << "more rows are more to merge";
+  EXPECT_EQ(count(17, 4096), 2);
+  EXPECT_EQ(count(2 * plan.choices.tile_q, 1 << 20), 32);
+  EXPECT_EQ(count(2 * plan.choices.tile_q + 1, 1 << 20), 1);
+}
+
+TEST(CutKeys, OnlyOfOneSoftmaxInOneLaunch) {
+  EXPECT_TRUE(plan_of("pattern p { keep causal; }", 512).may_cut_keys());
+  EXPECT_FALSE(plan_of("pattern p { keep causal; }", 0).may_cut_keys());
+  EXPECT_FALSE(
+      plan_of("pattern p { branches dilated(segments: [64, 128], rates: [1, 2]); combine sum; }", 512).may_cut_keys());
+  EXPECT_FALSE(plan_of("pattern p { branches dilated(segments: [512, 4096], rates: [8, 7]); }", 512).may_cut_keys());
+}
+
+}  // namespace
+}  // namespace weft::test
