@@ -111,16 +111,20 @@ class RowChooser {
   }
 
   void run() {
-    Option best = single({}, "consecutive rows");
     const Order order = order_of(draft_, draft_.ranges);
+    std::optional<Order> patches;
+    if (!draft_.plan.predicates.empty()) patches = grid_patches(draft_.pattern.grid, draft_.plan.choices.tile_q);
+    if (order.plain() && !patches) {
+      draft_.plan.reasons.emplace_back("rows: consecutive rows, as nothing in the pattern asks for others");
+      draft_.plan.phases.push_back(make_phase(draft_.ranges, {}));
+      return;
+    }
+    Option best = single({}, "consecutive rows");
     if (!order.plain()) {
       keep_better(best, single(order, order.by.empty() ? "rows by residue" : "rows by class"));
       if (auto option = in_phases()) keep_better(best, std::move(*option));
     }
-    if (!draft_.plan.predicates.empty()) {
-      const auto patches = grid_patches(draft_.pattern.grid, draft_.plan.choices.tile_q);
-      if (patches) keep_better(best, single(*patches, "patches of the grid"));
-    }
+    if (patches) keep_better(best, single(*patches, "patches of the grid"));
     for (std::size_t i = 0; i < best.groups.size(); ++i) {
       draft_.plan.phases.push_back(make_phase(best.groups[i], best.orders[i]));
       if (best.groups.size() > 1) {

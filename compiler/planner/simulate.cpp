@@ -7,20 +7,29 @@
 namespace weft::planner {
 namespace {
 
-constexpr std::int64_t kSampledTiles = 40;
+/// Conditions on pairs are evaluated for every row of a tile, which takes most of the time.
+constexpr std::int64_t kSampledTiles = 40, kSampledConditionalTiles = 8;
 constexpr std::int64_t kSampledHeads = 2;
 /// A masked block against a full one: mask, one vector of queries a register tile. Measured 1.3 to 1.5.
 constexpr double kPartialCost = 1.4;
 
-/// Share of a sample of y that some term hits.
+/// Share of a sample of y that some term hits: what conditions say is asked key by key, so a few short stretches of the
+/// zone speak for it. Stretches are as many steps of the first term's walk.
 double sampled_share(const ir::PassTable& pass, const ir::Zone& zone, const ir::TileRows& rows,
                      const ir::Extent& extent) {
-  constexpr std::int64_t kMostKeys = 512;
+  constexpr std::int64_t kStretches = 4, kSteps = 16;
+  const auto& first = pass.terms[static_cast<std::size_t>(zone.terms.front())];
+  const std::int64_t length = kSteps * std::max<std::int64_t>(1, ir::stream_of(first, rows, extent).rate);
+  std::int64_t hits = 0, tried = 0;
   ir::Zone part = zone;
-  part.hi = std::min(zone.hi, zone.lo + kMostKeys);
-  std::int64_t hits = 0;
-  ir::for_each_hit(pass, part, rows, extent, [&](const ir::Hit&) { ++hits; });
-  return static_cast<double>(hits) / static_cast<double>(part.hi - part.lo);
+  for (std::int64_t i = 0; i < kStretches; ++i) {
+    part.lo = std::max(zone.lo + (zone.hi - zone.lo) * i / kStretches, i > 0 ? part.hi : zone.lo);
+    part.hi = std::min(zone.hi, part.lo + length);
+    if (part.lo >= part.hi) break;
+    ir::for_each_hit(pass, part, rows, extent, [&](const ir::Hit&) { ++hits; });
+    tried += part.hi - part.lo;
+  }
+  return static_cast<double>(hits) / static_cast<double>(tried);
 }
 
 /// Share of y in the zone that some stream hits, taking streams as independent.
@@ -61,7 +70,8 @@ double simulate(const ir::Plan& plan, const ir::Phase& phase, std::int64_t heads
     extent.h = h;
     const std::int64_t total = ir::tile_count(phase, head, extent);
     // An odd stride meets every place of a cell, also when cells hold a power of two of tiles.
-    const std::int64_t step = std::max<std::int64_t>(1, total / kSampledTiles) | 1;
+    const std::int64_t wanted = plan.predicates.empty() ? kSampledTiles : kSampledConditionalTiles;
+    const std::int64_t step = std::max<std::int64_t>(1, total / wanted) | 1;
     double of_head = 0;
     std::int64_t sampled = 0;
     for (std::int64_t tile = 0; tile < total; tile += step, ++sampled) {
