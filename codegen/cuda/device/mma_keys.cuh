@@ -15,7 +15,8 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone&
   const Tile t = tile_of(s);
   const int terms = get(s.walk.terms);
   pass_over(a, s, t, terms, zone);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const unsigned thread = thread_anew();
+  const int warp = thread / 32, lane = thread % 32;
   const i64 first = zone.begin + (i64)(warp * (32 * kTries) + lane) * zone.step;
   unsigned weights = 0;  // a byte each
   int found = 0;
