@@ -109,19 +109,26 @@ class TileCounter {
     };
     work.full_tiles += blocks(full);
     work.partial_tiles += blocks(masked);
-    work.executed += up(full, c.micro_k) * c.tile_q;
-    if (masked > 0) work.executed += masked_pairs(pass, rows);
+    if (c.kernel_class == ir::KernelClass::vector) {
+      work.executed += up(full, c.micro_k) * c.tile_q;
+      if (masked > 0) work.executed += masked_pairs(pass, rows, 0);
+      return;
+    }
+    // On GPUs keys of full zones that fill no block go in front of the partial ones; sub-tiles without rows wait.
+    const std::int64_t rest = static_cast<std::int64_t>(full) % c.tile_k;
+    work.executed += (full - static_cast<double>(rest)) * up(static_cast<double>(rows.x.size()), c.sub_q);
+    if (masked > 0 || rest > 0) work.executed += masked_pairs(pass, rows, rest);
   }
 
-  /// Pairs of the sub-tiles of partial blocks that hold a kept pair.
-  double masked_pairs(const PassTable& pass, const TileRows& rows) const {
+  /// Pairs of the sub-tiles of partial blocks that hold a kept pair, behind `whole` keys that every row keeps.
+  double masked_pairs(const PassTable& pass, const TileRows& rows, std::int64_t whole) const {
     const auto& c = plan_.choices;
     double pairs = 0;
     for (std::size_t first = 0; first < rows.x.size(); first += static_cast<std::size_t>(c.sub_q)) {
       const std::size_t last = std::min(rows.x.size(), first + static_cast<std::size_t>(c.sub_q));
-      std::int64_t before = 0;  // keys of partial zones in front of this one
-      std::int64_t groups = 0;
-      std::int64_t done = -1;  // last group counted
+      std::int64_t before = whole;  // keys in front of the zone at hand
+      std::int64_t groups = (whole + c.sub_k - 1) / c.sub_k;
+      std::int64_t done = groups - 1;  // last group counted
       for (const auto& zone : zones_) {
         if (zone.full) continue;
         std::int64_t lo = zone.hi, hi = zone.lo;

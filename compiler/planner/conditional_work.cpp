@@ -53,36 +53,57 @@ class Counter {
  private:
   void pass(const ir::Pass& plan, const PassTable& table, const TileRows& rows, Work& work) {
     ir::zones_of_tile(table, rows, extent_, zones_);
+    const bool on_gpu = choices_.kernel_class != ir::KernelClass::vector;
+    const double rows_up = on_gpu ? up(static_cast<double>(rows.x.size()), choices_.sub_q) : choices_.tile_q;
     double full = 0, masked = 0;
     for (const Zone& zone : zones_) {
+      if (!zone.full) continue;
       Walked walked;
-      const double factor = sample(zone, [&](const Zone& part) { walk(table, rows, part, walked); });
-      (zone.full ? full : masked) += static_cast<double>(walked.hits) * factor;
+      const double factor = sample(zone, [&](const Zone& part) { walk(table, rows, part, nullptr, walked); });
+      full += static_cast<double>(walked.hits) * factor;
       if (plan.out) work.pairs += static_cast<double>(walked.kept) * factor;
-      if (!zone.full) work.executed += static_cast<double>(walked.groups) * choices_.sub_k * choices_.sub_q * factor;
+    }
+    // On GPUs keys of full zones that fill no block go in front of the partial ones.
+    const std::int64_t rest = on_gpu ? static_cast<std::int64_t>(full) % choices_.tile_k : 0;
+    work.executed += on_gpu
+                         ? (full - static_cast<double>(rest) + up(static_cast<double>(rest), choices_.sub_k)) * rows_up
+                         : up(full, choices_.micro_k) * rows_up;
+    const auto sub_q = static_cast<std::size_t>(choices_.sub_q);
+    Groups groups{.keys = rest, .last = {}};
+    groups.last.assign((rows.x.size() + sub_q - 1) / sub_q, (rest + choices_.sub_k - 1) / choices_.sub_k - 1);
+    for (const Zone& zone : zones_) {
+      if (zone.full) continue;
+      Walked walked;
+      const double factor = sample(zone, [&](const Zone& part) { walk(table, rows, part, &groups, walked); });
+      masked += static_cast<double>(walked.hits) * factor;
+      if (plan.out) work.pairs += static_cast<double>(walked.kept) * factor;
+      work.executed += static_cast<double>(walked.groups) * choices_.sub_k * choices_.sub_q * factor;
     }
     const auto blocks = [&](double keys) { return up(keys, choices_.tile_k) / choices_.tile_k; };
     work.full_tiles += blocks(full);
     work.partial_tiles += blocks(masked);
-    work.executed += up(full, choices_.micro_k) * choices_.tile_q;
   }
 
   /// Keys hit, pairs kept, and sub-tiles that hold a kept pair.
   struct Walked {
     std::int64_t hits = 0, kept = 0, groups = 0;
   };
+  /// The stream of keys that partial zones are, cut into groups of sub_k: the last one counted, per sub-tile of rows.
+  struct Groups {
+    std::int64_t keys = 0;
+    std::vector<std::int64_t> last;
+  };
 
-  void walk(const PassTable& table, const TileRows& rows, const Zone& part, Walked& out) const {
+  void walk(const PassTable& table, const TileRows& rows, const Zone& part, Groups* groups, Walked& out) const {
     const auto sub_q = static_cast<std::size_t>(choices_.sub_q);
-    std::vector<std::int64_t> last((rows.x.size() + sub_q - 1) / sub_q, -1);  // group counted, per sub-tile of rows
     ir::for_each_hit(table, part, rows, extent_, [&](const ir::Hit& hit) {
-      const std::int64_t group = out.hits / choices_.sub_k;
       ++out.hits;
+      const std::int64_t group = groups != nullptr ? groups->keys++ / choices_.sub_k : 0;
       for (std::size_t r = 0; r < rows.x.size(); ++r) {
         const int weight = ir::weight_of(table, hit, part.full, rows, r, extent_);
         out.kept += weight;
-        if (weight == 0 || last[r / sub_q] == group) continue;
-        last[r / sub_q] = group;
+        if (weight == 0 || groups == nullptr || groups->last[r / sub_q] >= group) continue;
+        groups->last[r / sub_q] = group;
         ++out.groups;
       }
     });

@@ -170,7 +170,7 @@ TEST(SetsCost, WhatTheyKeep) {
       "branch window(127, 0); branch lag(64); combine union; keep causal; heads 1; dim 64; dtype f16;";
   for (const char* on : {"cpu:x86-64-v4", "sm_61"}) {
     // Plain GPU lanes skip 32 x 64 pairs at a time, vectors 16 x 8.
-    const double coarse = std::string(on) == "sm_61" ? 0.11 : 0;
+    const double coarse = std::string(on) == "sm_61" ? 0.14 : 0;
     EXPECT_LE(waste(strided_local, 16384, on), 1.3 + 1.5 * coarse) << on;
     EXPECT_LE(waste("keep lag(64) & causal;", 16384, on), 1.15 + 1.5 * coarse) << on;
     EXPECT_LE(waste("branch neighborhood(size: 129, dilation: 4);", 8192, on), 1.6 + 4 * coarse) << on;
