@@ -8,7 +8,7 @@
 namespace weft::ir {
 namespace {
 
-/// With 8 heads that is two blocks of threads for each of 128 SMs. Merging costs as much as a chunk when it goes on.
+/// With 8 heads that is two blocks of threads for each of 128 SMs.
 constexpr std::int64_t kMostChunks = 32;
 /// More row tiles than that are work for a GPU as they are, with a few heads.
 constexpr std::int64_t kMostTiles = 2;

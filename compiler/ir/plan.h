@@ -212,8 +212,11 @@ struct Plan {
            phases[0].passes[0].lse_slot < 0;
   }
 
-  /// f32 state that one (batch, head, row) keeps in memory, between phases or for a sum, in bytes; mostly 0.
-  std::int64_t carry_bytes_per_row() const { return phases.size() > 1 || sums_in_memory() ? 4 * (bind.d_v + 2) : 0; }
+  /// f32 state of one row: acc, m, l.
+  std::int64_t state_bytes() const { return 4 * (bind.d_v + 2); }
+
+  /// What one (batch, head, row) keeps in memory, between phases or for a sum, in bytes; mostly 0.
+  std::int64_t carry_bytes_per_row() const { return phases.size() > 1 || sums_in_memory() ? state_bytes() : 0; }
 };
 
 /// The plan as text, and back. `print(*parse_plan(print(p))) == print(p)`.

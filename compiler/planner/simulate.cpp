@@ -19,7 +19,7 @@ double sampled_share(const ir::PassTable& pass, const ir::Zone& zone, const ir::
                      const ir::Extent& extent) {
   constexpr std::int64_t kStretches = 4, kSteps = 16;
   const auto& first = pass.terms[static_cast<std::size_t>(zone.terms.front())];
-  const std::int64_t length = kSteps * std::max<std::int64_t>(1, ir::stream_of(first, rows, extent).rate);
+  const std::int64_t length = kSteps * ir::stream_of(first, rows, extent).rate;
   std::int64_t hits = 0, tried = 0;
   ir::Zone part = zone;
   for (std::int64_t i = 0; i < kStretches; ++i) {

@@ -116,6 +116,7 @@ struct Key {
   const char* name;
   int ir::Choices::*field;
   int least, most, multiple;
+  bool has_meaning = true;  ///< on the target
 };
 
 }  // namespace
@@ -128,10 +129,10 @@ void choose_tiles(Draft& draft) {
   const int step = is_gpu ? c.tile_q : c.sub_q * c.micro_q;
   const Key keys[] = {{"tile_q", &ir::Choices::tile_q, step, is_gpu ? step : 256, step},
                       {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16},
-                      {"chunk", &ir::Choices::chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k}};
+                      {"chunk", &ir::Choices::chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k, is_gpu}};
   for (const auto& hint : draft.pattern.schedule) {
     const auto at = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return hint.key == k.name; });
-    if (at == std::end(keys) || (at->field == &ir::Choices::chunk_k && !is_gpu)) {
+    if (at == std::end(keys) || !at->has_meaning) {
       // `stages` and the like say something to other targets.
       draft.plan.reasons.push_back(fmt::format("schedule {}: has no meaning for {}", hint.key, draft.target.name));
       continue;

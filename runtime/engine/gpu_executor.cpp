@@ -24,8 +24,6 @@ std::int64_t heads_at_once(std::int64_t bytes_of_head) {
   return std::max<std::int64_t>(1, kChunkMemory / bytes_of_head);
 }
 
-std::int64_t bytes_of_state(const ir::Plan& plan) { return 4 * (plan.bind.d_v + 2); }
-
 }  // namespace
 
 Status GpuExecutor::check_positions(const ir::Shape& shape) const {
@@ -46,7 +44,7 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
 std::size_t GpuExecutor::chunk_bytes(std::int64_t heads, std::int64_t n_q, std::int64_t n_k) const {
   const auto chunks = ir::most_key_chunks(plan_, n_q, n_k);
   if (chunks < 2) return 0;
-  const auto of_head = n_q * chunks * bytes_of_state(plan_);
+  const auto of_head = n_q * chunks * plan_.state_bytes();
   return static_cast<std::size_t>(std::min(heads, heads_at_once(of_head)) * of_head);
 }
 
@@ -70,7 +68,6 @@ std::vector<std::int64_t> GpuExecutor::cut_keys(Piece& piece) const {
   weft_args& block = piece.block;
   const auto& shape = piece.shape;
   block.chunks = 1;
-  block.chunks_of_entry = nullptr;
   if (ir::most_key_chunks(plan_, shape.n_q, shape.n_k) < 2) return {};
   std::vector<std::int64_t> of_entry;
   const auto entries = shape.offset.size() > 1 ? shape.batch : 1;
@@ -90,7 +87,7 @@ Status GpuExecutor::each_step(std::size_t phase, const HeadTables& tables, Piece
   weft_args& block = piece.block;
   block.phase = static_cast<std::int64_t>(phase);
   const auto tiles = tiles_per_head(plan_.phases[phase], tables.tables.phases[phase], piece.shape);
-  const std::int64_t chunks = std::max<std::int64_t>(1, block.chunks), n_q = piece.shape.n_q;
+  const std::int64_t chunks = block.chunks, n_q = piece.shape.n_q;
   const auto behind = piece.first_head + piece.heads;
   // Rows are counted where chunks of them are merged.
   std::int64_t most = 0;
@@ -105,7 +102,7 @@ Status GpuExecutor::each_step(std::size_t phase, const HeadTables& tables, Piece
     return run({.kernel = Step::Kernel::attend, .blocks = heads * tiles * chunks, .args = &block});
   };
   if (chunks == 1) return launch(piece.first_head, piece.heads);
-  const auto of_head = n_q * chunks * bytes_of_state(plan_), at_once = heads_at_once(of_head);
+  const auto of_head = n_q * chunks * plan_.state_bytes(), at_once = heads_at_once(of_head);
   auto* const room = reinterpret_cast<std::byte*>(block.carry);
   for (auto first = piece.first_head; first < behind; first += at_once) {
     const auto heads = std::min(at_once, behind - first);

@@ -29,8 +29,8 @@ class GpuExecutor : public Executor {
     std::int64_t blocks = 0;
     weft_args* args = nullptr;
   };
-  /// All launches of a phase of a piece, in order. Where keys are cut, the piece's `carry` is room for a group of heads
-  /// (chunk_bytes), and groups take turns.
+  /// All launches of a phase of a piece, in order, behind cut_keys. Where keys are cut, the piece's `carry` is room for
+  /// a group of heads (chunk_bytes), and groups take turns.
   Status each_step(std::size_t phase, const HeadTables& tables, Piece& piece,
                    const std::function<Status(const Step&)>& run) const;
 

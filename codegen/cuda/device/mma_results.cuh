@@ -104,7 +104,6 @@ __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const S
   });
 }
 
-
 /// Up to four numbers of a row's state that lie side by side, but not aligned.
 __device__ __forceinline__ void load_carried(float* to, const float* from, int count) {
 #pragma unroll 1
