@@ -14,7 +14,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 4;
+inline constexpr std::int64_t kWeftArgsAbi = 5;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -63,7 +63,9 @@ struct weft_args {
   std::int64_t most_terms;            ///< of any pass: the size of the scratch behind it
   std::int64_t phase;                 ///< which phase of the plan to run
   std::int64_t tiles_per_head;        ///< row tiles of one (batch, head), the most of any head
-  std::int64_t tile_begin, tile_end;  ///< of batch × heads × tiles_per_head; longest first within a head
+  std::int64_t tile_begin, tile_end;  ///< of batch × heads / heads_per_tile × tiles_per_head; longest first in a head
+  /// CPU: query heads of one kv head whose rows stand in one tile, which then holds all rows of a sequence; mostly 1.
+  std::int64_t heads_per_tile;
 
   std::int64_t chunks;                   ///< GPUs: of the keys of a row, see compiler/ir/key_chunks.h; below 2: not cut
   std::int64_t chunk_first, chunk_keys;  ///< the first chunk's first key, and keys of a chunk …

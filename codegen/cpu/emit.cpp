@@ -163,14 +163,16 @@ std::string entry(const Kernel& k) {
   }
   const Value phase = f.table(f.load("i64", f.at(f.table(Part::i64(1)), "i64", f.arg(offsetof(weft_args, phase))), 8));
   const Value per_head = f.arg(offsetof(weft_args, tiles_per_head));
-  const Value heads = f.arg(offsetof(weft_args, heads));
+  const Value group = f.arg(offsetof(weft_args, heads_per_tile));
+  f.set_tile(kGroup, group);
+  const Value groups = f.op("sdiv", f.arg(offsetof(weft_args, heads)), group);
   const Value descending = f.icmp("ne", f.word(phase, 1), kZero);
   if (k.plan.dropout > 0) f.call_void("seed", {f.a, f.s});
   f.for_each(f.arg(offsetof(weft_args, tile_begin)), f.arg(offsetof(weft_args, tile_end)), 1, [&](const Value& number) {
     const Value bh = f.op("sdiv", number, per_head);
     const Value tile = f.op("srem", number, per_head);
-    const Value h = f.op("srem", bh, heads);
-    open_head(f, f.op("sdiv", bh, heads), h);
+    const Value h = f.mul(f.op("srem", bh, groups), group);
+    open_head(f, f.op("sdiv", bh, groups), h);
     const Value table = f.table(f.load("i64", f.at(f.at(phase, "i64", Part::i64(2)), "i64", h), 8));
     const Value rows = f.call("i64", "rows", {f.a, f.s, table, tile, descending});
     f.when(f.icmp("sgt", rows, kZero), [&] {
@@ -191,6 +193,12 @@ std::string preamble(const Kernel& k) {
       k.plan.phases.size(), k.many_passes ? ", O summed over passes" : "");
   text += fmt::format("declare {0} @llvm.fmuladd.v{1}f32({0}, {0}, {0})\n", k.vf(), k.lanes);
   text += "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n";
+  if (k.target.has_scalef()) {
+    text += fmt::format(
+        "declare {0} @llvm.x86.avx512.mask.reduce.ps.512({0}, i32, {0}, i16, i32)\n"
+        "declare {0} @llvm.x86.avx512.mask.scalef.ps.512({0}, {0}, {0}, i16, i32)\n",
+        k.vf());
+  }
   if (k.d != k.d_pad || k.d_v != k.v_pad) {
     text +=
         "declare <8 x float> @llvm.masked.load.v8f32.p0(ptr, i32, <8 x i1>, <8 x float>)\n"

@@ -53,12 +53,37 @@ Value broadcast(Part& f, const Value& row, const Value& column) {
   return f.splat(f.load("float", f.at(row, "float", column), 4), f.kernel.lanes);
 }
 
+/// Asks for what the turn of column c has of the next block's rows: of as many keys as are being scored, from `key` on,
+/// each row of K and V once by the last column. A line at a time: many at once would wait for the line buffers. Into
+/// the second level of caches, as the first one is full of what is being computed.
+void ask_ahead(Part& f, const Value& key, int keys, const Value& c) {
+  const Kernel& k = f.kernel;
+  constexpr int kLine = 64, kTurns = 4;
+  const int per_line = kLine / k.element;
+  const Value turn = f.bit_and(f.op("lshr", c, Part::i64(2)), Part::i64(kTurns - 1));
+  const Value line = f.bit_and(c, Part::i64(-per_line));
+  const auto ask = [&](const char* rows, const Value& of, int width) {
+    const Value row = load_row(f, Part::argument("ptr", rows), of);
+    for (int at = 0; at < width; at += k.d_pad) {
+      const Value address = f.at(row, "i8", f.mul(f.add(line, Part::i64(at)), Part::i64(k.element)));
+      f.emit(fmt::format("call void @llvm.prefetch.p0(ptr {}, i32 0, i32 2, i32 1)", address.name));
+    }
+  };
+  for (int first = 0; first < keys; first += kTurns) {
+    const Value of = f.add(f.add(key, Part::i64(first)), turn);
+    ask("next_keys", of, k.d);
+    ask("next_values", of, k.d_v);
+  }
+}
+
 /// S of `keys` keys and `vectors` vectors of rows from lane v on: accumulators key by key.
-std::vector<Value> score_tile(Part& f, const std::vector<Value>& rows, const Value& v, int vectors) {
+std::vector<Value> score_tile(Part& f, const std::vector<Value>& rows, const Value& v, int vectors,
+                              const std::function<void(const Value&)>& each_turn = {}) {
   const Kernel& k = f.kernel;
   const Value q = f.in_scratch(k.q);
   const std::vector<Value> zeros(rows.size() * static_cast<std::size_t>(vectors), f.vsplat(0));
   return f.fold(kZero, Part::i64(k.d_pad), kColumns, zeros, [&](const Value& c, std::vector<Value> sums) {
+    if (each_turn) each_turn(c);
     for (int u = 0; u < kColumns; ++u) {
       const Value column = f.add(c, Part::i64(u));
       const Value q_row = f.at(f.at(q, "float", f.mul(column, Part::i64(k.rows))), "float", v);
@@ -76,6 +101,10 @@ std::vector<Value> score_tile(Part& f, const std::vector<Value>& rows, const Val
   });
 }
 
+/// By how much, as an exponent of 2, scores may pass the number that they are measured from before it moves: then sums
+/// are scaled in a row's first blocks only.
+constexpr double kSlack = 8;
+
 /// New maxima from the block's (in `top`): m, l and the factor of what was summed before. Returns whether any
 /// row's maximum moved.
 Value update_maxima(Part& f, const Value& v) {
@@ -83,7 +112,8 @@ Value update_maxima(Part& f, const Value& v) {
   const Value m_old = f.vload(f.in_scratch(k.m), v);
   const Value top = f.vload(f.in_scratch(k.top), v);
   // A NaN score must reach its row, so the comparison lets it through.
-  const Value m_new = f.select(f.fcmp("ule", top, m_old), f.select(f.fcmp("uno", top, top), top, m_old), top);
+  const Value stays = f.fcmp("ule", top, f.fadd(m_old, f.vsplat(kSlack)));
+  const Value m_new = f.select(stays, f.select(f.fcmp("uno", top, top), top, m_old), top);
   const Value none = f.splat(kMinusInfinity, k.lanes);
   const Value safe = f.select(f.fcmp("oeq", m_new, none), f.vsplat(0), m_new);
   const Value alpha = f.exp2(f.fsub(m_old, safe));
@@ -108,17 +138,8 @@ void rescale(Part& f, const Value& v, int vectors) {
   });
 }
 
-/// Asks for a row's cache lines.
-void prefetch(Part& f, const Value& row, std::int64_t bytes) {
-  for (std::int64_t at = 0; at < bytes; at += 64) {
-    f.emit(
-        fmt::format("call void @llvm.prefetch.p0(ptr {}, i32 0, i32 3, i32 1)", f.at(row, "i8", Part::i64(at)).name));
-  }
-}
-
-/// Scores of a full block, and each row's largest. Meanwhile the next block's rows are asked for, a few at a time: all
-/// at once they would wait for the line buffers (measured: 16 % of the kernel). Behind the last block the addresses
-/// are old ones, which does no harm.
+/// Scores of a full block, and each row's largest. Meanwhile the next block's rows are asked for. Behind the last
+/// block the addresses are old ones, which does no harm.
 void full_scores(Part& f, const Value& keys, const Value& count, const Value& v) {
   const Kernel& k = f.kernel;
   std::vector<Value> lowest;
@@ -126,14 +147,7 @@ void full_scores(Part& f, const Value& keys, const Value& count, const Value& v)
   const auto tops = f.fold(kZero, count, k.micro_k, lowest, [&](const Value& key, std::vector<Value> top) {
     std::vector<Value> rows;
     for (int i = 0; i < k.micro_k; ++i) rows.push_back(key_row(f, keys, f.add(key, Part::i64(i))));
-    f.when(f.icmp("eq", v, kZero), [&] {
-      for (int i = 0; i < k.micro_k; ++i) {
-        const Value next = f.add(key, Part::i64(i));
-        prefetch(f, load_row(f, Part::argument("ptr", "next_keys"), next), k.d * k.element);
-        prefetch(f, load_row(f, Part::argument("ptr", "next_values"), next), k.d_v * k.element);
-      }
-    });
-    const auto sums = score_tile(f, rows, v, k.micro_q);
+    const auto sums = score_tile(f, rows, v, k.micro_q, [&](const Value& c) { ask_ahead(f, key, k.micro_k, c); });
     for (int i = 0; i < k.micro_k; ++i) {
       const Value to =
           f.at(f.at(f.in_scratch(k.scores), "float", f.mul(f.add(key, Part::i64(i)), Part::i64(k.rows))), "float", v);
@@ -318,21 +332,30 @@ void add_outputs(Part& f, const Value& key, const Value& c, const Value& v, bool
 }
 
 /// acc += V^T P for one vector of rows, `columns` columns of V at a time. `guarded`: a NaN or infinity in V
-/// must stay with the rows that keep its key, so 0 * V is not added.
+/// must stay with the rows that keep its key, so 0 * V is not added. Keys are taken a few at a time: lines of V, which
+/// are asked for once for each of their columns, are then still in the first level of caches, even where rows are a
+/// power of two apart.
 void partial_outputs(Part& f, const Value& groups, const Value& v, int columns, bool guarded) {
+  constexpr int kGroups = 4;
   const Kernel& k = f.kernel;
-  f.for_each(kZero, Part::i64(k.v_pad), columns, [&](const Value& c) {
-    const Value acc = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
-    std::vector<Value> sums;
-    for (int i = 0; i < columns; ++i) sums.push_back(f.vload(acc, Part::i64(i * k.rows)));
-    const auto totals = f.fold(kZero, groups, 1, sums, [&](const Value& g, const std::vector<Value>& before) {
-      const Value key = f.group_key(g);
-      return f.fold(key, f.add(key, Part::i64(k.sub_k)), kPairs, before, [&](const Value& first, std::vector<Value> s) {
-        for (int u = 0; u < kPairs; ++u) add_outputs(f, f.add(first, Part::i64(u)), c, v, guarded, s);
-        return s;
-      });
+  f.for_each(kZero, groups, kGroups, [&](const Value& first_group) {
+    const Value end_group = f.min(groups, f.add(first_group, Part::i64(kGroups)));
+    f.for_each(kZero, Part::i64(k.v_pad), columns, [&](const Value& c) {
+      const Value acc = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
+      std::vector<Value> sums;
+      for (int i = 0; i < columns; ++i) sums.push_back(f.vload(acc, Part::i64(i * k.rows)));
+      const auto totals =
+          f.fold(first_group, end_group, 1, sums, [&](const Value& g, const std::vector<Value>& before) {
+            const Value key = f.group_key(g);
+            return f.fold(key, f.add(key, Part::i64(k.sub_k)), kPairs, before,
+                          [&](const Value& first, std::vector<Value> s) {
+                            for (int u = 0; u < kPairs; ++u)
+                              add_outputs(f, f.add(first, Part::i64(u)), c, v, guarded, s);
+                            return s;
+                          });
+          });
+      for (int i = 0; i < columns; ++i) f.vstore(totals[static_cast<std::size_t>(i)], acc, Part::i64(i * k.rows));
     });
-    for (int i = 0; i < columns; ++i) f.vstore(totals[static_cast<std::size_t>(i)], acc, Part::i64(i * k.rows));
   });
 }
 
@@ -351,6 +374,28 @@ Value not_finite(Part& f, const Value& count) {
   return f.icmp("ne", f.cast("bitcast", f.icmp("ne", found[0], splat8(0)), "i8"), {"i8", "0"});
 }
 
+/// @vector_block: from the scores of one vector of rows to its share of O. `groups` of keys are listed, weights stand
+/// pair by pair.
+std::string vector_block(const Kernel& k) {
+  Part f(k, "vector_block", "void", parameters(k, "ptr %values, i64 %groups, i64 %v, i1 %guarded"));
+  const Value groups = Part::argument("i64", "groups");
+  const Value v = Part::argument("i64", "v");
+  f.when(update_maxima(f, v), [&] { rescale(f, v, 1); });
+  partial_weights(f, groups, v);
+  if (k.plan.dropout > 0) on_pairs(f, "drop_kept", groups, v);
+  f.when(
+      Part::argument("i1", "guarded"), [&] { partial_outputs(f, groups, v, 1, true); },
+      [&] { partial_outputs(f, groups, v, 8, false); });
+  f.ret();
+  return f.finish();
+}
+
+void run_vector(Part& f, const Value& groups, const Value& v, const Value& guarded) {
+  std::vector<Value> arguments = {f.a, f.s, Part::argument("ptr", "values"), groups, v, guarded};
+  if (f.kernel.positions) arguments.push_back(Part::argument("ptr", "positions"));
+  f.call_void("vector_block", arguments);
+}
+
 std::string partial_block(const Kernel& k) {
   Part f(k, "partial_block", "void", parameters(k, "ptr %keys, ptr %values, i64 %count"));
   const Value keys = Part::argument("ptr", "keys");
@@ -362,12 +407,51 @@ std::string partial_block(const Kernel& k) {
     const Value groups = list_groups(f, v, count);
     f.when(f.icmp("sgt", groups, kZero), [&] {
       partial_scores(f, keys, groups, v);
-      f.when(update_maxima(f, v), [&] { rescale(f, v, 1); });
-      partial_weights(f, groups, v);
-      if (k.plan.dropout > 0) on_pairs(f, "drop_kept", groups, v);
-      f.when(
-          guarded, [&] { partial_outputs(f, groups, v, 1, true); }, [&] { partial_outputs(f, groups, v, 8, false); });
+      run_vector(f, groups, v, guarded);
     });
+  });
+  f.ret();
+  return f.finish();
+}
+
+/// Scores of a full block for one vector of rows; the next block's rows are asked for meanwhile.
+void narrow_scores(Part& f, const Value& count, const Value& v) {
+  const Kernel& k = f.kernel;
+  const auto top =
+      f.fold(kZero, count, k.sub_k, {f.splat(kMinusInfinity, k.lanes)}, [&](const Value& key, std::vector<Value> best) {
+        std::vector<Value> rows;
+        for (int u = 0; u < k.sub_k; ++u)
+          rows.push_back(key_row(f, Part::argument("ptr", "keys"), f.add(key, Part::i64(u))));
+        const auto sums = score_tile(f, rows, v, 1, [&](const Value& c) { ask_ahead(f, key, k.sub_k, c); });
+        for (int u = 0; u < k.sub_k; ++u) {
+          const Value& s = sums[static_cast<std::size_t>(u)];
+          f.vstore(s, f.pair_at(k.scores, f.add(key, Part::i64(u)), v), kZero);
+          best[0] = f.select(f.fcmp("ogt", best[0], s), best[0], s);
+        }
+        return best;
+      });
+  f.vstore(top[0], f.in_scratch(k.top), v);
+}
+
+/// @narrow_block: a full block of a tile that has rows for at most half of the vectors, which are taken one by one.
+std::string narrow_block(const Kernel& k) {
+  Part f(k, "narrow_block", "void",
+         parameters(k, "ptr %keys, ptr %values, ptr %weights, i64 %count, ptr %next_keys, ptr %next_values"));
+  const Value count = Part::argument("i64", "count");
+  if (k.widens())
+    f.call_void("widen", {f.a, f.s, Part::argument("ptr", "keys"), Part::argument("ptr", "values"), count});
+  const Value groups = f.op("sdiv", count, Part::i64(k.sub_k));
+  f.for_each(kZero, groups, 1,
+             [&](const Value& i) { f.store(f.mul(i, Part::i64(k.sub_k)), f.at(f.in_scratch(k.groups), "i64", i), 8); });
+  // Rows are written by eights, all of which want a result.
+  const Value live = f.bit_and(f.add(f.tile(kCount), Part::i64(7)), Part::i64(-8));
+  f.for_each(kZero, live, k.lanes, [&](const Value& v) {
+    f.for_each(kZero, count, 1, [&](const Value& key) {
+      f.vstore(broadcast(f, Part::argument("ptr", "weights"), key), f.pair_at(k.weight, key, v), kZero);
+    });
+    narrow_scores(f, count, v);
+    if (k.plan.score) on_pairs(f, "rewrite_kept", groups, v);
+    run_vector(f, groups, v, Part::i1(false));
   });
   f.ret();
   return f.finish();
@@ -378,7 +462,7 @@ std::string partial_block(const Kernel& k) {
 std::string emit_blocks(const Kernel& k) {
   std::string text = "; Blocks of keys: scores, weights, outputs\n";
   if (k.widens()) text += widen(k);
-  return text + full_block(k) + partial_block(k);
+  return text + full_block(k) + vector_block(k) + partial_block(k) + narrow_block(k);
 }
 
 }  // namespace weft::codegen::cpu

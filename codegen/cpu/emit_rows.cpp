@@ -25,6 +25,13 @@ void rows_of_contiguous(Part& f, const Value& count, const Value& begin, const V
   });
 }
 
+/// All rows of a sequence, and of each the tile's heads.
+void rows_of_group(Part& f, const Value& count, const Value& begin, const Value& end) {
+  f.for_each(begin, end, 1, [&](const Value& x) {
+    f.for_each(kZero, f.tile(kGroup), 1, [&](const Value&) { put_row(f, count, x, kZero); });
+  });
+}
+
 void rows_of_class(Part& f, const Value& head, const Value& count, const Value& begin, const Value& end,
                    const Value& tile, const Value& descending) {
   const Value cell = f.word(head, kCell);
@@ -71,6 +78,27 @@ void rows_of_class(Part& f, const Value& head, const Value& count, const Value& 
   });
 }
 
+/// Address of the row of position x of a tensor for this batch entry.
+Value row_address(Part& f, std::size_t view, const Value& x, const Value& h) {
+  const Value row = f.sub(x, f.tile(kOffset));
+  const Value at_b = f.mul(f.tile(kB), f.arg(view + offsetof(weft_view, stride_b)));
+  const Value at_n = f.mul(row, f.arg(view + offsetof(weft_view, stride_n)));
+  const Value at_h = f.mul(h, f.arg(view + offsetof(weft_view, stride_h)));
+  const Value offset = f.mul(f.add(f.add(at_b, at_n), at_h), Part::i64(f.kernel.element));
+  return f.at(f.arg(view + offsetof(weft_view, data), "ptr"), "i8", offset);
+}
+
+/// Where the tile's rows of Q and O stand.
+void find_rows(Part& f) {
+  const Kernel& k = f.kernel;
+  f.for_each(kZero, Part::i64(k.rows), 1, [&](const Value& r) {
+    const Value x = f.load("i64", f.at(f.in_scratch(k.x), "i64", r), 8);
+    const Value h = f.add(f.tile(kH), f.op("urem", r, f.tile(kGroup)));
+    f.store(row_address(f, offsetof(weft_args, q), x, h), f.at(f.in_scratch(k.q_row), "ptr", r), 8);
+    f.store(row_address(f, offsetof(weft_args, o), x, h), f.at(f.in_scratch(k.o_row), "ptr", r), 8);
+  });
+}
+
 /// @rows: the rows of tile number `tile` of head table `head`; returns how many. The lanes behind the
 /// last row repeat it, so that they neither widen an interval nor need a mask.
 std::string rows(const Kernel& k) {
@@ -84,7 +112,11 @@ std::string rows(const Kernel& k) {
   const Value by_class = f.icmp("ne", f.word(head, kCell), kZero);
   f.when(
       by_class, [&] { rows_of_class(f, head, count, begin, end, tile, descending); },
-      [&] { rows_of_contiguous(f, count, begin, end, tile, descending); });
+      [&] {
+        f.when(
+            f.icmp("eq", f.tile(kGroup), kOne), [&] { rows_of_contiguous(f, count, begin, end, tile, descending); },
+            [&] { rows_of_group(f, count, begin, end); });
+      });
   const Value n = f.get(count);
   f.ret_if(f.icmp("eq", n, kZero), &kZero);
   const Value xs = f.in_scratch(k.x);
@@ -124,24 +156,16 @@ std::string rows(const Kernel& k) {
   f.set_tile(kLast, last);
   f.set_tile(kEvery, f.get(every));
   f.set_tile(kAny, f.get(any));
+  find_rows(f);
   f.ret(n);
   return f.finish();
 }
 
-/// Address of row r of a tensor for this (batch, head).
-Value row_address(Part& f, std::size_t view, const Value& r) {
-  const Value x = f.load("i64", f.at(f.in_scratch(f.kernel.x), "i64", r), 8);
-  const Value row = f.sub(x, f.tile(kOffset));
-  const Value b = f.mul(f.tile(kB), f.arg(view + offsetof(weft_view, stride_b)));
-  const Value n = f.mul(row, f.arg(view + offsetof(weft_view, stride_n)));
-  const Value h = f.mul(f.tile(kH), f.arg(view + offsetof(weft_view, stride_h)));
-  const Value offset = f.mul(f.add(f.add(b, n), h), Part::i64(f.kernel.element));
-  return f.at(f.arg(view + offsetof(weft_view, data), "ptr"), "i8", offset);
-}
-
-std::vector<Value> eight_rows(Part& f, std::size_t view, const Value& r) {
+/// The eight rows of Q or O from r on.
+std::vector<Value> eight_rows(Part& f, std::int64_t pointers, const Value& r) {
+  const Value at = f.at(f.in_scratch(pointers), "ptr", r);
   std::vector<Value> rows;
-  for (int i = 0; i < 8; ++i) rows.push_back(row_address(f, view, f.add(r, Part::i64(i))));
+  for (int i = 0; i < 8; ++i) rows.push_back(f.load("ptr", f.at(at, "ptr", Part::i64(i)), 8));
   return rows;
 }
 
@@ -154,7 +178,11 @@ std::string load_q(const Kernel& k) {
   if (!k.plan.score) scale = f.op("fmul", scale, log2_e);
   const Value factor = f.splat(f.cast("fptrunc", scale, "float"), 8);
   f.for_each(kZero, Part::i64(k.rows), 8, [&](const Value& r) {
-    const std::vector<Value> from = eight_rows(f, offsetof(weft_args, q), r);
+    const std::vector<Value> from = eight_rows(f, k.q_row, r);
+    // Of O as well: written only when all is done, its lines would be waited for.
+    f.for_each(r, f.add(r, Part::i64(8)), 1, [&](const Value& i) {
+      f.ask_for(f.load("ptr", f.at(f.in_scratch(k.o_row), "ptr", i), 8), k.d_v, true);
+    });
     f.each_eight(k.d, [&](const Value& c, int count) {
       std::vector<Value> rows;
       for (const auto& row : from)
@@ -190,7 +218,9 @@ std::string store_lse(const Kernel& k) {
   });
   f.for_each(kZero, f.tile(kCount), 1, [&](const Value& r) {
     const Value x = f.load("i64", f.at(f.in_scratch(k.x), "i64", r), 8);
-    f.store(f.load("float", f.at(buffer, "float", r), 4), f.at(to, "float", f.sub(x, f.tile(kOffset))), 4);
+    const Value of_head = f.mul(f.op("urem", r, f.tile(kGroup)), Part::argument("i64", "stride_h"));
+    f.store(f.load("float", f.at(buffer, "float", r), 4), f.at(to, "float", f.add(of_head, f.sub(x, f.tile(kOffset)))),
+            4);
   });
   f.ret();
   return f.finish();
@@ -244,7 +274,7 @@ std::string store_rows(const Kernel& k) {
   Part f(k, "store_rows");
   const Value from = f.in_scratch(k.many_passes ? k.out : k.acc);
   f.for_each(kZero, f.tile(kCount), 8, [&](const Value& r) {
-    const std::vector<Value> to = eight_rows(f, offsetof(weft_args, o), r);
+    const std::vector<Value> to = eight_rows(f, k.o_row, r);
     f.each_eight(k.d_v, [&](const Value& c, int count) {
       const Value column = f.at(f.at(from, "float", f.mul(c, Part::i64(k.rows))), "float", r);
       std::vector<Value> columns;

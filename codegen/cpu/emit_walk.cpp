@@ -46,6 +46,9 @@ void put_key(Part& f, const Value& buffer, const Value& at, const Key& key, cons
   f.store(weight, f.at(buffer_part(f, f.kernel.key_weight, buffer), "float", at), 4);
 }
 
+/// Has the tile rows for at most half of the vectors? See ir::Choices::vectors_for.
+Value is_narrow(Part& f) { return f.icmp("sle", f.tile(kCount), Part::i64(f.kernel.micro_q * f.kernel.lanes / 2)); }
+
 /// Computes one buffer while the rows of the other are asked for.
 void run_full(Part& f, const Value& buffer, const Value& count) {
   const Value other = f.sub(kOne, buffer);
@@ -58,7 +61,8 @@ void run_full(Part& f, const Value& buffer, const Value& count) {
                                   buffer_part(f, f.kernel.key_at, other),
                                   buffer_part(f, f.kernel.value_at, other)};
   if (f.kernel.positions) arguments.push_back(buffer_part(f, f.kernel.key_position, buffer));
-  f.call_void("full_block", arguments);
+  f.when(
+      is_narrow(f), [&] { f.call_void("narrow_block", arguments); }, [&] { f.call_void("full_block", arguments); });
 }
 
 /// @pad: fills the block up to a multiple of `step` with copies of its last key at weight 0; returns the
@@ -101,7 +105,8 @@ std::string flush_full(const Kernel& k) {
   f.when(f.icmp("ne", f.tile(kPending), kZero), [&] { run_full(f, f.sub(kOne, now), Part::i64(k.keys)); });
   const Value filled = f.tile(kFilled);
   f.when(f.icmp("sgt", filled, kZero), [&] {
-    run_full(f, now, f.call("i64", "pad", {f.a, f.s, now, filled, Part::i64(k.micro_k)}));
+    const Value step = f.select(is_narrow(f), Part::i64(k.sub_k), Part::i64(k.micro_k));
+    run_full(f, now, f.call("i64", "pad", {f.a, f.s, now, filled, step}));
   });
   f.set_tile(kPending, kZero);
   f.set_tile(kFilled, kZero);
@@ -322,6 +327,16 @@ Value row_weights(Part& f, const Value& pass, const Value& count, const Value& y
   return f.add(sums[0], sums[1]);
 }
 
+/// The same where the zone has one term, whose next key is y.
+Value weights_of_one_term(Part& f, const Value& y, const Value& v) {
+  const Kernel& k = f.kernel;
+  const Value y32 = f.splat(f.cast("trunc", y, "i32"), k.lanes);
+  const Value state = f.term_state(f.load("i64", f.zone_terms(), 8));
+  const Value above = f.icmp("sge", y32, f.load(k.vi(), f.at(f.term_lo(state), "i32", v), 4));
+  const Value below = f.icmp("slt", y32, f.load(k.vi(), f.at(f.term_hi(state), "i32", v), 4));
+  return f.cast("zext", f.bit_and(above, below), k.vi());
+}
+
 /// @flush_partial: computes the partial block that was begun.
 std::string flush_partial(const Kernel& k) {
   Part f(k, "flush_partial");
@@ -359,16 +374,31 @@ std::string partial_zone(const Kernel& k) {
   f.repeat_while([&] { return f.icmp("slt", f.get(y), hi); },
                  [&] {
                    const Value filled = f.tile(kFilled);
-                   put_key(f, kZero, filled, key_of(f, y), Part::f32(1));
+                   const Key key = key_of(f, y);
+                   put_key(f, kZero, filled, key, Part::f32(1));
+                   f.ask_for(f.cast("inttoptr", key.k_row, "ptr"), k.d);
+                   f.ask_for(f.cast("inttoptr", key.v_row, "ptr"), k.d_v);
                    const Value group = f.op("shl", kOne, f.op("sdiv", filled, Part::i64(k.sub_k)));
-                   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
-                     const Value weights = row_weights(f, pass, count, f.get(y), v);
-                     f.vstore(f.cast("sitofp", weights, k.vf()), f.in_scratch(k.weight),
-                              f.add(f.mul(filled, Part::i64(k.rows)), v));
-                     const Value some = f.any(f.icmp("ne", weights, f.splat(Part::i32(0), k.lanes)));
-                     const Value bits = f.at(f.in_scratch(k.active), "i64", f.op("sdiv", v, Part::i64(k.lanes)));
-                     f.store(f.bit_or(f.load("i64", bits, 8), f.select(some, group, kZero)), bits, 8);
-                   });
+                   const auto put = [&](const std::function<Value(const Value&)>& weights_at) {
+                     f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
+                       const Value weights = weights_at(v);
+                       f.vstore(f.cast("sitofp", weights, k.vf()), f.in_scratch(k.weight),
+                                f.add(f.mul(filled, Part::i64(k.rows)), v));
+                       const Value some = f.any(f.icmp("ne", weights, f.splat(Part::i32(0), k.lanes)));
+                       const Value bits = f.at(f.in_scratch(k.active), "i64", f.op("sdiv", v, Part::i64(k.lanes)));
+                       f.store(f.bit_or(f.load("i64", bits, 8), f.select(some, group, kZero)), bits, 8);
+                     });
+                   };
+                   const auto of_terms = [&] {
+                     put([&](const Value& v) { return row_weights(f, pass, count, f.get(y), v); });
+                   };
+                   if (k.conditions.empty()) {
+                     f.when(
+                         f.icmp("eq", count, kOne),
+                         [&] { put([&](const Value& v) { return weights_of_one_term(f, f.get(y), v); }); }, of_terms);
+                   } else {
+                     of_terms();
+                   }
                    const Value now = f.add(filled, kOne);
                    f.set_tile(kFilled, now);
                    f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("flush_partial", {f.a, f.s}); });

@@ -50,6 +50,8 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
   x = take(rows * 8);
   x32 = take(rows * 4);
   bits = take(rows * 8);
+  q_row = take(rows * 8);
+  o_row = take(rows * 8);
   q = take(d_pad * rows * 4);
   acc = take(v_pad * rows * 4);
   out = take(many_passes ? v_pad * rows * 4 : 0);
@@ -116,18 +118,43 @@ Value Part::fma(const Value& x, const Value& y, const Value& z) {
                                   x.name, y.name, z.name));
 }
 
-Value Part::exp2(const Value& x) {
-  // 2^x = 2^n 2^f, n = round(x): adding 1.5 * 2^23 rounds and leaves n in the low bits, which the shift moves
-  // into the exponent. Degree 5, relative error 9.2e-8: minimax among those with 2^0 = 1 to the last bit, so that a
-  // row whose maximum stays is not scaled, and the largest key weighs 1.
+namespace {
+
+/// One of AVX-512's own instructions on f32, of which lanes outside of `mask` give 0.
+Value of_avx512(Part& f, const char* name, const Value& x, const std::string& operand, const Value& mask) {
+  return f.emit(x.type,
+                fmt::format("call {0} @llvm.x86.avx512.mask.{1}.ps.512({0} {2}, {3}, {0} zeroinitializer, i16 {4}, "
+                            "i32 4)",
+                            x.type, name, x.name, operand, mask.name));
+}
+
+/// 2^x is 2^n 2^f with n = round(x). Degree 5, relative error 9.2e-8: minimax among those with 2^0 = 1 to the last bit,
+/// so that a row whose maximum stays is not scaled, and the largest key weighs 1.
+Value exp2_of_fraction(Part& f, const Value& x) {
   constexpr double kPolynomial[] = {0.0013264746108522182, 0.009671520395253158, 0.05550733769896179,
                                     0.24022241968493493,   0.6931469775385204,   1.0};
-  const Value tiny = fcmp("olt", x, vsplat(-126));
-  const Value clamped = select(tiny, vsplat(-126), x);
+  Value y = f.vsplat(kPolynomial[0]);
+  for (std::size_t i = 1; i < std::size(kPolynomial); ++i) y = f.fma(y, x, f.vsplat(kPolynomial[i]));
+  return y;
+}
+
+}  // namespace
+
+Value Part::exp2(const Value& x) {
+  constexpr double kLeast = -126;
+  if (kernel.target.has_scalef()) {
+    const Value kept = cast("bitcast", fcmp("uge", x, vsplat(kLeast)), "i16");
+    constexpr const char* kToNearest = "i32 8";
+    const Value f = of_avx512(*this, "reduce", x, kToNearest, {"i16", "-1"});
+    const Value n = fsub(x, f);
+    return of_avx512(*this, "scalef", exp2_of_fraction(*this, f), n.type + " " + n.name, kept);
+  }
+  // Adding 1.5 * 2^23 rounds and leaves n in the low bits, which the shift moves into the exponent.
+  const Value tiny = fcmp("olt", x, vsplat(kLeast));
+  const Value clamped = select(tiny, vsplat(kLeast), x);
   const Value shifted = fadd(clamped, vsplat(12582912.0));
   const Value f = fsub(clamped, fsub(shifted, vsplat(12582912.0)));
-  Value y = vsplat(kPolynomial[0]);
-  for (std::size_t i = 1; i < std::size(kPolynomial); ++i) y = fma(y, f, vsplat(kPolynomial[i]));
+  const Value y = exp2_of_fraction(*this, f);
   const Value exponent = op("shl", cast("bitcast", shifted, kernel.vi()), splat(i32(23), kernel.lanes));
   const Value scaled = cast("bitcast", add(cast("bitcast", y, kernel.vi()), exponent), kernel.vf());
   return select(tiny, vsplat(0), scaled);
@@ -242,6 +269,13 @@ void Part::each_eight(int width, const std::function<void(const Value&, int)>& b
   const int whole = width / 8 * 8;
   if (whole > 0) for_each(i64(0), i64(whole), 8, [&](const Value& c) { body(c, 8); });
   if (whole < width) body(i64(whole), width - whole);
+}
+
+void Part::ask_for(const Value& row, int width, bool to_write) {
+  for (int at = 0; at < width * kernel.element; at += 64) {
+    const Value line = this->at(row, "i8", i64(at));
+    emit(fmt::format("call void @llvm.prefetch.p0(ptr {}, i32 {}, i32 3, i32 1)", line.name, to_write ? 1 : 0));
+  }
 }
 
 std::vector<Value> Part::transpose8(const std::vector<Value>& rows) {

@@ -37,6 +37,7 @@ enum TileWord {
   kBuffer,
   kPending,
   kFilled,  ///< key buffer being filled; a full one waits; keys in the one being filled
+  kGroup,   ///< heads whose rows the tile has, position by position
   kTileWords = 32
 };
 
@@ -79,7 +80,7 @@ struct Kernel {
   bool positions;                       ///< positions of a block's keys stand beside their rows
 
   // Byte offsets in the scratch.
-  std::int64_t x, x32, bits, q, acc, out, m, l, alpha, top, scores, weight, active, groups;
+  std::int64_t x, x32, bits, q_row, o_row, q, acc, out, m, l, alpha, top, scores, weight, active, groups;
   std::int64_t key_at[2], value_at[2], key_weight[2], key_position[2];
   std::int64_t key_wide, value_wide;
   std::int64_t round_keys, random;  ///< dropout: keys of ten rounds; words of four keys for one vector of rows
@@ -173,6 +174,8 @@ class Part : public Builder {
   Value log2(const Value& x);
   /// Is any lane of a vector of i1 set?
   Value any(const Value& mask);
+  /// Asks for a row's cache lines: into the first level, to be read, or to be written later.
+  void ask_for(const Value& row, int width, bool to_write = false);
   /// Eight stored elements as f32, and back; only the first `count` are touched, the others are 0.
   Value load8(const Value& address, int count = 8);
   void store8(const Value& v, const Value& address, int count = 8);

@@ -110,7 +110,8 @@ class TileCounter {
     work.full_tiles += blocks(full);
     work.partial_tiles += blocks(masked);
     if (c.kernel_class == ir::KernelClass::vector) {
-      work.executed += up(full, c.micro_k) * c.tile_q;
+      const int vectors = c.vectors_for(rows.x.size());
+      work.executed += up(full, c.keys_for(vectors)) * up(static_cast<double>(rows.x.size()), vectors * c.sub_q);
       if (masked > 0) work.executed += masked_pairs(pass, rows, 0);
       return;
     }

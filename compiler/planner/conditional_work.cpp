@@ -54,7 +54,8 @@ class Counter {
   void pass(const ir::Pass& plan, const PassTable& table, const TileRows& rows, Work& work) {
     ir::zones_of_tile(table, rows, extent_, zones_);
     const bool on_gpu = choices_.kernel_class != ir::KernelClass::vector;
-    const double rows_up = on_gpu ? up(static_cast<double>(rows.x.size()), choices_.sub_q) : choices_.tile_q;
+    const int vectors = on_gpu ? 1 : choices_.vectors_for(rows.x.size());
+    const double rows_up = up(static_cast<double>(rows.x.size()), vectors * choices_.sub_q);
     double full = 0, masked = 0;
     for (const Zone& zone : zones_) {
       if (!zone.full) continue;
@@ -67,7 +68,7 @@ class Counter {
     const std::int64_t rest = on_gpu ? static_cast<std::int64_t>(full) % choices_.tile_k : 0;
     work.executed += on_gpu
                          ? (full - static_cast<double>(rest) + up(static_cast<double>(rest), choices_.sub_k)) * rows_up
-                         : up(full, choices_.micro_k) * rows_up;
+                         : up(full, choices_.keys_for(vectors)) * rows_up;
     const auto sub_q = static_cast<std::size_t>(choices_.sub_q);
     Groups groups{.keys = rest, .last = {}};
     groups.last.assign((rows.x.size() + sub_q - 1) / sub_q, (rest + choices_.sub_k - 1) / choices_.sub_k - 1);

@@ -15,6 +15,7 @@ ir::Choices for_cpu(const Target& target) {
   c.micro_k = 4;
   c.micro_q = target.vector_registers >= 32 ? 4 : 2;
   c.sub_k = target.vector_registers >= 32 ? 8 : 4;
+  c.tile_k = target.vector_registers >= 32 ? 128 : 64;
   return c;
 }
 

@@ -26,6 +26,7 @@ struct Target {
   bool has_f16c = false;      ///< hardware f16 <-> f32
   bool has_bf16_dot = false;  ///< vdpbf16ps at twice the f32 rate; where it is slower than that it does not pay
   int lanes() const { return vector_bits / 32; }
+  bool has_scalef() const { return vector_bits == 512; }  ///< y 2^n and x - round(x), an instruction each
 
   // CUDA
   std::string architecture;  ///< as NVRTC has it: `sm_61`

@@ -31,6 +31,7 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   const auto& shape = launch.shape;
   weft_args to = {};
   to.abi = kWeftArgsAbi;
+  to.heads_per_tile = 1;
   to.batch = shape.batch;
   to.n_q = shape.n_q;
   to.n_k = shape.n_k;

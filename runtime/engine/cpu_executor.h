@@ -30,12 +30,14 @@ class CpuExecutor : public Executor {
   struct PerHeads {
     HeadTables tables;
     std::size_t scratch = 0;  ///< bytes for one thread, a multiple of the alignment
+    bool alike = false;       ///< heads differ in nothing but their tensors
   };
   Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
   Result<std::size_t> total_scratch(const PerHeads& per_heads, const ir::Shape& shape, int threads) const;
   /// Fills the lists that summarize conditions, which the kernel does itself: phase -1 - i is list i, a call fills unit
   /// number tile_end of tiles_per_head for each (batch entry, head).
   Status summarize(const Piece& piece, std::size_t scratch_of_thread, std::byte* scratch, int threads) const;
+  std::int64_t heads_per_tile(const PerHeads& per_heads, const ir::Shape& shape) const;
   void run_phase(std::size_t phase, const PerHeads& per_heads, const Piece& piece, std::byte* scratch,
                  int threads) const;
 

@@ -180,6 +180,7 @@ Arguments::Arguments(const ir::Plan& plan, const ir::Shape& shape, const Layout&
 
 void Arguments::fill() {
   args.abi = kWeftArgsAbi;
+  args.heads_per_tile = 1;
   args.batch = shape_.batch;
   args.n_q = shape_.n_q;
   args.n_k = shape_.n_k;

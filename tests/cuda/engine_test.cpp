@@ -160,6 +160,7 @@ TEST_F(CudaEngine, ArgumentBlockByteForByte) {
   ASSERT_TRUE(tables.ok());
   weft_args expected = {};
   expected.abi = kWeftArgsAbi;
+  expected.heads_per_tile = 1;
   expected.batch = 2;
   expected.n_q = expected.n_k = 90;
   expected.heads = expected.kv_heads = 3;

@@ -39,7 +39,7 @@ TEST(PlanText, SaysThePlanInTermsOfThePattern) {
             "target cpu\n"
             "bind d 64 d_v 64 dtype f32 packed_heads 1 align 1 branch_lse 0\n"
             "combine joint branches 3\n"
-            "choices vector tile_q 64 tile_k 64 sub_q 16 sub_k 8 micro_k 4 micro_q 4\n"
+            "choices vector tile_q 64 tile_k 128 sub_q 16 sub_k 8 micro_k 4 micro_q 4\n"
             "phase attend carry none stationary query\n"
             "  tiles classes of 64 descending\n"
             "  by segment 4096 rate 2 phase (mod h 2)\n"
