@@ -9,40 +9,27 @@ and neighbours disturb all of them alike. Needs PyTorch, a GPU, NVRTC and build-
 """
 
 import argparse
-import dataclasses
 import datetime
-import functools
 import os
 import pathlib
 import statistics
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "pytorch"))
+
 import report
 import workloads
-from library import UNUSED_PLACE, Engine, Error, Library, tensor
+from contenders import Weft, contenders_of, first_line, make_sets, measure_errors, peer_contender
+from library import Error, Library
+from workload import Workload, small
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROUNDS, FEWEST_ROUNDS = 9, 3
 SECONDS = 20  # of rounds for one workload
 SAMPLE_MS = 5  # a sample is as many launches as take so long
-CACHE_BYTES = 256 << 20  # tensors of a round come to more than any cache holds
-MOST_SETS = 8
-TOLERANCE = {"f32": 1e-4, "f16": 4e-3, "bf16": 3e-2}
 YARDSTICK = "dense by cuDNN"
 YARDSTICK_TOKENS = 8192
-
-
-@dataclasses.dataclass
-class Contender:
-    name: str
-    runs: list = None  # one function for each set of tensors; gives the output
-    compile_ms: float = None
-    plan_ms: float = None
-    flops: int = None  # None: the workload's
-    times: list = dataclasses.field(default_factory=list)
-    error: float = None
-    problem: str = ""
 
 
 def skip(reason):
@@ -50,122 +37,12 @@ def skip(reason):
     sys.exit(0)
 
 
-def first_line(error):
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
-
-
-# ---------------------------------------------------------------- tensors
-
-
-def make_sets(torch, workload, device):
-    """Normal random q, k, v: several sets of them where one would stay in a cache."""
-    shape = (workload.batch, workload.heads, workload.tokens, workload.dim)
-    dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[workload.dtype]
-    bytes_of_set = 4 * functools.reduce(lambda a, b: a * b, shape) * dtype.itemsize
-    count = max(1, min(MOST_SETS, -(-CACHE_BYTES // bytes_of_set))) if device.type == "cuda" else 1
-    generator = torch.Generator(device).manual_seed(1)
-    return [[torch.randn(shape, device=device, generator=generator).to(dtype) for _ in range(3)] for _ in range(count)]
-
-
-def view(x, dtype):
-    """A torch tensor [batch, heads, tokens, dim] as Weft's [batch, tokens, heads, dim]."""
-    x = x.transpose(1, 2)
-    return tensor(x.data_ptr(), dtype, x.shape, x.stride())
-
-
-def plain(x, dtype):
-    return tensor(x.data_ptr(), dtype, x.shape, x.stride())
-
-
-def make_inputs(torch, workload, device):
-    if workload.kind != "documents":
-        return {}
-    numbers = [number for number, length in enumerate(workload.documents) for _ in range(length)]
-    return {"number": torch.tensor([numbers] * workload.batch, dtype=torch.int32, device=device)}
-
-
-# ---------------------------------------------------------------- Weft
-
-
-class Weft:
-    def __init__(self, torch, library, device):
-        self.torch, self.library, self.device = torch, library, device
-        self.engine = Engine(library)
-
-    def compile(self, workload, target):
-        begin = time.perf_counter()
-        kernel = self.engine.compile(workloads.PATTERNS, workload.pattern, workload.params, workload.heads,
-                                     workload.dim, workload.dtype, target)
-        return kernel, (time.perf_counter() - begin) * 1e3
-
-    def launch(self, kernel, workload, tensors, inputs, lists=()):
-        out = self.torch.full_like(tensors[0], float("nan"))
-        stream = self.torch.cuda.current_stream().cuda_stream if self.device.type == "cuda" else None
-        given = {"number": plain(inputs["number"], "i32")} if "number" in inputs else {}
-        launch = kernel.launch(*(view(x, workload.dtype) for x in tensors), view(out, workload.dtype), given,
-                               [plain(one, "i32") for one in lists], stream)
-
-        def run():
-            launch()
-            return out
-
-        return run
-
-    def contender(self, name, workload, target, sets, inputs):
-        made = Contender(name)
-        try:
-            kernel, wall_ms = self.compile(workload, target)
-            made.compile_ms, made.plan_ms = kernel.compile_ms, wall_ms - kernel.compile_ms - kernel.load_ms
-            made.runs = [self.launch(kernel, workload, tensors, inputs) for tensors in sets]
-            made.runs[0]()
-        except Error as error:
-            made.problem = first_line(error)
-        return made
-
-    def draw_blocks(self, workload, target, tensors, inputs):
-        """BigBird's blocks, as the kernel drew them: a table of truths for FlexAttention, numbers for the count."""
-        torch, rows = self.torch, -(-workload.tokens // workload.block)
-        kernel, _ = self.compile(workload, target)
-        extents = kernel.list_extents(workload.batch, workload.tokens, workload.heads)[0]
-        drawn = torch.full(extents, UNUSED_PLACE, dtype=torch.int32, device=self.device)
-        self.launch(kernel, workload, tensors, inputs, [drawn])()
-        drawn = drawn.cpu().tolist()[0]
-        near = {(i, j) for i in range(rows) for j in range(rows) if i == 0 or j == 0 or abs(i - j) <= 1}
-        workload.kept_blocks = [
-            near | {(i, j) for i, row in enumerate(drawn[head % len(drawn)]) for j in row if j != UNUSED_PLACE}
-            for head in range(workload.heads)
-        ]
-        table = torch.zeros(workload.heads, rows, rows, dtype=torch.bool)
-        for head, kept in enumerate(workload.kept_blocks):
-            table[head][tuple(zip(*kept))] = True
-        inputs["table"] = table.to(self.device)
-
-
-# ---------------------------------------------------------------- peers
-
-
-def peer_contender(peers, name, make, sets, inputs):
-    made = Contender(name)
-    try:
-        begin = time.perf_counter()
-        for tensors in sets:
-            run = make(*tensors, inputs)
-            if isinstance(run, tuple):
-                run, plan_ms = run
-                made.plan_ms = made.plan_ms or plan_ms
-            made.runs = [*(made.runs or []), run]
-            if len(made.runs) == 1:
-                run()
-                peers.wait(tensors[0].device)
-                made.compile_ms = (time.perf_counter() - begin) * 1e3 - (made.plan_ms or 0)
-    except Exception as error:  # whatever a library throws is why it does not take part
-        made.problem, made.runs = first_line(error), None
-    return made
+# ---------------------------------------------------------------- the yardstick
 
 
 def yardstick(torch, peers, workload, device):
     """Dense attention by cuDNN at the same dim and type: what shares are shares of."""
-    dense = workloads.Workload(YARDSTICK, "dense", YARDSTICK_TOKENS, workloads.WIDTH // workload.dim, workload.dim,
+    dense = Workload(YARDSTICK, "dense", YARDSTICK_TOKENS, workloads.WIDTH // workload.dim, workload.dim,
                                batch=workloads.BUDGET // YARDSTICK_TOKENS, dtype=workload.dtype)
     made = peer_contender(peers, YARDSTICK, lambda q, k, v, _: peers.sdpa("cuDNN", q, k, v, False),
                           make_sets(torch, dense, device)[:1], {})
@@ -198,30 +75,6 @@ def take_turns(torch, contenders):
             one.times.append(sample(torch, one, count))
 
 
-def measure_errors(torch, workload, contenders):
-    """The largest difference of each from the first peer, or None where there is nobody to compare with."""
-    outputs = {one.name: one.runs[0]() for one in contenders if not one.problem and one.flops is None}
-    peers_first = [name for name in outputs if not name.startswith("Weft")]
-    if not peers_first:
-        return
-    want = outputs[peers_first[-1]].float()
-    for one in contenders:
-        if one.name not in outputs or one.name == peers_first[-1]:
-            continue
-        difference = (outputs[one.name].float() - want).abs().max().item()
-        one.error = difference
-        if not difference <= TOLERANCE[workload.dtype]:  # NaN, too
-            one.problem = f"wrong: differs by {difference:.2g} from {peers_first[-1]}"
-
-
-def contenders_of(torch, peers, weft, workload, targets, device):
-    sets, inputs = make_sets(torch, workload, device), make_inputs(torch, workload, device)
-    if workload.kind == "bigbird":
-        weft.draw_blocks(workload, next(iter(targets.values())), sets[0], inputs)
-    out = [weft.contender(name, workload, target, sets, inputs) for name, target in targets.items()]
-    return out + [peer_contender(peers, name, make, sets, inputs) for name, make in peers.peers_of(workload, device)]
-
-
 def compare(torch, peers, weft, workload, targets, device, say):
     contenders = contenders_of(torch, peers, weft, workload, targets, device)
     measure_errors(torch, workload, contenders)
@@ -238,7 +91,7 @@ def host_check(torch, peers, library):
     checked, the peers it builds and the pairs it counts."""
     device = torch.device("cpu")
     weft, wrong = Weft(torch, library, device), 0
-    for workload in workloads.small():
+    for workload in small():
         contenders = contenders_of(torch, peers, weft, workload, {"Weft": "cpu"}, device)
         measure_errors(torch, workload, contenders)
         for one in contenders:
@@ -299,7 +152,7 @@ def describe(torch, library, device):
 
 def targets_of(weft):
     """The kernels of this GPU, and those that it would have if it had no tensor cores: evidence for Pascal."""
-    kernel, _ = weft.compile(workloads.Workload("", "dense", 1, 1, 64), "cuda")
+    kernel, _ = weft.compile(Workload("", "dense", 1, 1, 64), "cuda")
     return {"Weft": "cuda", "Weft, no tensor cores": kernel.target.rstrip("a") + ":simt"}
 
 

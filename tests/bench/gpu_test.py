@@ -13,12 +13,13 @@ import sys
 import tempfile
 import unittest
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench" / "gpu"
-sys.path.insert(0, str(FOLDER))
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+sys.path[:0] = [str(BENCH / "gpu"), str(BENCH / "pytorch")]
 
 import library
 import pairs
 import report
+import workload as shared
 import workloads
 
 WEFT, LIBRARY = sys.argv[1:3]
@@ -41,7 +42,7 @@ def keeps(workload, h, q, k):
 
 def explained(workload):
     with tempfile.NamedTemporaryFile("w", suffix=".weft") as file:
-        file.write(workloads.PATTERNS)
+        file.write(shared.PATTERNS)
         file.flush()
         command = [WEFT, "explain", file.name, "--pattern", workload.pattern, "--target", "sm_61", "--json"]
         for name, value in workload.params.items():
@@ -55,7 +56,7 @@ def explained(workload):
 
 class Pairs(unittest.TestCase):
     def test_are_those_of_the_definitions(self):
-        for workload in workloads.small():
+        for workload in shared.small():
             if workload.kind == "bigbird":
                 continue
             rows = range(workload.tokens)
@@ -63,7 +64,7 @@ class Pairs(unittest.TestCase):
             self.assertEqual(workload.pairs(), counted, workload)
 
     def test_are_those_that_weft_counts(self):
-        for workload in workloads.small():
+        for workload in shared.small():
             if workload.kind in ("bigbird", "documents"):  # which depend on what is drawn and given
                 continue
             said = explained(workload)
@@ -101,7 +102,7 @@ class Launches(unittest.TestCase):
         return data[begin:begin + self.DIM]
 
     def launch(self, pattern, params=None, **more):
-        kernel = self.engine.compile(workloads.PATTERNS, pattern, params or {}, self.HEADS, self.DIM, "f32", "interpreter")
+        kernel = self.engine.compile(shared.PATTERNS, pattern, params or {}, self.HEADS, self.DIM, "f32", "interpreter")
         kernel.launch(*map(self.view, self.data), self.view(self.out), **more)()
         return kernel
 
@@ -134,7 +135,7 @@ class Launches(unittest.TestCase):
         self.expect(lambda q, k: k <= q and number[q] == number[k])
 
     def test_show_their_lists(self):
-        kernel = self.engine.compile(workloads.PATTERNS, "bigbird", {"block": 1}, self.HEADS, self.DIM, "f32",
+        kernel = self.engine.compile(shared.PATTERNS, "bigbird", {"block": 1}, self.HEADS, self.DIM, "f32",
                                      "interpreter")
         extents = kernel.list_extents(1, self.TOKENS, self.HEADS)
         self.assertEqual(len(extents), 1)
@@ -144,7 +145,7 @@ class Launches(unittest.TestCase):
         with self.assertRaisesRegex(library.Error, "input 'number' is missing"):
             self.launch("documents")
         with self.assertRaisesRegex(library.Error, "width"):
-            self.engine.compile(workloads.PATTERNS, "window", {}, 1, 8, "f32", "interpreter")
+            self.engine.compile(shared.PATTERNS, "window", {}, 1, 8, "f32", "interpreter")
 
 
 class Contender:
@@ -157,7 +158,7 @@ class Contender:
 
 
 class Report(unittest.TestCase):
-    WORKLOAD = workloads.Workload("dense", "dense", 1000, 10, 50)  # 2 × 100 × 10^7 = 2 GFLOP
+    WORKLOAD = shared.Workload("dense", "dense", 1000, 10, 50)  # 2 × 100 × 10^7 = 2 GFLOP
 
     def test_rows_stand_under_their_titles(self):
         words = report.row(self.WORKLOAD, Contender(), 4e12).split()
@@ -179,7 +180,7 @@ class Report(unittest.TestCase):
 
 class Command(unittest.TestCase):
     def test_is_skipped_with_a_reason_where_something_is_missing(self):
-        done = subprocess.run([sys.executable, "-B", str(FOLDER / "bench.py"), "--library", "/nowhere/libweft.so"],
+        done = subprocess.run([sys.executable, "-B", str(BENCH / "gpu" / "bench.py"), "--library", "/nowhere/libweft.so"],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"^bench/gpu: skipped: .*(PyTorch|libweft\.so)")

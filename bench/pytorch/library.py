@@ -74,6 +74,7 @@ class Library:
             ("weft_kernel_load_ms", c.c_double, [c.c_void_p]),
             ("weft_kernel_target", c.c_char_p, [c.c_void_p]),
             ("weft_run", c.c_void_p, [c.c_void_p, c.POINTER(RunArgs)]),
+            ("weft_kernel_workspace", c.c_void_p, [c.c_void_p, RunShape, c.c_int32, c.POINTER(c.c_size_t)]),
             ("weft_kernel_lists", c.c_void_p,
              [c.c_void_p, RunShape, c.c_void_p, c.c_size_t, c.c_void_p, c.c_void_p]),
         ):
@@ -104,17 +105,17 @@ class Engine:
         if self.handle:
             self.library.c.weft_engine_destroy(self.handle)
 
-    def compile(self, text, pattern, params, heads, dim, dtype, target):
-        return Kernel(self, text, pattern, params, heads, dim, dtype, target)
+    def compile(self, text, pattern, params, heads, dim, dtype, target, kv_heads=0):
+        return Kernel(self, text, pattern, params, heads, dim, dtype, target, kv_heads or heads)
 
 
 class Kernel:
-    def __init__(self, engine, text, pattern, params, heads, dim, dtype, target):
+    def __init__(self, engine, text, pattern, params, heads, dim, dtype, target, kv_heads):
         self.engine, self.library, self.handle = engine, engine.library, c.c_void_p()
         given = [f"{name}={value}".encode() for name, value in params.items()]
         options = CompileOptions(size=c.sizeof(CompileOptions), pattern=pattern.encode(),
-                                 params=(c.c_char_p * len(given))(*given), param_count=len(given), heads=heads, dim=dim,
-                                 dtype=DTYPES[dtype], target=target.encode())
+                                 params=(c.c_char_p * len(given))(*given), param_count=len(given), heads=heads,
+                                 kv_heads=kv_heads, dim=dim, dtype=DTYPES[dtype], target=target.encode())
         text = text.encode()
         self.library.check(
             self.library.c.weft_compile(engine.handle, text, len(text), c.byref(options), c.byref(self.handle)))
@@ -135,6 +136,12 @@ class Kernel:
     def load_ms(self):
         return self.library.c.weft_kernel_load_ms(self.handle)
 
+    def workspace_bytes(self, shape, threads):
+        """What a launch of (batch, queries, keys, heads, kv heads) takes beside its tensors."""
+        out = c.c_size_t()
+        self.library.check(self.library.c.weft_kernel_workspace(self.handle, RunShape(*shape), threads, c.byref(out)))
+        return out.value
+
     def list_extents(self, batch, tokens, heads):
         """Of the lists of key blocks that a launch makes, in order."""
         out = []
@@ -143,10 +150,10 @@ class Kernel:
         self.library.check(self.library.c.weft_kernel_lists(self.handle, shape, None, 0, c.cast(visit, c.c_void_p), None))
         return out
 
-    def launch(self, q, k, v, out, inputs=None, lists=None, stream=None):
-        """A function that launches: everything it needs is made here, once."""
+    def launch(self, q, k, v, out, inputs=None, lists=None, stream=None, threads=0):
+        """A function that launches: everything it needs is made here, once. `threads`: of the CPU; 0: all."""
         inputs = [NamedTensor(name=name.encode(), tensor=of) for name, of in (inputs or {}).items()]
-        args = RunArgs(size=c.sizeof(RunArgs), q=q, k=k, v=v, out=out, stream=stream,
+        args = RunArgs(size=c.sizeof(RunArgs), q=q, k=k, v=v, out=out, stream=stream, threads=threads,
                        inputs=(NamedTensor * len(inputs))(*inputs), input_count=len(inputs),
                        lists=(Tensor * len(lists or []))(*(lists or [])), list_count=len(lists or []))
         run, handle, reference, check = self.library.c.weft_run, self.handle, c.byref(args), self.library.check

@@ -18,9 +18,11 @@ def wait(device):
 
 
 def sdpa(backend, q, k, v, causal):
+    shared = k.shape[1] != q.shape[1]
+
     def run():
         with sdpa_kernel(SDPA[backend]):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=shared)
 
     return run
 
@@ -103,6 +105,20 @@ def branches_that_keep(workload, h, q, k):
     return count
 
 
+def in_neighborhood(workload, side=64):
+    """NATTEN's: of the places that a step of `dilation` reaches, those `width` nearest that the grid has."""
+    rate, width = workload.dilation, workload.width
+
+    def near(x, y):
+        inside, count = x // rate, (side - x % rate + rate - 1) // rate
+        start = (inside - width // 2).clamp(min=0)
+        start = torch.minimum(start, count - width)
+        at = y // rate
+        return (y % rate == x % rate) & (at >= start) & (at < start + width)
+
+    return lambda b, h, q, k: near(q // side, k // side) & near(q % side, k % side)
+
+
 def mask_of(workload, inputs):
     """A mask_mod; None: everything is kept."""
     causal = lambda b, h, q, k: q >= k
@@ -113,6 +129,8 @@ def mask_of(workload, inputs):
     if workload.kind == "documents":
         numbers = inputs["number"]
         return lambda b, h, q, k: (q >= k) & (numbers[b, q] == numbers[b, k])
+    if workload.kind == "neighborhood":
+        return in_neighborhood(workload)
     if workload.kind == "bigbird":
         table = inputs["table"]
         return lambda b, h, q, k: table[h, q // workload.block, k // workload.block]
@@ -121,8 +139,8 @@ def mask_of(workload, inputs):
     return lambda b, h, q, k: branches_that_keep(workload, h, q, k) > 0
 
 
-def flex(workload, q, k, v, inputs):
-    """Its function, compiled where there is a GPU, and how long the mask took to make, in ms (None: there is none)."""
+def flex(workload, q, k, v, inputs, compiled):
+    """Its function, and how long the mask took to make, in ms (None: there is none)."""
     score = None
     if workload.kind == "longnet":
         score = lambda s, b, h, q, k: s + torch.log(branches_that_keep(workload, h, q, k))
@@ -130,13 +148,13 @@ def flex(workload, q, k, v, inputs):
     block_mask = None
     if mask is not None:
         begin = time.perf_counter()
-        make = torch.compile(create_block_mask) if q.device.type == "cuda" else create_block_mask
+        make = torch.compile(create_block_mask) if compiled else create_block_mask
         heads = q.shape[1] if workload.kind in ("longnet", "bigbird") else None
         block_mask = make(mask, q.shape[0] if workload.kind == "documents" else None, heads, q.shape[2], k.shape[2],
                           device=str(q.device))
         wait(q.device)
         mask_ms = (time.perf_counter() - begin) * 1e3
-    function = torch.compile(flex_attention, dynamic=False) if q.device.type == "cuda" else flex_attention
+    function = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
     return lambda: function(q, k, v, score_mod=score, block_mask=block_mask), mask_ms
 
 
@@ -162,12 +180,39 @@ def flash_packed(workload, q, k, v):
                                                  False)[0].transpose(0, 1)[None]
 
 
-def peers_of(workload, device):
+# ---------------------------------------------------------------- dilated-attention-pytorch
+
+
+def dilated_package(workload, q, k, v):
+    """The package, with SDPA where it calls xformers, which has no kernels for CPUs. It divides outputs by their sum,
+    which the pattern does not: times are compared, not results."""
+    import sys
+    import types
+
+    def attend(query, key, value, op=None, attn_bias=None):
+        swap = lambda x: x.transpose(1, 2)
+        return swap(torch.nn.functional.scaled_dot_product_attention(swap(query), swap(key), swap(value),
+                                                                     is_causal=attn_bias is not None))
+
+    if "xformers" not in sys.modules:
+        ops = types.ModuleType("xformers.ops")
+        ops.memory_efficient_attention, ops.LowerTriangularMask, ops.AttentionOp = attend, object, object
+        sys.modules["xformers"], sys.modules["xformers.ops"] = types.ModuleType("xformers"), ops
+        sys.modules["xformers"].ops = ops
+    from dilated_attention_pytorch.dilated_attention import DilatedAttention
+
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    attention = DilatedAttention(list(workload.segments), list(workload.rates))
+    return lambda: attention(q, k, v).transpose(1, 2)
+
+
+def peers_of(workload, device, compiled=None):
     """Names, and what makes each of them from (q, k, v, inputs): a function, or that and its milliseconds of planning."""
     gpu = device.type == "cuda"
+    compiled = gpu if compiled is None else compiled
     if workload.kind == "dense":
         scores = workload.batch * workload.heads * workload.tokens**2 * 4
-        for backend in SDPA if gpu else ("math", ):
+        for backend in SDPA if gpu else ("flash", ) if compiled else ("math", ):
             if backend != "math" or scores <= MATH_BYTES:
                 yield f"SDPA {backend}", lambda q, k, v, i, b=backend: sdpa(b, q, k, v, workload.causal)
     if workload.kind == "longnet":
@@ -177,4 +222,7 @@ def peers_of(workload, device):
         yield "flash with a window", lambda q, k, v, i: flash_window(workload, q, k, v)
     if workload.kind == "documents" and gpu:
         yield "flash, packed", lambda q, k, v, i: flash_packed(workload, q, k, v)
-    yield "FlexAttention", lambda q, k, v, i: flex(workload, q, k, v, i)
+    if workload.kind == "groups":
+        yield "dilated-attention-pytorch", lambda q, k, v, i: dilated_package(workload, q, k, v)
+    elif not workload.queries:
+        yield "FlexAttention", lambda q, k, v, i: flex(workload, q, k, v, i, compiled)

@@ -32,6 +32,19 @@ def dilated(n, heads, segments, rates, causal):
     return total
 
 
+def dilated_groups(n, heads, segments, rates):
+    """DilatedAttention: consecutive groups of heads run one branch each, the first ones a head more where it does not
+    come out even."""
+    total, branches = 0, len(segments)
+    for number, (segment, rate) in enumerate(zip(segments, rates)):
+        group = heads // branches + (number < heads % branches)
+        for begin in range(0, n, segment):
+            tokens = min(segment, n - begin)
+            kept = max(0, -(-(tokens - number % rate) // rate))
+            total += group * kept * kept
+    return total
+
+
 def blocks(n, block, kept):
     """`kept` has a set of (row, column) numbers of blocks for each head."""
     tokens = lambda number: min(block, n - number * block)
