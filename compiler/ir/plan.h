@@ -127,7 +127,8 @@ struct Pass {
 ///   of one class (small classes share tiles). Which members concern a head depends on the number of
 ///   heads, so cells and classes are computed with it: see tables.h.
 ///   patches: rows whose x % modulus lie in one patch of the modulus form a class: of `patch` neighbours, or
-///   on lines of `line` tokens of `patch_lines` by `patch`. One residue a class suits lags, squares suit grids.
+///   on lines of `line` tokens of `patch_lines` by `patch`; rows and lines of a patch may stand `step`s apart. One
+///   residue a class suits lags, squares suit grids, steps their dilated neighborhoods.
 struct RowMap {
   bool classes = false;
   int tile = 64;
@@ -135,6 +136,7 @@ struct RowMap {
   std::int64_t modulus = 0;  ///< 0: no patches
   std::int64_t line = 0;     ///< 0: the modulus is one line
   std::int64_t patch = 1, patch_lines = 1;
+  std::int64_t step = 1, line_step = 1;
   bool longest_first = true;  ///< later rows have more keys: walk tiles from the last to the first
 };
 

@@ -283,6 +283,9 @@ class PlanReader {
     rows.line = line.named("line");
     rows.patch_lines = line.named("of");
     rows.patch = line.named("by");
+    if (line.at_end()) return;
+    rows.line_step = line.named("steps");
+    rows.step = line.number();
   }
   void choices(LineReader& line) {
     Choices& c = plan.choices;

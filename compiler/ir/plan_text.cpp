@@ -95,7 +95,10 @@ void print(TextWriter& w, const Phase& p) {
          p.rows.longest_first ? "descending" : "ascending");
   for (const auto& c : p.rows.by) w.line("by {}", text(c));
   if (p.rows.modulus > 0) {
-    w.line("patches modulus {} line {} of {} by {}", p.rows.modulus, p.rows.line, p.rows.patch_lines, p.rows.patch);
+    const RowMap& r = p.rows;
+    const bool apart = r.step != 1 || r.line_step != 1;
+    w.line("patches modulus {} line {} of {} by {}{}", r.modulus, r.line, r.patch_lines, r.patch,
+           apart ? fmt::format(" steps {} {}", r.line_step, r.step) : "");
   }
   for (const auto& pass : p.passes) print(w, pass);
   w.dedent();

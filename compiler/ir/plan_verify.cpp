@@ -165,6 +165,9 @@ class Verifier {
     const std::int64_t line = rows.line > 0 ? rows.line : rows.modulus;
     if (rows.modulus < 0 || rows.line < 0 || rows.patch < 1 || rows.patch_lines < 1 || rows.modulus > kFarthest)
       return say("patches of {} by {} in {}", rows.patch_lines, rows.patch, rows.modulus);
+    if (rows.step < 1 || rows.line_step < 1 ||
+        std::max(rows.step, rows.line_step) > std::max<std::int64_t>(1, rows.modulus))
+      return say("patches with steps of {} and {} in {}", rows.line_step, rows.step, rows.modulus);
     if (rows.modulus == 0) return;
     if (!rows.by.empty() || rows.modulus % line != 0) say("patches of lines of {} in {}", line, rows.modulus);
     if (rows.patch > rows.tile || rows.patch_lines > rows.tile || rows.tile % (rows.patch * rows.patch_lines) != 0)

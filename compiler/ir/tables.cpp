@@ -225,16 +225,28 @@ void share_tiles(std::vector<std::vector<Row>>& classes, const HeadTable& head, 
   classes = std::move(out);
 }
 
+/// 0 … n - 1 in groups of at most `size` numbers that stand `step` apart.
+std::vector<std::vector<std::int64_t>> apart(std::int64_t n, std::int64_t step, std::int64_t size) {
+  std::vector<std::vector<std::int64_t>> out;
+  for (std::int64_t first = 0; first < std::min(step, n); ++first) {
+    for (std::int64_t x = first; x < n; x += step) {
+      if ((x - first) / step % size == 0) out.emplace_back();
+      out.back().push_back(x);
+    }
+  }
+  return out;
+}
+
 /// Patches of the modulus, in order; at its far sides they may be smaller.
 CellTable make_patches(const HeadTable& head, const RowMap& rows) {
   const std::int64_t line = rows.line > 0 ? rows.line : rows.modulus;
-  const std::int64_t lines = rows.modulus / line;
+  const auto across = apart(line, rows.step, rows.patch);
   CellTable out;
-  for (std::int64_t top = 0; top < lines; top += rows.patch_lines) {
-    for (std::int64_t left = 0; left < line; left += rows.patch) {
+  for (const auto& ys : apart(rows.modulus / line, rows.line_step, rows.patch_lines)) {
+    for (const auto& xs : across) {
       CellTable::Class made;
-      for (std::int64_t y = top; y < std::min(top + rows.patch_lines, lines); ++y) {
-        for (std::int64_t x = left; x < std::min(left + rows.patch, line); ++x) made.residues.push_back(y * line + x);
+      for (auto y : ys) {
+        for (auto x : xs) made.residues.push_back(y * line + x);
       }
       made.bits.assign(made.residues.size(), 0);
       made.rows = head.cell / head.lcm * static_cast<std::int64_t>(made.residues.size());

@@ -39,7 +39,7 @@ std::vector<Congruence> members(const std::vector<KeyRange>& ranges) {
 /// How the rows of a phase are grouped into tiles: by members, by patches, or (neither) as they come.
 struct Order {
   std::vector<Congruence> by;
-  std::int64_t modulus = 0, line = 0, patch = 1, patch_lines = 1;
+  std::int64_t modulus = 0, line = 0, patch = 1, patch_lines = 1, step = 1, line_step = 1;
   bool operator==(const Order&) const = default;
   bool plain() const { return by.empty() && modulus == 0; }
 };
@@ -74,20 +74,41 @@ std::int64_t power_below(std::int64_t n, std::int64_t most) {
   return p;
 }
 
-/// Squares or cubes of a grid, that neighbours share most keys.
-std::optional<Order> grid_patches(const std::vector<std::int64_t>& grid, std::int64_t tile) {
+/// The largest dilation of any neighborhood, axis by axis.
+void widen_dilation(const ir::Set& set, std::vector<std::int64_t>& dilation) {
+  if (set.kind == ir::SetKind::neighborhood) {
+    for (std::size_t axis = 0; axis < std::min(dilation.size(), set.args.size() / 4); ++axis)
+      dilation[axis] = std::max(dilation[axis], set.args[4 * axis + 1]);
+  }
+  for (const auto& child : set.children) widen_dilation(*child, dilation);
+}
+
+/// Squares or cubes of a grid, that neighbours share most keys. Neighbours of a dilated neighborhood stand apart.
+std::optional<Order> grid_patches(const ir::Pattern& pattern, std::int64_t tile) {
+  const auto& grid = pattern.grid;
+  std::vector<std::int64_t> dilation(grid.size(), 1);
+  for (const auto& branch : pattern.branches) widen_dilation(*branch.set, dilation);
   Order out;
   if (grid.size() == 2) {
-    out.modulus = grid[1];
-    out.patch = power_below(grid[1], tile >= 64 ? 8 : 4);
+    // Lines of one residue follow each other in the modulus.
+    out.line = dilation[0] > 1 ? grid[1] : 0;
+    out.patch = power_below(grid[1] / dilation[1], tile >= 64 ? 8 : 4);
+    out.step = dilation[1];
   } else if (grid.size() == 3) {
-    if (grid[1] > kMostModulus / grid[2]) return std::nullopt;
-    out.modulus = grid[1] * grid[2];
     out.line = grid[2];
-    out.patch = power_below(grid[2], 4);
-    out.patch_lines = power_below(grid[1], 4);
+    out.patch = power_below(grid[2] / dilation[2], 4);
+    out.patch_lines = power_below(grid[1] / dilation[1], 4);
+    out.step = dilation[2];
+    out.line_step = dilation[1];
+  } else {
+    return std::nullopt;
   }
-  const bool fits = out.modulus > 1 && out.modulus <= kMostModulus && tile % (out.patch * out.patch_lines) == 0;
+  out.modulus = dilation[0];
+  for (std::size_t axis = 1; axis < grid.size(); ++axis) {
+    if (grid[axis] > kMostModulus / out.modulus) return std::nullopt;
+    out.modulus *= grid[axis];
+  }
+  const bool fits = out.modulus > 1 && tile % (out.patch * out.patch_lines) == 0;
   return fits ? std::optional(out) : std::nullopt;
 }
 
@@ -113,7 +134,7 @@ class RowChooser {
   void run() {
     const Order order = order_of(draft_, draft_.ranges);
     std::optional<Order> patches;
-    if (!draft_.plan.predicates.empty()) patches = grid_patches(draft_.pattern.grid, draft_.plan.choices.tile_q);
+    if (!draft_.plan.predicates.empty()) patches = grid_patches(draft_.pattern, draft_.plan.choices.tile_q);
     if (order.plain() && !patches) {
       draft_.plan.reasons.emplace_back("rows: consecutive rows, as nothing in the pattern asks for others");
       draft_.plan.phases.push_back(make_phase(draft_.ranges, {}));
@@ -152,6 +173,8 @@ class RowChooser {
     phase.rows.line = order.line;
     phase.rows.patch = order.patch;
     phase.rows.patch_lines = order.patch_lines;
+    phase.rows.step = order.step;
+    phase.rows.line_step = order.line_step;
     phase.passes = softmax_passes(draft_, ranges);
     return phase;
   }

@@ -60,6 +60,22 @@ TEST(PlanText, SaysThePlanInTermsOfThePattern) {
             "      rows segment 8192 rate 4 phase (mod h 4)\n");
 }
 
+TEST(PlanText, KeepsHowFarApartTheRowsOfPatchesStand) {
+  Plan p = sound();
+  p.phases[0].rows.by.clear();
+  p.phases[0].rows.modulus = 4096;
+  p.phases[0].rows.line = 64;
+  p.phases[0].rows.patch = p.phases[0].rows.patch_lines = 4;
+  p.phases[0].rows.step = 3;
+  p.phases[0].rows.line_step = 2;
+  ASSERT_TRUE(verify(p).empty());
+  const auto again = parse_plan(print(p));
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->phases[0].rows.step, 3);
+  EXPECT_EQ(again->phases[0].rows.line_step, 2);
+  EXPECT_EQ(print(*again), print(p));
+}
+
 TEST(PlanText, EveryInvariantIsVerified) {
   const auto breaks = [](const char* what, const std::function<void(Plan&)>& change) {
     Plan p = sound();
@@ -86,6 +102,11 @@ TEST(PlanText, EveryInvariantIsVerified) {
     p.phases[0].passes[0].ranges[0].rows.push_back({{Bound::Kind::row, 0, 0, 0}, true});
   });
   breaks("members", [](Plan& p) { p.phases[0].rows.by.clear(); });
+  breaks("steps of patches", [](Plan& p) {
+    p.phases[0].rows.by.clear();
+    p.phases[0].rows.modulus = 64;
+    p.phases[0].rows.step = 0;
+  });
   breaks("member of rate 1", [](Plan& p) { p.phases[0].rows.by[0].rate = 1; });
   breaks("LSE slot", [](Plan& p) { p.phases[0].passes[0].lse_slot = 3; });
 }

@@ -113,6 +113,9 @@ constexpr Case kCases[] = {
     {"grid 12, 16; branch neighborhood(size: [5, 7]);", 192},
     {"grid 12, 16; branch neighborhood(size: [3, 5], dilation: [2, 3], stride: [2, 1], causal: [true, false]);", 192},
     {"grid 4, 6, 8; branch neighborhood(size: [3, 3, 5], dilation: [1, 2, 1]);", 192},
+    {"grid 21, 30; branch neighborhood(size: [5, 7], dilation: [3, 2]);", 630},
+    {"grid 24, 16; branch neighborhood(size: [7, 3], dilation: [2, 3]) | sink(2);", 384},
+    {"grid 9, 10, 11; branch neighborhood(size: [3, 3, 3], dilation: [3, 2, 2]);", 990},
     {"grid 12, 16; branch axial;", 192},
     {"grid 4, 6, 8; branch axial; keep !window(1, 1);", 192},
     {"keep where(0 <= q - k < 25);"},
@@ -175,6 +178,9 @@ TEST(SetsCost, WhatTheyKeep) {
     EXPECT_LE(waste("keep lag(64) & causal;", 16384, on), 1.15 + 1.5 * coarse) << on;
     EXPECT_LE(waste("branch neighborhood(size: 129, dilation: 4);", 8192, on), 1.6 + 4 * coarse) << on;
     EXPECT_LE(waste("grid 64, 64; branch neighborhood(size: [13, 13]);", 4096, on), 3.2) << on;
+    // A patch has tokens of one residue on each axis: as dense as if they were a grid of their own.
+    EXPECT_LE(waste("grid 64, 64; branch neighborhood(size: [13, 13], dilation: 2);", 4096, on), 3.2) << on;
+    EXPECT_LE(waste("grid 64, 64; branch neighborhood(size: [13, 13], dilation: [4, 3]);", 4096, on), 3.2) << on;
     // Written out, a set costs what its name costs.
     EXPECT_EQ(waste("keep where(0 <= q - k < 256);", 4096, on), waste("keep window(255, 0);", 4096, on)) << on;
     EXPECT_EQ(waste("keep where((q - k) % 64 == 0);", 4096, on), waste("keep lag(64);", 4096, on)) << on;

@@ -72,8 +72,10 @@ std::string order_of(const ir::RowMap& rows) {
   if (!rows.by.empty()) return fmt::format("rows grouped by {} dilated branches", rows.by.size());
   if (rows.modulus == 0) return "consecutive rows";
   if (rows.patch * rows.patch_lines == 1) return fmt::format("rows {} apart", rows.modulus);
-  return fmt::format("patches of {} x {} of the grid", rows.patch_lines > 1 ? rows.patch_lines : rows.tile / rows.patch,
-                     rows.patch);
+  const auto lines = rows.patch_lines > 1 ? rows.patch_lines : rows.tile / rows.patch;
+  const auto step = std::max(rows.step, rows.line_step);
+  return fmt::format("patches of {} x {} of the grid{}", lines, rows.patch,
+                     step > 1 ? ", as far apart as the dilation" : "");
 }
 
 void print_plan(const ir::Plan& plan, const Console& console) {
