@@ -1,6 +1,7 @@
 #include "tools/pattern_file.h"
 
 #include "runtime/engine/destination.h"
+#include "runtime/engine/tuned.h"
 #include "tools/files.h"
 
 namespace weft::tools {
@@ -98,14 +99,25 @@ EngineOptions engine_options(const Options& options, const Console& console) {
   return out;
 }
 
+Result<Planned> plan_as_engines_do(const PatternFile& file, const CompileOptions& compile, const Options& options,
+                                   const Target& target) {
+  WEFT_TRY(auto front, read_pattern(file.source, compile));
+  take_tuned({open_store(options)}, front.pattern, compile, target);
+  return plan_pattern(std::move(front), compile, target);
+}
+
+std::shared_ptr<cache::Store> open_store(const Options& options) {
+  const auto engine = engine_options(options);
+  return cache::Store::open({.directory = engine.cache_dir, .disabled = engine.no_cache, .cap = engine.cache_bytes});
+}
+
 Result<Planned> plan_file(const PatternFile& file, const Options& options, const Console& console) {
   const auto compile = with_sizes(file.options, default_sizes(options, file.pattern, console));
   WEFT_TRY(const auto destination, find_destination(compile.target));
   if (destination.kind == Destination::Kind::interpreter) {
     return user_error("the interpreter has no plan; use --target cpu");
   }
-  WEFT_TRY(auto front, read_pattern(file.source, compile));
-  return plan_pattern(std::move(front), compile, destination.target);
+  return plan_as_engines_do(file, compile, options, destination.target);
 }
 
 }  // namespace weft::tools

@@ -2,6 +2,7 @@
 
 #include "compiler/base/result.h"
 #include "compiler/ir/pattern.h"
+#include "kernels_cache/store.h"
 #include "runtime/engine/front.h"
 #include "tools/console.h"
 #include "tools/options.h"
@@ -43,6 +44,13 @@ Sizes default_sizes(const Options& options, const ir::Pattern& pattern, const Co
 EngineOptions engine_options(const Options& options);
 /// The same, with notices as remarks.
 EngineOptions engine_options(const Options& options, const Console& console);
+
+/// The store that the options name.
+std::shared_ptr<cache::Store> open_store(const Options& options);
+
+/// What an engine comes to for these options: with the schedule that `weft tune` found, where it did.
+Result<Planned> plan_as_engines_do(const PatternFile& file, const CompileOptions& compile, const Options& options,
+                                   const Target& target);
 
 /// The plan for the target that the options name, with default_sizes for what is open.
 Result<Planned> plan_file(const PatternFile& file, const Options& options, const Console& console);

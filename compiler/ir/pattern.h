@@ -91,6 +91,7 @@ struct ScheduleHint {
   std::string key;  ///< tile_q, tile_k, stages, …
   std::int64_t value = 0;
   SourceRange range;
+  bool tuned = false;  ///< found by `weft tune`, not written by the user
 };
 
 struct Pattern {

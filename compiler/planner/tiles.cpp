@@ -147,7 +147,8 @@ void choose_tiles(Draft& draft) {
       continue;
     }
     c.*(at->field) = static_cast<int>(hint.value);
-    draft.plan.reasons.push_back(fmt::format("{} {}: asked for by schedule", hint.key, hint.value));
+    draft.plan.reasons.push_back(
+        fmt::format("{} {}: {}", hint.key, hint.value, hint.tuned ? "found by weft tune" : "asked for by schedule"));
   }
 }
 

@@ -51,9 +51,24 @@ CpuFeatureSet read_features() {
   return out;
 }
 
+std::string read_model() {
+  const Registers leaf_0 = cpuid(0);
+  const unsigned signature = cpuid(1).eax;
+  std::string out;
+  for (unsigned word : {leaf_0.ebx, leaf_0.edx, leaf_0.ecx}) {
+    for (int i = 0; i < 4; ++i) out += static_cast<char>(word >> (8 * i) & 0xFF);
+  }
+  const unsigned base = signature >> 8 & 0xF;
+  const unsigned family = base == 0xF ? base + (signature >> 20 & 0xFF) : base;
+  const unsigned model = (signature >> 4 & 0xF) | (base == 0x6 || base == 0xF ? signature >> 12 & 0xF0 : 0);
+  for (unsigned number : {family, model, signature & 0xF}) out += "-" + std::to_string(number);
+  return out;
+}
+
 #else
 
 CpuFeatureSet read_features() { return {}; }
+std::string read_model() { return "unknown"; }
 
 #endif
 
@@ -70,6 +85,11 @@ std::string CpuFeatureSet::text() const {
 CpuFeatureSet host_cpu_features() {
   static const CpuFeatureSet features = read_features();
   return features;
+}
+
+std::string host_cpu_model() {
+  static const std::string model = read_model();
+  return model;
 }
 
 }  // namespace weft

@@ -41,6 +41,7 @@ class Binaries {
   /// Would no compiler be needed?
   bool has(const Prepared& kernel) const;
   const Shelf& bundles() const { return bundles_; }
+  const std::vector<std::shared_ptr<cache::Store>>& stores() const { return stores_; }
 
   /// Each is kept once.
   void warn(std::string text) const;

@@ -316,5 +316,28 @@ TEST_F(Commands, ResultsAndRemarksUseTheirStreams) {
   EXPECT_EQ(weft({"run", window_, "--tokens", "32", "--quiet"}).err, "");
 }
 
+TEST_F(Commands, TuneKeepsWhatEverybodyThenUses) {
+  const std::vector<std::string> sizes = {"--tokens", "128", "--heads", "2", "--dim", "8", "--dtype", "f32"};
+  const auto report = json({"tune", window_, "--threads", "1"}, sizes);
+  const auto& result = report["/results/0"_json_pointer];
+  expect_keys(result,
+              {"/pattern", "/tried/0/median_ms", "/tried/1/schedule/tile_k", "/best", "/speedup", "/planner_ms"});
+  EXPECT_GT(result["tried"].size(), 5U);
+  EXPECT_EQ(result["kept"], true);
+  const auto explained = weft({"explain", window_}, sizes).out;
+  for (const auto& [key, value] : result["best"].items()) {
+    EXPECT_NE(explained.find(key + " " + value.dump() + ": found by weft tune"), std::string::npos) << explained;
+  }
+  EXPECT_EQ(explained.find("found by weft tune") != std::string::npos, !result["best"].empty());
+  EXPECT_EQ(weft({"tune", window_, "--no-cache"}, sizes).out.find("kept in"), std::string::npos);
+}
+
+TEST_F(Commands, TuneLeavesWrittenSchedulesAlone) {
+  std::ofstream(scratch_.path("own.weft")) << "pattern own { keep causal; schedule { tile_k: 32; } }";
+  const auto refused = weft({"tune", scratch_.path("own.weft"), "--dim", "8", "--dtype", "f32"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.err.find("schedule of its own"), std::string::npos) << refused.err;
+}
+
 }  // namespace
 }  // namespace weft::test

@@ -74,7 +74,7 @@ TEST_F(Environment, FullStandardOutput) {
 
 TEST_F(Environment, WhatThisVersionCannotDo) {
   const std::vector<std::vector<std::string>> calls = {
-      {"tune", pattern_},
+      {"tune", pattern_, "--target", "sm_90a"},
       {"run", pattern_, "--tokens", "8", "--grad", "do.npy", "--dq", "dq.npy"},
       {"bench", pattern_, "--target", "sm_90a"},
   };

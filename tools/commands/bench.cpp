@@ -91,8 +91,7 @@ Result<Row> bench_one(const Bench& bench, const PatternFile& file, std::int64_t 
   WEFT_CHECK(add_offset(operands, bench.options));
   auto compile = with_sizes(file.options, sizes);
   compile.target = bench.target.name;
-  WEFT_TRY(auto front, read_pattern(file.source, compile));
-  WEFT_TRY(const auto planned, plan_pattern(std::move(front), compile, bench.target));
+  WEFT_TRY(const auto planned, plan_as_engines_do(file, compile, bench.options, bench.target));
   Row row{.pattern = file.pattern.name,
           .shape = operands.shape(),
           .dtype = to_string(sizes.dtype),

@@ -1,0 +1,226 @@
+#include "runtime/engine/destination.h"
+#include "runtime/engine/tuned.h"
+#include "tools/commands/commands.h"
+#include "tools/json.h"
+#include "tools/operands.h"
+#include "tools/pattern_file.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+/// weft tune: measures the schedules that the planner is free to choose, on the user's sizes, and keeps the best.
+namespace weft::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRounds = 9, kFewestRounds = 3;
+constexpr double kSeconds = 20;       ///< of rounds for one pattern
+constexpr double kSampleMs = 5;       ///< a sample is as many launches as take so long
+constexpr double kHopeless = 1.15;    ///< after the fewest rounds: slower than the best by this is not tried on
+constexpr double kWorthwhile = 1.01;  ///< less is noise: the planner's own choice stays
+
+struct Candidate {
+  std::vector<ir::ScheduleHint> schedule;  ///< empty: the planner's choice
+  std::string text;                        ///< of the schedule, for people
+  std::optional<Kernel> kernel = {};
+  int launches = 1;
+  std::vector<double> ms = {};
+  double median() const {
+    auto sorted = ms;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted.empty() ? 0 : sorted[sorted.size() / 2];
+  }
+};
+
+/// Every pair of tile sizes that a plan for the target may have.
+std::vector<Candidate> candidates_for(const ir::Choices& usual) {
+  std::vector<Candidate> out = {{.schedule = {}, .text = "the planner's choice"}};
+  for (int tile_q : {usual.sub_q * usual.micro_q, 64, 128}) {
+    for (int tile_k : {32, 64, 96, 128, 192, 256}) {
+      if (tile_q % (usual.sub_q * usual.micro_q) != 0) continue;
+      if (tile_q == usual.tile_q && tile_k == usual.tile_k) continue;
+      Candidate one{.schedule = {{.key = "tile_q", .value = tile_q, .range = {}, .tuned = true},
+                                 {.key = "tile_k", .value = tile_k, .range = {}, .tuned = true}},
+                    .text = fmt::format("tile_q {}, tile_k {}", tile_q, tile_k)};
+      const auto known = [&](const Candidate& other) { return other.text == one.text; };
+      if (std::none_of(out.begin(), out.end(), known)) out.push_back(std::move(one));
+    }
+  }
+  return out;
+}
+
+Result<double> launch(const Candidate& one, const RunArgs& args) {
+  const auto start = Clock::now();
+  for (int i = 0; i < one.launches; ++i) WEFT_CHECK(one.kernel->run(args));
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count() / one.launches;
+}
+
+/// Candidates take turns, so that clocks and neighbours disturb all alike.
+Status measure(std::vector<Candidate>& candidates, const RunArgs& args, const std::string& what,
+               const Console& console) {
+  Progress progress(console, what);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    auto& one = candidates[i];
+    WEFT_CHECK(one.kernel->run(args));  // pages, caches
+    WEFT_TRY(const double ms, launch(one, args));
+    one.launches = std::max(1, static_cast<int>(kSampleMs / std::max(ms, 1e-3)));
+    progress.update(i, candidates.size() * (kRounds + 1));
+  }
+  const auto begin = Clock::now();
+  std::vector<Candidate*> running;
+  for (auto& one : candidates) running.push_back(&one);
+  for (int round = 0; round < kRounds; ++round) {
+    if (round >= kFewestRounds && std::chrono::duration<double>(Clock::now() - begin).count() > kSeconds) break;
+    for (auto* one : running) {
+      WEFT_TRY(const double ms, launch(*one, args));
+      one->ms.push_back(ms);
+    }
+    progress.update(candidates.size() * static_cast<std::size_t>(round + 2), candidates.size() * (kRounds + 1));
+    if (round + 1 != kFewestRounds) continue;
+    const auto best = (*std::min_element(running.begin(), running.end(), [](const auto* a, const auto* b) {
+                        return a->median() < b->median();
+                      }))->median();
+    const auto* usual = &candidates.front();
+    std::erase_if(running, [&](const auto* one) { return one != usual && one->median() > kHopeless * best; });
+  }
+  return done;
+}
+
+/// The fastest of many is often the luckiest: it must win most of the rounds against the planner's choice once more.
+Result<bool> wins(Candidate& best, Candidate& usual, const RunArgs& args) {
+  int won = 0;
+  best.ms.clear();
+  usual.ms.clear();
+  for (int round = 0; round < kRounds; ++round) {
+    for (auto* one : {&usual, &best}) {
+      WEFT_TRY(const double ms, launch(*one, args));
+      one->ms.push_back(ms);
+    }
+    won += best.ms.back() < usual.ms.back() ? 1 : 0;
+  }
+  return 4 * won >= 3 * kRounds && usual.median() >= kWorthwhile * best.median();
+}
+
+struct Tuning {
+  std::string pattern, path;
+  std::vector<Candidate> candidates;
+  const Candidate* best = nullptr;
+  bool kept = false;
+};
+
+Result<Tuning> tune(const PatternFile& file, const Options& options, const Target& target, const Console& console) {
+  const auto sizes = default_sizes(options, file.pattern, console);
+  const auto tokens = options.tokens.empty() ? std::int64_t{4096} : options.tokens.front();
+  if (options.tokens.empty()) console.remark("{}: tuning at {} tokens", file.pattern.name, tokens);
+  WEFT_TRY(auto operands, random_operands(options, sizes, tokens, options.keys.value_or(tokens)));
+  WEFT_CHECK(add_inputs(operands, options, file.pattern));
+  WEFT_CHECK(add_offset(operands, options));
+  auto compile = with_sizes(file.options, sizes);
+  compile.target = target.name;
+  WEFT_TRY(auto front, read_pattern(file.source, compile));
+  if (!front.pattern.schedule.empty())
+    return user_error(fmt::format("pattern {} has a schedule of its own, which nothing found here would replace",
+                                  front.pattern.name));
+  WEFT_TRY(const auto planned, plan_pattern(front, compile, target));
+
+  Tuning out{.pattern = front.pattern.name, .path = {}, .candidates = candidates_for(planned.plan.choices)};
+  auto engine_of = engine_options(options);
+  engine_of.no_cache = true;  // most of them are never asked for again
+  engine_of.threads = static_cast<int>(options.threads.value_or(0));
+  const Engine engine(engine_of);
+  {
+    Progress progress(console, fmt::format("compiling {}", out.pattern));
+    for (std::size_t i = 0; i < out.candidates.size(); ++i) {
+      auto& one = out.candidates[i];
+      auto pattern = front.pattern;
+      pattern.schedule = one.schedule;
+      CompileOptions asked{.target = target.name, .source_name = file.source.name};
+      WEFT_TRY(one.kernel, engine.compile(ir::print(pattern), asked));
+      progress.update(i + 1, out.candidates.size());
+    }
+  }
+  Views views;
+  auto args = operands.args(options, views);
+  args.threads = static_cast<int>(options.threads.value_or(0));
+  WEFT_CHECK(measure(out.candidates, args, fmt::format("tuning {}", out.pattern), console));
+
+  auto& usual = out.candidates.front();
+  auto& fastest = *std::min_element(out.candidates.begin(), out.candidates.end(),
+                                    [](const auto& a, const auto& b) { return a.median() < b.median(); });
+  out.best = &usual;
+  if (&fastest != &usual) {
+    WEFT_TRY(const bool better, wins(fastest, usual, args));
+    if (better) out.best = &fastest;
+  }
+  const auto measured = fmt::format("{} at {} tokens: {:.4g} ms, {:.4g} ms by the planner's choice", out.best->text,
+                                    tokens, out.best->median(), usual.median());
+  const auto store = open_store(options);
+  const auto kept = keep_tuned(*store, tuned_key(front.pattern, planned.bind, target),
+                               {.schedule = out.best->schedule, .measured = measured});
+  if (kept.warning) console.warn("{}", kept.warning->message);
+  out.kept = kept.published;
+  out.path = store->path();
+  return out;
+}
+
+void print(const Tuning& tuning, const Console& console) {
+  const auto usual = tuning.candidates.front().median();
+  console.print("{}\n", tuning.pattern);
+  for (const auto& one : tuning.candidates) {
+    console.print("  {:<24} {:>10.3f} ms  {:.2f} times as fast{}\n", one.text, one.median(), usual / one.median(),
+                  &one == tuning.best ? "  <- best" : "");
+  }
+  if (tuning.kept)
+    console.print("  kept in {}\n", tuning.path);
+  else
+    console.print("  not kept: there is no store\n");
+}
+
+Json to_json(const Tuning& tuning) {
+  Json tried = Json::array();
+  for (const auto& one : tuning.candidates) {
+    Json schedule = Json::object();
+    for (const auto& hint : one.schedule) schedule[hint.key] = hint.value;
+    tried.push_back({{"schedule", schedule}, {"median_ms", one.median()}, {"samples", one.ms.size()}});
+  }
+  const auto& best = *tuning.best;
+  Json schedule = Json::object();
+  for (const auto& hint : best.schedule) schedule[hint.key] = hint.value;
+  return {{"pattern", tuning.pattern},
+          {"tried", tried},
+          {"best", schedule},
+          {"median_ms", best.median()},
+          {"planner_ms", tuning.candidates.front().median()},
+          {"speedup", tuning.candidates.front().median() / best.median()},
+          {"kept", tuning.kept}};
+}
+
+}  // namespace
+
+int command_tune(const Options& options, const Console& console) {
+  const auto destination = find_destination(options.target.empty() ? "cpu" : options.target);
+  if (!destination) return console.fail(destination.error());
+  if (destination->kind != Destination::Kind::cpu)
+    return console.fail(environment_error("tune measures CPU kernels only in this version"));
+  if (options.tokens.size() > 1) return console.usage("tune takes one length: --tokens 16k");
+  Json results = Json::array();
+  for (const auto& path : options.files) {
+    Options one = options;
+    one.files = {path};
+    const auto [file, status] = open_pattern(one, console);
+    if (!file) return status;
+    const auto tuning = tune(*file, one, destination->target, console);
+    if (!tuning) return console.fail(tuning.error(), &file->source);
+    if (console.json())
+      results.push_back(to_json(*tuning));
+    else
+      print(*tuning, console);
+    console.finish(kDone);
+  }
+  if (console.json()) console.print("{}\n", Json{{"target", destination->target.name}, {"results", results}}.dump(2));
+  return kDone;
+}
+
+}  // namespace weft::tools
