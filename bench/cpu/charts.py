@@ -75,7 +75,7 @@ def chart(folder, name, lines, xlabel, ylabel, title, log=True):
 
 
 def over_length(torch, peers, library, meter, threads, folder):
-    times, memory = {}, {}
+    times = {}
     put = lambda to, name, x, y: to.setdefault(name, []).append((x, y))
     device = torch.device("cpu")
     for tokens in LENGTHS:
@@ -85,17 +85,23 @@ def over_length(torch, peers, library, meter, threads, folder):
         wanted = lambda name: tokens <= PEER_LENGTHS.get(name, 0)
         for name, ms in theirs(torch, peers, meter, threads, workload, sets, inputs, wanted).items():
             put(times, f"PyTorch, LongNet: {name}", tokens, ms)
-        kernel, _ = bench.Weft(torch, library, device).compile(workload, "cpu")
-        put(memory, "Weft, any pattern", tokens, kernel.workspace_bytes((1, tokens, tokens, 8, 8), threads) / 2**20)
-        put(memory, "tensors q, k, v and output", tokens, 4 * 4 * 8 * 64 * tokens / 2**20)
-        put(memory, "a mask tensor of bytes, one head", tokens, tokens**2 / 2**20)
         if tokens <= DENSE_LENGTHS:
             dense = Workload("dense causal", "dense", tokens, 8, 64, dtype="f32", causal=True)
             put(times, "Weft, dense causal", tokens, weft(torch, library, meter, threads, dense, sets, inputs))
             for name, ms in theirs(torch, peers, meter, threads, dense, sets, inputs, lambda n: "SDPA" in n).items():
                 put(times, f"PyTorch, dense causal: {name}", tokens, ms)
     chart(folder, "time-over-length", times, "tokens", "ms", f"Forward, f32, 8 heads of 64, {threads} threads")
-    chart(folder, "memory-over-length", memory, "tokens", "MiB beside the tensors", "Memory of a launch")
+
+
+def memory_over_length(torch, library, threads, folder):
+    kernel, _ = bench.Weft(torch, library, torch.device("cpu")).compile(causal_longnet(LENGTHS[0]), "cpu")
+    lines = {
+        "a mask tensor of bytes, one head": lambda n: n**2,
+        "tensors q, k, v and output": lambda n: 4 * 4 * 8 * 64 * n,
+        f"Weft, LongNet, {threads} threads": lambda n: kernel.workspace_bytes((1, n, n, 8, 8), threads),
+    }
+    memory = {name: [(n, of(n) / 2**20) for n in LENGTHS] for name, of in lines.items()}
+    chart(folder, "memory-over-length", memory, "tokens", "MiB", "Memory of a launch, f32, 8 heads of 64")
 
 
 def over_density(torch, peers, library, meter, threads, folder):
@@ -122,11 +128,12 @@ def shares(rows, folder):
     axes.invert_yaxis()
     axes.set_xlabel("useful FLOPs over the FMA loop's peak (decode: bytes over a copy's)")
     axes.grid(True, axis="x", alpha=0.3)
-    axes.legend()
+    axes.legend(loc="lower right")
     save(figure, folder, "share-by-pattern")
 
 
 def draw(torch, peers, library, meter, threads, folder, rows):
     shares(rows, folder)
+    memory_over_length(torch, library, threads, folder)
     over_density(torch, peers, library, meter, threads, folder)
     over_length(torch, peers, library, meter, threads, folder)
