@@ -45,8 +45,8 @@ class CpuFeatureSet {
 /// a machine that is not x86-64.
 CpuFeatureSet host_cpu_features();
 
-/// Which processor this is, in a word: `GenuineIntel-6-207-2` (vendor, family, model, stepping); `unknown` where it is no
-/// x86-64.
+/// Which processor this is, in a word: `GenuineIntel-6-207-2` (vendor, family, model, stepping); `unknown` where it is
+/// no x86-64.
 std::string host_cpu_model();
 
 }  // namespace weft
