@@ -54,8 +54,9 @@ Value broadcast(Part& f, const Value& row, const Value& column) {
 }
 
 /// Asks for what the turn of column c has of the next block's rows: of as many keys as are being scored, from `key` on,
-/// each row of K and V once by the last column. A line at a time: many at once would wait for the line buffers. Into
-/// the second level of caches, as the first one is full of what is being computed.
+/// each row of K and V once by the last column (with fewer than 16 columns some are left out). A line at a time: many
+/// at once would wait for the line buffers. Into the second level of caches, as the first is full of what is being
+/// computed.
 void ask_ahead(Part& f, const Value& key, int keys, const Value& c) {
   const Kernel& k = f.kernel;
   constexpr int kLine = 64, kTurns = 4;
@@ -105,8 +106,8 @@ std::vector<Value> score_tile(Part& f, const std::vector<Value>& rows, const Val
 /// are scaled in a row's first blocks only.
 constexpr double kSlack = 8;
 
-/// New maxima from the block's (in `top`): m, l and the factor of what was summed before. Returns whether any
-/// row's maximum moved.
+/// From the block's maxima (in `top`) to m, what scores are measured from (a row's maximum, or up to kSlack less), l,
+/// and the factor of what was summed before. Returns whether m of any row moved.
 Value update_maxima(Part& f, const Value& v) {
   const Kernel& k = f.kernel;
   const Value m_old = f.vload(f.in_scratch(k.m), v);
