@@ -36,25 +36,24 @@ Prediction roofline(const Workload& load, double peak, double share, double byte
           .assumed = std::move(assumed)};
 }
 
-// What a CPU kernel costs, in FLOPs at the peak: fitted to the patterns of tests/patterns at 16 K tokens, dim 64, 8
-// heads (Sapphire Rapids), most of which it meets within 20 %. `weft bench` lays heads side by side, as these figures
-// do.
+// What a CPU kernel costs, in FLOPs at the peak: fitted on one machine (Sapphire Rapids) to the patterns of
+// tests/patterns at 16 K tokens, dim 64, 8 heads side by side in memory, as `weft bench` lays them.
 constexpr double kFullBlocks = 1.18;  // for each executed one, keys of a head one behind the other …
 constexpr double kKeysApart = 1.33;  // … or more than a kilobyte apart, so that they fall into few sets of caches …
 constexpr double kManyPages = 1.57;  // … and on more pages than the processor finds quickly
 constexpr double kMask = 1.34;       // for each pair of a partial block, on top: who keeps which key
 constexpr double kRowTile = 2.2e6;   // for each tile of 64 rows and 64 columns: rows in and out, bounds
 
-double cost_of_keys(const Workload& load, const ir::Shape& shape, ir::DType dtype) {
+double cost_of_keys(const ir::Shape& shape, ir::DType dtype) {
   const std::int64_t apart = shape.kv_heads * shape.d * ir::size_of(dtype);
   if (shape.kv_heads == 1 || apart <= 1024) return kFullBlocks;
   constexpr std::int64_t kFoundQuickly = 2048 * 4096;  // bytes: pages that a second-level TLB holds
-  return load.work.pairs > 0 && shape.n_k * apart > 2 * kFoundQuickly ? kManyPages : kKeysApart;
+  return shape.n_k * apart > 2 * kFoundQuickly ? kManyPages : kKeysApart;
 }
 
 /// FLOP/s of all cores: measured, where this machine can execute the target's code.
-double peak_of_cpu(const Target& target, int cores, std::string& assumed) {
-  const auto library = llvm::Library::open();
+double peak_of_cpu(const Target& target, int cores, const std::string& llvm, std::string& assumed) {
+  const auto library = llvm::Library::open(llvm);
   if (library) {
     if (const auto meter = llvm::PeakMeter::create(**library, target)) {
       const double peak = meter->flops_per_second(cores, std::chrono::milliseconds(4), 9);
@@ -68,13 +67,13 @@ double peak_of_cpu(const Target& target, int cores, std::string& assumed) {
   return cores * hertz * target.lanes() * 2 * (target.has_fma ? 2 : 1);
 }
 
-Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::Shape& shape) {
+Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::Shape& shape, const std::string& llvm) {
   std::string assumed;
-  const double peak =
-      peak_of_cpu(planned.target, static_cast<int>(std::max(1U, std::thread::hardware_concurrency())), assumed);
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const double peak = peak_of_cpu(planned.target, cores, llvm, assumed);
   const auto& c = planned.plan.choices;
-  const double of_pair = 2 * static_cast<double>(shape.d + shape.d_v),
-               cost = cost_of_keys(load, shape, planned.bind.dtype);
+  const double of_pair = 2 * static_cast<double>(shape.d + shape.d_v);
+  const double cost = cost_of_keys(shape, planned.bind.dtype);
   const double masked = load.work.partial_tiles * c.tile_q * c.tile_k * of_pair;
   const double tiles = load.work.row_tiles * kRowTile * (c.tile_q / 64.0) * (of_pair / 256);
   const double flops = cost * load.executed_flops + kMask * masked + tiles;
@@ -105,9 +104,10 @@ int rounded_up(int value, int step) { return (value + step - 1) / step * step; }
 
 }  // namespace
 
-Prediction predict(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape) {
+Prediction predict(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape,
+                   const std::string& llvm) {
   return planned.target.kind == TargetKind::cuda ? predict_gpu(load, planned, compiled)
-                                                 : predict_cpu(load, planned, shape);
+                                                 : predict_cpu(load, planned, shape, llvm);
 }
 
 int blocks_per_sm(const Target& target, int threads, int registers, std::int64_t shared_bytes) {

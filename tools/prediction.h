@@ -19,8 +19,10 @@ struct Prediction {
 
 struct Compiled;
 
-/// For a CPU target this machine, for a GPU target the card that its row names.
-Prediction predict(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape);
+/// For a CPU target this machine, whose peak is measured for it (`llvm` as in Library::open; 0.1 s); for a GPU target
+/// the card that its row names.
+Prediction predict(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape,
+                   const std::string& llvm);
 
 /// Blocks of a kernel that an SM has room for at once; 0 where not even one fits.
 int blocks_per_sm(const Target& target, int threads, int registers, std::int64_t shared_bytes);

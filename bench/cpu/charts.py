@@ -58,14 +58,13 @@ def save(figure, folder, name):
     print(f"docs/charts/{name}", flush=True)
 
 
-def chart(folder, name, lines, xlabel, ylabel, title, log=True):
+def chart(folder, name, lines, xlabel, ylabel, title):
     """`lines`: {label: [(x, y)]}."""
     figure, axes = plt.subplots(figsize=(7, 4.5))
     for label, points in lines.items():
         axes.plot(*zip(*points), marker="o", label=label)
-    if log:
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.set_title(title)

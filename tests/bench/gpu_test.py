@@ -71,6 +71,15 @@ class Pairs(unittest.TestCase):
             self.assertEqual(workload.batch * workload.pairs(), said["pairs"], workload)
             self.assertEqual(workload.flops(), said["flops"], workload)
 
+    def test_of_what_only_cpus_compare_are_those_that_weft_counts(self):
+        for heads in (8, 3):
+            self.check_count(shared.Workload("groups", "groups", 384, heads, 16, segments=(64, 128, 192), rates=(1, 2, 5)))
+        for dilation in (1, 2):
+            self.check_count(shared.Workload("natten", "neighborhood", 4096, 1, 16, width=13, dilation=dilation))
+
+    def check_count(self, workload):
+        self.assertEqual(workload.pairs(), explained(workload)["pairs"], workload)
+
     def test_of_long_workloads_are_counted_at_once(self):
         for workload in workloads.everything():
             if workload.kind != "bigbird":

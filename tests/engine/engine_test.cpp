@@ -1,5 +1,6 @@
 /// The public face: one engine, kernels from text, launches on the caller's memory.
 
+#include "folder.h"
 #include "problem.h"
 #include "runtime/engine/emulate_executor.h"
 
@@ -18,19 +19,14 @@ namespace fs = std::filesystem;
 
 class EngineTest : public ::testing::Test {
  protected:
-  EngineTest() {
-    auto name = (fs::temp_directory_path() / "weft-engine-XXXXXX").string();
-    store_ = ::mkdtemp(name.data());
-  }
-  ~EngineTest() override { fs::remove_all(store_); }
-
   EngineOptions options(int threads = 0) { return {.cache_dir = store_, .threads = threads}; }
   static Kernel compile(const Engine& engine, const std::string& text, CompileOptions options) {
     auto kernel = engine.compile(text, options);
     if (!kernel) throw std::runtime_error(kernel.error().message);
     return *kernel;
   }
-  std::string store_;
+  Folder folder_;
+  std::string store_ = folder_.path();
 };
 
 CompileOptions f32(std::int64_t dim, std::string target = "cpu") {

@@ -1,5 +1,6 @@
 /// Where an engine's kernels come from: memory, one's own store, other stores, a compiler; and how often each.
 
+#include "folder.h"
 #include "problem.h"
 
 #include <fcntl.h>
@@ -22,13 +23,7 @@ CompileOptions f32(std::int64_t dim) { return {.dim = dim, .dtype = DType::f32};
 
 class StoresTest : public ::testing::Test {
  protected:
-  StoresTest() {
-    auto name = (fs::temp_directory_path() / "weft-stores-XXXXXX").string();
-    base_ = ::mkdtemp(name.data());
-  }
-  ~StoresTest() override { fs::remove_all(base_); }
-
-  std::string place(const std::string& name) const { return (base_ / name).string(); }
+  std::string place(const std::string& name) const { return (base_.path() / name).string(); }
   static CacheOrigin origin(const Engine& engine, std::int64_t dim = 32) {
     const auto kernel = engine.compile(kLongnet, f32(dim));
     if (!kernel) throw std::runtime_error(kernel.error().message);
@@ -48,7 +43,7 @@ class StoresTest : public ::testing::Test {
   }
 
  private:
-  fs::path base_;
+  Folder base_;
 };
 
 TEST_F(StoresTest, TheFirstThatHasItGivesIt) {

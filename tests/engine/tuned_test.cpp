@@ -4,28 +4,17 @@
 
 #include "compiler/ir/plan.h"
 #include "runtime/engine/destination.h"
+#include "tests/engine/folder.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-
 namespace weft::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kWindow = "pattern p { keep window(99, 0); }";
 
 class TunedTest : public ::testing::Test {
  protected:
-  TunedTest() {
-    auto name = (fs::temp_directory_path() / "weft-tuned-XXXXXX").string();
-    base_ = ::mkdtemp(name.data());
-    store_ = cache::Store::open({.directory = base_.string()});
-  }
-  ~TunedTest() override { fs::remove_all(base_); }
-
   static CompileOptions f32(std::int64_t dim) { return {.dim = dim, .dtype = DType::f32}; }
 
   cache::Key key(const std::string& text, std::int64_t dim) const {
@@ -44,10 +33,11 @@ class TunedTest : public ::testing::Test {
     if (!kernel) throw std::runtime_error(kernel.error().message);
     return ir::parse_plan(kernel->plan_text()).value().choices;
   }
-  EngineOptions own() const { return {.cache_dir = base_.string()}; }
+  EngineOptions own() const { return {.cache_dir = base_}; }
 
-  fs::path base_;
-  std::shared_ptr<cache::Store> store_;
+  Folder folder_;
+  std::string base_ = folder_.path();
+  std::shared_ptr<cache::Store> store_ = cache::Store::open({.directory = base_});
 };
 
 TEST_F(TunedTest, EnginesPlanWithWhatWasKept) {
@@ -75,7 +65,7 @@ TEST_F(TunedTest, OthersPlanAsBefore) {
 TEST_F(TunedTest, ReadOnlyStoresAreAskedToo) {
   keep(kWindow, 16, 48);
   EngineOptions options{.no_cache = true};
-  options.read_only_caches = {base_.string()};
+  options.read_only_caches = {base_};
   EXPECT_EQ(choices(options, kWindow, 16).tile_k, 48);
 }
 

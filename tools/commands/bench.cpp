@@ -5,6 +5,7 @@
 #include "tools/json.h"
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
+#include "tools/samples.h"
 #include "tools/workload.h"
 
 #include <algorithm>
@@ -24,12 +25,6 @@ struct Samples {
   double peak = 0;                ///< median FLOP/s of the FMA loop
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const auto n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 struct Row {
   std::string pattern;
   ir::Shape shape;
@@ -43,11 +38,6 @@ struct Row {
   double flops_per_s() const { return load.flops / median_ms() * 1e3; }
   double share() const { return median(samples.share); }
 };
-
-double quartile(std::vector<double> values, double at) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(at * static_cast<double>(values.size() - 1) + 0.5)];
-}
 
 /// Launches next to measurements of the peak: clocks and neighbours change from second to second.
 Result<Samples> sample(const Kernel& kernel, const RunArgs& args, const llvm::PeakMeter& meter, int threads,

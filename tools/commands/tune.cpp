@@ -4,6 +4,7 @@
 #include "tools/json.h"
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
+#include "tools/samples.h"
 
 #include <algorithm>
 #include <chrono>
@@ -27,11 +28,7 @@ struct Candidate {
   std::optional<Kernel> kernel = {};
   int launches = 1;
   std::vector<double> ms = {};
-  double median() const {
-    auto sorted = ms;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted.empty() ? 0 : sorted[sorted.size() / 2];
-  }
+  double median() const { return tools::median(ms); }
 };
 
 /// Every pair of tile sizes that a plan for the target may have.
@@ -178,19 +175,21 @@ void print(const Tuning& tuning, const Console& console) {
     console.print("  not kept: there is no store\n");
 }
 
+Json to_json(const std::vector<ir::ScheduleHint>& schedule) {
+  Json out = Json::object();
+  for (const auto& hint : schedule) out[hint.key] = hint.value;
+  return out;
+}
+
 Json to_json(const Tuning& tuning) {
   Json tried = Json::array();
   for (const auto& one : tuning.candidates) {
-    Json schedule = Json::object();
-    for (const auto& hint : one.schedule) schedule[hint.key] = hint.value;
-    tried.push_back({{"schedule", schedule}, {"median_ms", one.median()}, {"samples", one.ms.size()}});
+    tried.push_back({{"schedule", to_json(one.schedule)}, {"median_ms", one.median()}, {"samples", one.ms.size()}});
   }
   const auto& best = *tuning.best;
-  Json schedule = Json::object();
-  for (const auto& hint : best.schedule) schedule[hint.key] = hint.value;
   return {{"pattern", tuning.pattern},
           {"tried", tried},
-          {"best", schedule},
+          {"best", to_json(best.schedule)},
           {"median_ms", best.median()},
           {"planner_ms", tuning.candidates.front().median()},
           {"speedup", tuning.candidates.front().median() / best.median()},
