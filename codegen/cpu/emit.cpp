@@ -199,6 +199,9 @@ std::string preamble(const Kernel& k) {
         "declare {0} @llvm.x86.avx512.mask.scalef.ps.512({0}, {0}, {0}, i16, i32)\n",
         k.vf());
   }
+  if (k.pair == 2) {
+    text += fmt::format("declare {0} @llvm.x86.avx512bf16.dpbf16ps.512({0}, {1}, {1})\n", k.vf(), k.vi());
+  }
   if (k.d != k.d_pad || k.d_v != k.v_pad) {
     text +=
         "declare <8 x float> @llvm.masked.load.v8f32.p0(ptr, i32, <8 x i1>, <8 x float>)\n"
@@ -215,8 +218,8 @@ std::string preamble(const Kernel& k) {
 Source emit(const ir::Plan& plan, const Target& target) {
   const Kernel k(plan, target);
   std::string text = preamble(k);
-  text += emit_conditions(k) + emit_summaries(k) + emit_schedule(k) + emit_rows(k) + emit_pairs(k) + emit_blocks(k) +
-          emit_walk(k);
+  text += emit_conditions(k) + emit_summaries(k) + emit_schedule(k) + emit_rows(k) + emit_pairs(k) + emit_copies(k) +
+          emit_blocks(k) + emit_walk(k);
   text += fresh(k) + sweep(k) + run_pass(k) + (plan.phases.size() > 1 ? run_tile_of_phases(k) : run_tile(k)) + entry(k);
   // Frame pointers would cost a register; vectors are as wide as the target says.
   text +=

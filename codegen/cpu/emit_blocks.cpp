@@ -7,10 +7,10 @@
 namespace weft::codegen::cpu {
 namespace {
 
-/// Columns of Q and K in one turn of the score loop: enough to hide its overhead; twice as many cost half again
+/// Words of Q and K in one turn of the score loop: enough to hide its overhead; twice as many cost half again
 /// as much compile time for nothing measurable.
 constexpr int kColumns = 4;
-/// Keys in one turn of a partial block's loops; divides sub_k.
+/// Keys in one turn of a partial block's loops; divides sub_k, and is whole pairs.
 constexpr int kPairs = 2;
 
 const Value kZero = Part::i64(0);
@@ -19,41 +19,23 @@ const Value kMinusInfinity{"float", "0xFFF0000000000000"};
 
 Value load_row(Part& f, const Value& rows, const Value& key) { return f.load("ptr", f.at(rows, "ptr", key), 8); }
 
-/// A K row as f32: in place, or widened and padded in the scratch once a block. It is read once from end to end.
+/// A K row as products take it: in place, or copied to the scratch once a block. It is read once from end to end.
 Value key_row(Part& f, const Value& rows, const Value& key) {
   if (f.kernel.keys_in_place) return load_row(f, rows, key);
-  return f.at(f.in_scratch(f.kernel.key_wide), "float", f.mul(key, Part::i64(f.kernel.d_pad)));
+  return f.at(f.in_scratch(f.kernel.key_wide), "float", f.mul(key, Part::i64(f.kernel.d_words)));
 }
 
-/// A V row as f32, likewise.
+/// A V row likewise: of one key, or of a pair.
 Value value_row(Part& f, const Value& key) {
   if (f.kernel.values_in_place) return load_row(f, Part::argument("ptr", "values"), key);
   return f.at(f.in_scratch(f.kernel.value_wide), "float", f.mul(key, Part::i64(f.kernel.v_pad)));
 }
 
-/// @widen: the block's K and V rows that cannot be read in place, to f32 in the scratch.
-std::string widen(const Kernel& k) {
-  Part f(k, "widen", "void", "ptr %keys, ptr %values, i64 %count");
-  const auto copy = [&](const Value& rows, std::int64_t to, int width, int padded) {
-    f.for_each(kZero, Part::argument("i64", "count"), 1, [&](const Value& key) {
-      const Value from = load_row(f, rows, key);
-      const Value row = f.at(f.in_scratch(to), "float", f.mul(key, Part::i64(padded)));
-      f.each_eight(width, [&](const Value& c, int eight) {
-        f.store(f.load8(f.at(from, "i8", f.mul(c, Part::i64(k.element))), eight), f.at(row, "float", c), 4);
-      });
-    });
-  };
-  if (!k.keys_in_place) copy(Part::argument("ptr", "keys"), k.key_wide, k.d, k.d_pad);
-  if (!k.values_in_place) copy(Part::argument("ptr", "values"), k.value_wide, k.d_v, k.v_pad);
-  f.ret();
-  return f.finish();
-}
-
 Value broadcast(Part& f, const Value& row, const Value& column) {
-  return f.splat(f.load("float", f.at(row, "float", column), 4), f.kernel.lanes);
+  return f.splat(f.load("float", f.at(row, "float", column), 4 / f.kernel.pair), f.kernel.lanes);
 }
 
-/// Asks for what the turn of column c has of the next block's rows: of as many keys as are being scored, from `key` on,
+/// Asks for what the turn of word c has of the next block's rows: of as many keys as are being scored, from `key` on,
 /// each row of K and V once by the last column (with fewer than 16 columns some are left out). A line at a time: many
 /// at once would wait for the line buffers. Into the second level of caches, as the first is full of what is being
 /// computed.
@@ -61,8 +43,8 @@ void ask_ahead(Part& f, const Value& key, int keys, const Value& c) {
   const Kernel& k = f.kernel;
   constexpr int kLine = 64, kTurns = 4;
   const int per_line = kLine / k.element;
-  const Value turn = f.bit_and(f.op("lshr", c, Part::i64(2)), Part::i64(kTurns - 1));
-  const Value line = f.bit_and(c, Part::i64(-per_line));
+  const Value turn = f.bit_and(f.op("udiv", c, Part::i64(kColumns)), Part::i64(kTurns - 1));
+  const Value line = f.bit_and(f.mul(c, Part::i64(k.pair)), Part::i64(-per_line));
   const auto ask = [&](const char* rows, const Value& of, int width) {
     const Value row = load_row(f, Part::argument("ptr", rows), of);
     for (int at = 0; at < width; at += k.d_pad) {
@@ -83,7 +65,7 @@ std::vector<Value> score_tile(Part& f, const std::vector<Value>& rows, const Val
   const Kernel& k = f.kernel;
   const Value q = f.in_scratch(k.q);
   const std::vector<Value> zeros(rows.size() * static_cast<std::size_t>(vectors), f.vsplat(0));
-  return f.fold(kZero, Part::i64(k.d_pad), kColumns, zeros, [&](const Value& c, std::vector<Value> sums) {
+  auto scores = f.fold(kZero, Part::i64(k.d_words), kColumns, zeros, [&](const Value& c, std::vector<Value> sums) {
     if (each_turn) each_turn(c);
     for (int u = 0; u < kColumns; ++u) {
       const Value column = f.add(c, Part::i64(u));
@@ -94,11 +76,57 @@ std::vector<Value> score_tile(Part& f, const std::vector<Value>& rows, const Val
         const Value key = broadcast(f, rows[i], column);
         for (std::size_t j = 0; j < qs.size(); ++j) {
           Value& sum = sums[i * qs.size() + j];
-          sum = f.fma(key, qs[j], sum);
+          sum = f.product(key, qs[j], sum);
         }
       }
     }
     return sums;
+  });
+  if (k.pair == 2) {
+    const Value factor = f.splat(f.load("float", f.in_scratch(k.score_factor), 4), k.lanes);
+    for (Value& score : scores) score = f.fmul(score, factor);
+  }
+  return scores;
+}
+
+/// Weights of two neighbouring keys to pairs of bf16, rounded to nearest, half away from 0: they are not negative. A
+/// NaN stays one.
+Value paired(Part& f, const Value& even, const Value& odd) {
+  const auto splat = [&](std::int64_t v) { return f.splat(Part::i32(v), f.kernel.lanes); };
+  const auto rounded = [&](const Value& p) { return f.add(f.cast("bitcast", p, f.kernel.vi()), splat(0x8000)); };
+  const Value high = f.bit_and(rounded(odd), splat(-0x10000));
+  return f.cast("bitcast", f.bit_or(high, f.op("lshr", rounded(even), splat(16))), f.kernel.vf());
+}
+
+/// Puts weights of keys from `key` on, key by key and vector by vector, in the place of their scores. Pairs of keys
+/// move up to where every other key stood, which has been read.
+void put_weights(Part& f, const Value& key, const Value& v, const std::vector<Value>& weights, int vectors, int pair) {
+  const Kernel& k = f.kernel;
+  const auto step = static_cast<std::size_t>(vectors);
+  const auto turn = static_cast<std::size_t>(pair) * step;
+  for (std::size_t u = 0; u < weights.size(); u += turn) {
+    const Value at = f.add(key, Part::i64(static_cast<std::int64_t>(u / step)));
+    const Value row = f.pair_at(k.scores, pair == 2 ? f.op("lshr", at, kOne) : at, v);
+    for (std::size_t j = 0; j < step; ++j) {
+      f.vstore(pair == 2 ? paired(f, weights[u + j], weights[u + step + j]) : weights[u + j], row,
+               Part::i64(static_cast<std::int64_t>(j) * k.lanes));
+    }
+  }
+}
+
+/// Dropout takes weights key by key, and then they are paired; else they are as soon as they are there.
+int pair_of_weights(const Kernel& k) { return k.plan.dropout > 0 ? 1 : k.pair; }
+
+/// Pairs the weights of keys from `key` on, which dropout has left.
+void pair_weights(Part& f, const Value& key, const Value& end, const Value& v, int vectors) {
+  const Kernel& k = f.kernel;
+  f.for_each(key, end, k.pair, [&](const Value& first) {
+    std::vector<Value> weights;
+    for (int u = 0; u < k.pair; ++u) {
+      const Value row = f.pair_at(k.scores, f.add(first, Part::i64(u)), v);
+      for (int j = 0; j < vectors; ++j) weights.push_back(f.vload(row, Part::i64(j * k.lanes)));
+    }
+    put_weights(f, first, v, weights, vectors, k.pair);
   });
 }
 
@@ -181,15 +209,20 @@ void full_weights(Part& f, const Value& weights, const Value& count, const Value
     from.push_back(f.vload(f.in_scratch(k.top), at));
     sums.push_back(f.vload(f.in_scratch(k.l), at));
   }
-  const auto totals = f.fold(kZero, count, 1, sums, [&](const Value& key, std::vector<Value> l) {
-    const Value weight = broadcast(f, weights, key);
-    const Value row = f.at(f.at(f.in_scratch(k.scores), "float", f.mul(key, Part::i64(k.rows))), "float", v);
-    for (std::size_t j = 0; j < from.size(); ++j) {
-      const Value at = Part::i64(static_cast<std::int64_t>(j) * k.lanes);
-      const Value p = f.fmul(f.exp2(f.fsub(f.vload(row, at), from[j])), weight);
-      f.vstore(p, row, at);
-      l[j] = f.fadd(l[j], p);
+  const int pair = pair_of_weights(k);
+  const auto totals = f.fold(kZero, count, pair, sums, [&](const Value& first, std::vector<Value> l) {
+    std::vector<Value> p;
+    for (int u = 0; u < pair; ++u) {
+      const Value key = f.add(first, Part::i64(u));
+      const Value weight = broadcast(f, weights, key);
+      for (std::size_t j = 0; j < from.size(); ++j) {
+        const Value at = Part::i64(static_cast<std::int64_t>(j) * k.lanes);
+        const Value s = f.vload(f.pair_at(k.scores, key, v), at);
+        p.push_back(f.fmul(f.exp2(f.fsub(s, from[j]), k.pair == 2), weight));
+        l[j] = f.fadd(l[j], p.back());
+      }
     }
+    put_weights(f, first, v, p, k.micro_q, pair);
     return l;
   });
   for (std::size_t j = 0; j < totals.size(); ++j) {
@@ -200,25 +233,26 @@ void full_weights(Part& f, const Value& weights, const Value& count, const Value
 /// acc += V^T P over the block.
 void full_outputs(Part& f, const Value& count, const Value& v) {
   const Kernel& k = f.kernel;
-  constexpr int kUnroll = 4;  // divides micro_k
+  constexpr int kUnroll = 4;  // keys; divides micro_k
+  const Value ends = f.op("udiv", count, Part::i64(k.pair));
   f.for_each(kZero, Part::i64(k.v_pad), k.micro_k, [&](const Value& c) {
     const Value acc = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
     std::vector<Value> sums;
     for (int i = 0; i < k.micro_k; ++i) {
       for (int j = 0; j < k.micro_q; ++j) sums.push_back(f.vload(acc, Part::i64(i * k.rows + j * k.lanes)));
     }
-    const auto totals = f.fold(kZero, count, kUnroll, sums, [&](const Value& key, std::vector<Value> s) {
-      for (int u = 0; u < kUnroll; ++u) {
+    const auto totals = f.fold(kZero, ends, kUnroll / k.pair, sums, [&](const Value& key, std::vector<Value> s) {
+      for (int u = 0; u < kUnroll / k.pair; ++u) {
         const Value at = f.add(key, Part::i64(u));
         const Value row = f.at(value_row(f, at), "float", c);
-        const Value p_row = f.at(f.at(f.in_scratch(k.scores), "float", f.mul(at, Part::i64(k.rows))), "float", v);
+        const Value p_row = f.pair_at(k.scores, at, v);
         std::vector<Value> p;
         for (int j = 0; j < k.micro_q; ++j) p.push_back(f.vload(p_row, Part::i64(j * k.lanes)));
         for (int i = 0; i < k.micro_k; ++i) {
           const Value value = broadcast(f, row, Part::i64(i));
           for (std::size_t j = 0; j < p.size(); ++j) {
             Value& sum = s[static_cast<std::size_t>(i) * p.size() + j];
-            sum = f.fma(value, p[j], sum);
+            sum = f.product(value, p[j], sum);
           }
         }
       }
@@ -241,7 +275,7 @@ std::string full_block(const Kernel& k) {
   const Value keys = Part::argument("ptr", "keys");
   const Value values = Part::argument("ptr", "values");
   const Value count = Part::argument("i64", "count");
-  if (k.widens()) f.call_void("widen", {f.a, f.s, keys, values, count});
+  if (k.takes_copies()) f.call_void("copy_rows", {f.a, f.s, keys, values, count});
   f.for_each(kZero, Part::i64(k.rows), k.micro_q * k.lanes, [&](const Value& v) {
     full_scores(f, keys, count, v);
     if (k.plan.score) on_pairs(f, "rewrite", count, v);
@@ -252,6 +286,7 @@ std::string full_block(const Kernel& k) {
     f.when(moved[0], [&] { rescale(f, v, k.micro_q); });
     full_weights(f, Part::argument("ptr", "weights"), count, v);
     if (k.plan.dropout > 0) on_pairs(f, "drop", count, v);
+    if (k.pair != pair_of_weights(k)) pair_weights(f, kZero, count, v, k.micro_q);
     full_outputs(f, count, v);
   });
   f.ret();
@@ -303,39 +338,79 @@ void partial_weights(Part& f, const Value& groups, const Value& v) {
   const auto total =
       f.fold(kZero, groups, 1, {f.vload(f.in_scratch(k.l), v)}, [&](const Value& i, const std::vector<Value>& before) {
         const Value key = f.group_key(i);
-        return f.fold(
-            key, f.add(key, Part::i64(k.sub_k)), kPairs, before, [&](const Value& first, std::vector<Value> l) {
-              for (int u = 0; u < kPairs; ++u) {
-                const Value at = f.add(first, Part::i64(u));
-                const Value s = f.pair_at(k.scores, at, v);
-                const Value p =
-                    f.fmul(f.exp2(f.fsub(f.vload(s, kZero), from)), f.vload(f.pair_at(k.weight, at, v), kZero));
-                f.vstore(p, s, kZero);
-                l[0] = f.fadd(l[0], p);
-              }
-              return l;
-            });
+        return f.fold(key, f.add(key, Part::i64(k.sub_k)), kPairs, before,
+                      [&](const Value& first, std::vector<Value> l) {
+                        std::vector<Value> weights;
+                        for (int u = 0; u < kPairs; ++u) {
+                          const Value at = f.add(first, Part::i64(u));
+                          const Value s = f.vload(f.pair_at(k.scores, at, v), kZero);
+                          weights.push_back(
+                              f.fmul(f.exp2(f.fsub(s, from), k.pair == 2), f.vload(f.pair_at(k.weight, at, v), kZero)));
+                          l[0] = f.fadd(l[0], weights.back());
+                        }
+                        put_weights(f, first, v, weights, 1, pair_of_weights(k));
+                        return l;
+                      });
       });
   f.vstore(total[0], f.in_scratch(k.l), v);
 }
 
-/// One key's share of some columns of O.
-void add_outputs(Part& f, const Value& key, const Value& c, const Value& v, bool guarded, std::vector<Value>& sums) {
-  const Kernel& k = f.kernel;
-  const Value row = f.at(value_row(f, key), "float", c);
-  const Value p = f.vload(f.pair_at(k.scores, key, v), kZero);
+/// The share of one key, or of a pair of keys, of some columns of O.
+void add_outputs(Part& f, const Value& key, const Value& c, const Value& v, std::vector<Value>& sums) {
+  const Value at = f.kernel.pair == 2 ? f.op("lshr", key, kOne) : key;
+  const Value row = f.at(value_row(f, at), "float", c);
+  const Value p = f.vload(f.pair_at(f.kernel.scores, at, v), kZero);
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    const Value added = f.fma(broadcast(f, row, Part::i64(static_cast<std::int64_t>(i))), p, sums[i]);
-    sums[i] = guarded
-                  ? f.select(f.fcmp("une", f.vload(f.pair_at(k.weight, key, v), kZero), f.vsplat(0)), added, sums[i])
-                  : added;
+    sums[i] = f.product(broadcast(f, row, Part::i64(static_cast<std::int64_t>(i))), p, sums[i]);
   }
 }
 
-/// acc += V^T P for one vector of rows, `columns` columns of V at a time. `guarded`: a NaN or infinity in V
-/// must stay with the rows that keep its key, so 0 * V is not added. Keys are taken a few at a time: lines of V, which
-/// are asked for once for each of their columns, are then still in the first level of caches, even where rows are a
-/// power of two apart.
+/// Number `half` of pairs of bf16, as f32.
+Value half_of(Part& f, const Value& pairs, int half) {
+  const auto splat = [&](std::int64_t v) { return f.splat(Part::i32(v), f.kernel.lanes); };
+  const Value bits = f.cast("bitcast", pairs, f.kernel.vi());
+  return f.cast("bitcast", half == 0 ? f.op("shl", bits, splat(16)) : f.bit_and(bits, splat(-0x10000)), f.kernel.vf());
+}
+
+/// A pair's NaNs and infinities for the rows that keep their keys, all else for all rows, as without any.
+Value add_guarded_pair(Part& f, const Value& value, const Value& p, const std::vector<Value>& kept, Value sum) {
+  const auto splat = [&](std::int64_t v) { return f.splat(Part::i32(v), f.kernel.lanes); };
+  const Value bits = f.cast("bitcast", value, f.kernel.vi());
+  Value finite = bits;
+  std::vector<Value> wild;
+  for (const std::int64_t exponent : {0x7F80, 0x7F800000}) {
+    wild.push_back(f.icmp("eq", f.bit_and(bits, splat(exponent)), splat(exponent)));
+    finite = f.select(wild.back(), f.bit_and(finite, splat(exponent == 0x7F80 ? -0x10000 : 0xFFFF)), finite);
+  }
+  sum = f.product(f.cast("bitcast", finite, f.kernel.vf()), p, sum);
+  for (std::size_t u = 0; u < 2; ++u) {
+    const int half = static_cast<int>(u);
+    const Value added = f.fma(half_of(f, value, half), half_of(f, p, half), sum);
+    sum = f.select(f.bit_and(wild[u], kept[u]), added, sum);
+  }
+  return sum;
+}
+
+/// The same, but a NaN or infinity in V must stay with the rows that keep its key, so 0 * V is not added.
+void add_guarded_outputs(Part& f, const Value& key, const Value& c, const Value& v, std::vector<Value>& sums) {
+  const Kernel& k = f.kernel;
+  const Value at = k.pair == 2 ? f.op("lshr", key, kOne) : key;
+  const Value row = f.at(value_row(f, at), "float", c);
+  const Value p = f.vload(f.pair_at(k.scores, at, v), kZero);
+  std::vector<Value> kept;
+  for (int u = 0; u < k.pair; ++u) {
+    kept.push_back(f.fcmp("une", f.vload(f.pair_at(k.weight, f.add(key, Part::i64(u)), v), kZero), f.vsplat(0)));
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const Value value = broadcast(f, row, Part::i64(static_cast<std::int64_t>(i)));
+    sums[i] = k.pair == 2 ? add_guarded_pair(f, value, p, kept, sums[i])
+                          : f.select(kept[0], f.fma(value, p, sums[i]), sums[i]);
+  }
+}
+
+/// acc += V^T P for one vector of rows, `columns` columns of V at a time. Keys are taken a few at a time: lines of V,
+/// which are asked for once for each of their columns, are then still in the first level of caches, even where rows are
+/// a power of two apart.
 void partial_outputs(Part& f, const Value& groups, const Value& v, int columns, bool guarded) {
   constexpr int kGroups = 4;
   const Kernel& k = f.kernel;
@@ -350,8 +425,10 @@ void partial_outputs(Part& f, const Value& groups, const Value& v, int columns, 
             const Value key = f.group_key(g);
             return f.fold(key, f.add(key, Part::i64(k.sub_k)), kPairs, before,
                           [&](const Value& first, std::vector<Value> s) {
-                            for (int u = 0; u < kPairs; ++u)
-                              add_outputs(f, f.add(first, Part::i64(u)), c, v, guarded, s);
+                            for (int u = 0; u < kPairs; u += k.pair) {
+                              const Value at = f.add(first, Part::i64(u));
+                              guarded ? add_guarded_outputs(f, at, c, v, s) : add_outputs(f, at, c, v, s);
+                            }
                             return s;
                           });
           });
@@ -363,16 +440,22 @@ void partial_outputs(Part& f, const Value& groups, const Value& v, int columns, 
 /// Does a row of V in the block hold a NaN or an infinity?
 Value not_finite(Part& f, const Value& count) {
   const Kernel& k = f.kernel;
-  const auto splat8 = [&](std::int64_t v) { return f.splat(Part::i32(v), 8); };
-  const auto found = f.fold(kZero, count, 1, {splat8(0)}, [&](const Value& key, std::vector<Value> seen) {
-    const Value row = value_row(f, key);
-    return f.fold(kZero, Part::i64(k.v_pad), 8, seen, [&](const Value& c, const std::vector<Value>& s) {
-      const Value bits = f.bit_and(f.load("<8 x i32>", f.at(row, "i32", c), 4), splat8(0x7FFFFFFF));
-      const Value bad = f.cast("sext", f.icmp("uge", bits, splat8(0x7F800000)), "<8 x i32>");
-      return std::vector<Value>{f.bit_or(s[0], bad)};
-    });
-  });
-  return f.icmp("ne", f.cast("bitcast", f.icmp("ne", found[0], splat8(0)), "i8"), {"i8", "0"});
+  // Of f32, or of bf16, which is its upper half.
+  const std::string number = k.pair == 2 ? "i16" : "i32";
+  const int shift = k.pair == 2 ? 16 : 0, lanes = 8 * k.pair;
+  const std::string type = vector_type(lanes, number);
+  const auto splat = [&](std::int64_t v) { return f.splat({number, std::to_string(v >> shift)}, lanes); };
+  const auto found = f.fold(
+      kZero, f.op("udiv", count, Part::i64(k.pair)), 1, {splat(0)}, [&](const Value& key, std::vector<Value> seen) {
+        const Value row = value_row(f, key);
+        return f.fold(kZero, Part::i64(k.v_pad), 8, seen, [&](const Value& c, const std::vector<Value>& s) {
+          const Value bits = f.bit_and(f.load(type, f.at(row, "i32", c), 4), splat(0x7FFFFFFF));
+          const Value bad = f.cast("sext", f.icmp("uge", bits, splat(0x7F800000)), type);
+          return std::vector<Value>{f.bit_or(s[0], bad)};
+        });
+      });
+  const std::string mask = "i" + std::to_string(lanes);
+  return f.icmp("ne", f.cast("bitcast", f.icmp("ne", found[0], splat(0)), mask), {mask, "0"});
 }
 
 /// @vector_block: from the scores of one vector of rows to its share of O. `groups` of keys are listed, weights stand
@@ -384,6 +467,12 @@ std::string vector_block(const Kernel& k) {
   f.when(update_maxima(f, v), [&] { rescale(f, v, 1); });
   partial_weights(f, groups, v);
   if (k.plan.dropout > 0) on_pairs(f, "drop_kept", groups, v);
+  if (k.pair != pair_of_weights(k)) {
+    f.for_each(kZero, groups, 1, [&](const Value& g) {
+      const Value key = f.group_key(g);
+      pair_weights(f, key, f.add(key, Part::i64(k.sub_k)), v, 1);
+    });
+  }
   f.when(
       Part::argument("i1", "guarded"), [&] { partial_outputs(f, groups, v, 1, true); },
       [&] { partial_outputs(f, groups, v, 8, false); });
@@ -402,7 +491,7 @@ std::string partial_block(const Kernel& k) {
   const Value keys = Part::argument("ptr", "keys");
   const Value values = Part::argument("ptr", "values");
   const Value count = Part::argument("i64", "count");
-  if (k.widens()) f.call_void("widen", {f.a, f.s, keys, values, count});
+  if (k.takes_copies()) f.call_void("copy_rows", {f.a, f.s, keys, values, count});
   const Value guarded = not_finite(f, count);
   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
     const Value groups = list_groups(f, v, count);
@@ -439,8 +528,8 @@ std::string narrow_block(const Kernel& k) {
   Part f(k, "narrow_block", "void",
          parameters(k, "ptr %keys, ptr %values, ptr %weights, i64 %count, ptr %next_keys, ptr %next_values"));
   const Value count = Part::argument("i64", "count");
-  if (k.widens())
-    f.call_void("widen", {f.a, f.s, Part::argument("ptr", "keys"), Part::argument("ptr", "values"), count});
+  if (k.takes_copies())
+    f.call_void("copy_rows", {f.a, f.s, Part::argument("ptr", "keys"), Part::argument("ptr", "values"), count});
   const Value groups = f.op("sdiv", count, Part::i64(k.sub_k));
   f.for_each(kZero, groups, 1,
              [&](const Value& i) { f.store(f.mul(i, Part::i64(k.sub_k)), f.at(f.in_scratch(k.groups), "i64", i), 8); });
@@ -462,7 +551,6 @@ std::string narrow_block(const Kernel& k) {
 
 std::string emit_blocks(const Kernel& k) {
   std::string text = "; Blocks of keys: scores, weights, outputs\n";
-  if (k.widens()) text += widen(k);
   return text + full_block(k) + vector_block(k) + partial_block(k) + narrow_block(k);
 }
 

@@ -169,14 +169,30 @@ std::vector<Value> eight_rows(Part& f, std::int64_t pointers, const Value& r) {
   return rows;
 }
 
-/// @load_q: Q of the tile, transposed to [d][rows], times scale and log2 e, so that scores are exponents of 2. Score
-/// expressions want natural units and change them themselves.
-std::string load_q(const Kernel& k) {
-  Part f(k, "load_q");
+/// What scores are multiplied by: scale and log2 e, so that they are exponents of 2. Score expressions want natural
+/// units and change them themselves.
+Value score_factor(Part& f) {
   const Value log2_e{"double", "0x3FF71547652B82FE"};
   Value scale = f.arg(offsetof(weft_args, scale), "double");
-  if (!k.plan.score) scale = f.op("fmul", scale, log2_e);
-  const Value factor = f.splat(f.cast("fptrunc", scale, "float"), 8);
+  if (!f.kernel.plan.score) scale = f.op("fmul", scale, log2_e);
+  return f.cast("fptrunc", scale, "float");
+}
+
+/// Two columns of numbers that were bf16, as pairs.
+Value paired(Part& f, const Value& even, const Value& odd) {
+  const std::string words = "<8 x i32>";
+  const Value low = f.op("lshr", f.cast("bitcast", even, words), f.splat(Part::i32(16), 8));
+  return f.bit_or(low, f.cast("bitcast", odd, words));
+}
+
+/// @load_q: Q of the tile, transposed to [d][rows], times the scores' factor; or to [d / 2][rows] pairs as they are,
+/// and the factor is left to the scores.
+std::string load_q(const Kernel& k) {
+  Part f(k, "load_q");
+  const Value factor = score_factor(f);
+  const bool pairs = k.pair == 2;
+  if (pairs) f.store(factor, f.in_scratch(k.score_factor), 4);
+  const Value factors = f.splat(factor, 8);
   f.for_each(kZero, Part::i64(k.rows), 8, [&](const Value& r) {
     const std::vector<Value> from = eight_rows(f, k.q_row, r);
     // Of O as well: written only when all is done, its lines would be waited for.
@@ -185,12 +201,17 @@ std::string load_q(const Kernel& k) {
     });
     f.each_eight(k.d, [&](const Value& c, int count) {
       std::vector<Value> rows;
-      for (const auto& row : from)
-        rows.push_back(f.op("fmul", f.load8(f.at(row, "i8", f.mul(c, Part::i64(k.element))), count), factor));
+      for (const auto& row : from) {
+        const Value eight = f.load8(f.at(row, "i8", f.mul(c, Part::i64(k.element))), count);
+        rows.push_back(pairs ? eight : f.op("fmul", eight, factors));
+      }
       const std::vector<Value> columns = f.transpose8(rows);
-      const Value to = f.at(f.at(f.in_scratch(k.q), "float", f.mul(c, Part::i64(k.rows))), "float", r);
-      for (int i = 0; i < 8; ++i)
-        f.store(columns[static_cast<std::size_t>(i)], f.at(to, "float", Part::i64(i * k.rows)), 32);
+      const Value word = f.op("udiv", c, Part::i64(k.pair));
+      const Value to = f.at(f.at(f.in_scratch(k.q), "float", f.mul(word, Part::i64(k.rows))), "float", r);
+      for (std::size_t i = 0; i < 8; i += static_cast<std::size_t>(k.pair)) {
+        const Value at = f.at(to, "float", Part::i64(static_cast<std::int64_t>(i) / k.pair * k.rows));
+        f.store(pairs ? paired(f, columns[i], columns[i + 1]) : columns[i], at, 32);
+      }
     });
   });
   f.ret();

@@ -74,13 +74,17 @@ struct Kernel {
   int d, d_v;
   int d_pad, v_pad;  ///< to whole eights: columns of Q, K and V in the scratch; those behind the last hold 0
   int micro_k, micro_q, sub_k;
-  int element;                          ///< bytes of the stored type
-  bool keys_in_place, values_in_place;  ///< rows of K and V are read where they are: f32 that loops can step through
+  int element;  ///< bytes of the stored type
+  /// Numbers that a lane of a product takes at once: 2 of bf16, neighbours in a row of K and Q, or a column's of two
+  /// neighbouring keys in V and P, where the target has an instruction for it.
+  int pair;
+  int d_words;                          ///< 32-bit words of a padded row of Q and K
+  bool keys_in_place, values_in_place;  ///< rows of K and V are read where they are: products can step through them
   bool many_passes;                     ///< O is summed over passes
   bool positions;                       ///< positions of a block's keys stand beside their rows
 
   // Byte offsets in the scratch.
-  std::int64_t x, x32, bits, q_row, o_row, q, acc, out, m, l, alpha, top, scores, weight, active, groups;
+  std::int64_t x, x32, bits, q_row, o_row, score_factor, q, acc, out, m, l, alpha, top, scores, weight, active, groups;
   std::int64_t key_at[2], value_at[2], key_weight[2], key_position[2];
   std::int64_t key_wide, value_wide;
   std::int64_t round_keys, random;  ///< dropout: keys of ten rounds; words of four keys for one vector of rows
@@ -96,7 +100,7 @@ struct Kernel {
   std::vector<Condition> conditions;
   bool lags = false;  ///< some condition can become the stream of a term
   std::int64_t conditions_at, mask;
-  bool widens() const { return !keys_in_place || !values_in_place; }
+  bool takes_copies() const { return !keys_in_place || !values_in_place; }
   bool has_expressions() const { return plan.score || !plan.predicates.empty() || !plan.forms.empty(); }
 
   int state_words;           ///< of a term
@@ -161,6 +165,8 @@ class Part : public Builder {
   Value floor_div(const Value& x, const Value& w);
   Value floor_mod(const Value& x, const Value& w);
   Value fma(const Value& x, const Value& y, const Value& z);
+  /// sum + x y, of vectors of f32 or of pairs of bf16 behind the type of f32.
+  Value product(const Value& x, const Value& y, const Value& sum);
   Value vsplat(double v) { return splat(f32(v), kernel.lanes); }
   Value vload(const Value& base, const Value& element) {
     return load(kernel.vf(), at(base, "float", element), 4 * kernel.lanes);
@@ -168,8 +174,8 @@ class Part : public Builder {
   void vstore(const Value& v, const Value& base, const Value& element) {
     store(v, at(base, "float", element), 4 * kernel.lanes);
   }
-  /// 2^x, 0 below the smallest normal number, NaN for NaN.
-  Value exp2(const Value& x);
+  /// 2^x, 0 below the smallest normal number, NaN for NaN; or about, for what is rounded to bf16.
+  Value exp2(const Value& x, bool for_bf16 = false);
   /// log2 of a positive normal number, relative error below 1e-7.
   Value log2(const Value& x);
   /// Is any lane of a vector of i1 set?
@@ -179,6 +185,8 @@ class Part : public Builder {
   /// Eight stored elements as f32, and back; only the first `count` are touched, the others are 0.
   Value load8(const Value& address, int count = 8);
   void store8(const Value& v, const Value& address, int count = 8);
+  /// Eight 16-bit elements as they are stored, likewise.
+  Value load8_halves(const Value& address, int count = 8);
   /// Columns of a row by eights, the last time perhaps fewer.
   void each_eight(int width, const std::function<void(const Value& column, int count)>& body);
   /// Eight vectors of eight, rows to columns.
@@ -204,6 +212,7 @@ void ask_summary(Part& f, std::size_t condition, const Value& y, const SummarySa
 std::string emit_rows(const Kernel& kernel);        ///< @rows, @load_q, @finish_pass, @store_rows, carry
 std::string emit_schedule(const Kernel& kernel);    ///< @bound, @spans, @intervals, @zone, @next
 std::string emit_walk(const Kernel& kernel);        ///< @full_zone, @partial_zone, @flush_full
+std::string emit_copies(const Kernel& kernel);      ///< @copy_rows
 std::string emit_blocks(const Kernel& kernel);      ///< @full_block, @partial_block
 std::string emit_conditions(const Kernel& kernel);  ///< what expressions use, @runs, @describe, @answers, @mask
 std::string emit_summaries(const Kernel& kernel);   ///< @summarize

@@ -7,6 +7,19 @@
 
 namespace weft::testing {
 
+/// What a test computes with on a target: what its best kernels do. `cpu` is f32 on every machine.
+inline ir::DType best_dtype(const std::string& name) {
+  const Target target = find_target(name).value();
+  if (target.has_mma) return ir::DType::f16;
+  return target.has_bf16_dot && name != "cpu" ? ir::DType::bf16 : ir::DType::f32;
+}
+
+/// Can a test run its kernels here: on this processor, or emulated?
+inline bool can_run(const std::string& name) {
+  const Target target = find_target(name).value();
+  return target.kind == TargetKind::cuda || host_can_execute(target);
+}
+
 /// A kernel for any target, behind one face: compiled for the CPU, or emitted as CUDA and emulated. So that one body
 /// of a test is true of both.
 class AnyKernel {

@@ -45,10 +45,14 @@ void expect_near(const ir::Tensor& got, const ir::Tensor& want, double bound, co
   EXPECT_LE(worst, bound) << what;
 }
 
-class Kernels : public ::testing::TestWithParam<const char*> {};
+class Kernels : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!can_run(GetParam())) GTEST_SKIP() << "this machine does not execute " << GetParam();
+  }
+};
 
-/// What a target's best kernels compute with.
-ir::DType widest() { return find_target(Kernels::GetParam()).value().has_mma ? ir::DType::f16 : ir::DType::f32; }
+ir::DType widest() { return best_dtype(Kernels::GetParam()); }
 
 void expect_matches(const ir::Pattern& pattern, const Problem& p, ir::DType dtype, const RunOptions& options = {}) {
   const Target target = find_target(Kernels::GetParam()).value();
@@ -149,8 +153,10 @@ TEST_P(Kernels, AnyHeadDim) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, Kernels, ::testing::Values("cpu", "sm_61", "sm_75", "sm_80"),
-                         [](const auto& of) { return std::string(of.param); });
+INSTANTIATE_TEST_SUITE_P(Targets, Kernels, ::testing::Values("cpu", "cpu:znver4", "sm_61", "sm_75", "sm_80"),
+                         [](const auto& of) {
+                           return std::string(of.param).substr(std::string_view(of.param).find(':') + 1);
+                         });
 
 }  // namespace
 }  // namespace weft::testing

@@ -64,7 +64,7 @@ TEST_P(RandomKernels, MatchTheInterpreter) {
 
 INSTANTIATE_TEST_SUITE_P(Targets, RandomKernels,
                          ::testing::Values(Case{"cpu:x86-64-v4", ir::DType::f32}, Case{"cpu:x86-64-v4", ir::DType::f16},
-                                           Case{"cpu:x86-64-v4", ir::DType::bf16},
+                                           Case{"cpu:x86-64-v4", ir::DType::bf16}, Case{"cpu:znver4", ir::DType::bf16},
                                            Case{"cpu:x86-64-v3", ir::DType::f32}, Case{"cpu:x86-64-v3", ir::DType::f16},
                                            Case{"cpu:x86-64", ir::DType::f32}, Case{"cpu:x86-64", ir::DType::f16},
                                            Case{"cpu:x86-64", ir::DType::bf16}, Case{"sm_61", ir::DType::f32},

@@ -98,9 +98,9 @@ TEST_P(Scores, AreThoseOfThePattern) {
   const auto& [name, of] = GetParam();
   const ir::Pattern pattern = lowered(of.body);
   const Target target = find_target(name).value();
-  if (target.kind == TargetKind::cpu && !host_can_execute(target)) GTEST_SKIP() << "this machine cannot execute it";
+  if (!can_run(name)) GTEST_SKIP() << "this machine cannot execute it";
   const auto inputs = inputs_of(pattern, of);
-  const auto dtype = ir::DType::f32;
+  const auto dtype = best_dtype(name);
   const ir::Bind bind{.d = 24, .d_v = 16, .dtype = dtype};
   if (const auto why = refusal(pattern, bind, target); !why.empty()) GTEST_SKIP() << why;
   ir::Shape shape{.batch = 2, .n_q = 90, .n_k = 150, .heads = 4, .kv_heads = 2, .d = 24, .d_v = 16};
@@ -123,7 +123,8 @@ TEST_P(Scores, AreThoseOfThePattern) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, Scores,
-                         ::testing::Combine(::testing::Values("cpu", "cpu:x86-64-v3", "cpu:x86-64", "sm_61"),
+                         ::testing::Combine(::testing::Values("cpu", "cpu:znver4", "cpu:x86-64-v3", "cpu:x86-64",
+                                                              "sm_61"),
                                             ::testing::ValuesIn(kCases)),
                          [](const auto& of) {
                            std::string name = std::get<0>(of.param);
