@@ -74,11 +74,13 @@ void describe_pairs(Part& f, std::size_t number) {
   f.store(Part::i64(c.unit), f.at(state, "i64", Part::i64(kUnit)), 8);
   f.store(kZero, f.at(state, "i64", Part::i64(kKnownFrom)), 8);
   f.store(kZero, f.at(state, "i64", Part::i64(kKnownEnd)), 8);
+  f.store(Part::i64(p.key && p.modulus == 0 ? c.bounds_at : 0), f.at(state, "i64", Part::i64(kBoundsAt)), 8);
   if (!p.key) return;
   const auto reach = f.fold(kZero, Part::i64(k.rows), 1, {Part::i64(INT64_MAX), Part::i64(INT64_MIN)},
                             [&](const Value& r, const std::vector<Value>& seen) {
-                              const Value lo = f.load("i64", part_at(f, number, c.parts.size(), r), 8);
-                              const Value hi = f.load("i64", part_at(f, number, c.parts.size() + 1, r), 8);
+                              const Value bounds = f.at(f.in_scratch(c.bounds_at), "i64", r);
+                              const Value lo = f.load("i64", bounds, 8);
+                              const Value hi = f.load("i64", f.at(bounds, "i64", Part::i64(k.rows)), 8);
                               return std::vector<Value>{f.min(seen[0], lo), f.max(seen[1], hi)};
                             });
   f.store(reach[0], f.at(state, "i64", Part::i64(kLeast)), 8);
@@ -125,34 +127,55 @@ std::string describe(const Kernel& k) {
   return f.finish();
 }
 
+/// Of an interval's key: its value at the key that is asked about, and what the rows' reach makes of it.
+struct Reach {
+  Value at, inside;
+};
+Reach reach_of(Part& f, const Value& state, Expression& key, const ir::Predicate& p) {
+  const Value at = key.value(*p.key);
+  return {at, f.bit_and(f.icmp("sge", at, f.word(state, kLeast)), f.icmp("slt", at, f.word(state, kMost)))};
+}
+
 /// Answers of the tile's runs to one key: bit 0, some run keeps it; bit 1, some run does not.
-Value answers(Part& f, std::size_t number, const Value& y) {
-  const Kernel& k = f.kernel;
-  const ir::Predicate& p = k.plan.predicates[number];
-  const ir::Expr& holds = *k.conditions[number].holds;
-  const Value state = f.condition(Part::i64(static_cast<std::int64_t>(number)));
-  const Value count = f.word(state, kRuns);
-  Expression key = expression_at(f, 1);
-  key.let(Variable::k, y);
-  key.prepare(holds);
+Value answers_of_runs(Part& f, const Value& state, const Expression& key, const ir::Expr& holds) {
   const Value rows = f.at(state, "i64", Part::i64(kRunRows));
-  const auto of_runs = f.fold(kZero, count, 1, {kZero}, [&](const Value& r, const std::vector<Value>& so_far) {
+  return f.fold(kZero, f.word(state, kRuns), 1, {kZero}, [&](const Value& r, const std::vector<Value>& so_far) {
     Expression pair = key;
     pair.let(Variable::q, f.load("i64", f.at(rows, "i64", r), 8));
     return std::vector<Value>{f.bit_or(so_far[0], f.select(pair.value(holds), kOne, Part::i64(2)))};
-  });
-  // Rows too different to ask each: all that an interval's reach leaves may be kept or not.
-  Value reachable = Part::i64(3);
-  if (p.key) {
-    const Value at = key.value(*p.key);
-    const Value inside = f.bit_and(f.icmp("sge", at, f.word(state, kLeast)), f.icmp("slt", at, f.word(state, kMost)));
-    reachable = f.select(inside, reachable, Part::i64(2));
-  }
-  return f.select(f.icmp("eq", count, kZero), reachable, of_runs[0]);
+  })[0];
 }
 
-/// The answer to y and those behind it that share it: the keys of one unit, or those a summary speaks of.
+/// Where a key's line of a grid enters or leaves what the rows reach: the first key behind y of which that can be said
+/// anew. Inside, one line of keys of unit 1 is known to its end; other units one by one.
+void know_line(Part& f, const Kernel::Condition& c, const Value& state, const Reach& reach, const Value& y,
+               const Value& end) {
+  const Value units = f.op("sdiv", y, Part::i64(c.periodic->unit));
+  const Value modulus = Part::i64(c.periodic->modulus);
+  const Value least = f.max(f.word(state, kLeast), kZero);
+  f.when(
+      reach.inside,
+      [&] {
+        if (c.periodic->unit > 1) return;
+        const Value last = c.periodic->modulus > 0 ? f.min(f.word(state, kMost), modulus) : f.word(state, kMost);
+        f.when(f.icmp("eq", f.word(state, kRuns), kZero), [&] {
+          f.set(end, f.add(y, f.sub(last, reach.at)));
+          f.store(kOne, f.at(state, "i64", Part::i64(kSlope)), 8);
+        });
+      },
+      [&] {
+        Value away = f.sub(least, reach.at);
+        if (c.periodic->modulus > 0) away = f.floor_mod(away, modulus);
+        const Value next = f.mul(f.add(units, f.max(away, kOne)), Part::i64(c.periodic->unit));
+        f.set(end, f.max(f.get(end), next));
+      });
+}
+
+/// The answer to y and those behind it that share it: the keys of one unit or of a line of a grid, or those a summary
+/// speaks of.
 void answer(Part& f, std::size_t number, const Value& y) {
+  const Kernel::Condition& c = f.kernel.conditions[number];
+  const ir::Predicate& p = f.kernel.plan.predicates[number];
   const Value state = f.condition(Part::i64(static_cast<std::int64_t>(number)));
   const Value unit = f.word(state, kUnit);
   const Value begin = f.mul(f.op("sdiv", y, unit), unit);
@@ -164,7 +187,22 @@ void answer(Part& f, std::size_t number, const Value& y) {
                      f.set(end, to);
                    },
                .one_key = [&](const Value& to) { f.set(end, to); }});
-  f.when(f.icmp("slt", f.get(out), kZero), [&] { f.set(out, answers(f, number, y)); });
+  f.when(f.icmp("slt", f.get(out), kZero), [&] {
+    Expression key = expression_at(f, 1);
+    key.let(Variable::k, y);
+    key.prepare(*c.holds);
+    // Rows too different to ask each: all that an interval's reach leaves may be kept or not.
+    Value reachable = Part::i64(3);
+    if (p.key) {
+      const Reach reach = reach_of(f, state, key, p);
+      reachable = f.select(reach.inside, reachable, Part::i64(2));
+      f.store(reach.at, f.at(state, "i64", Part::i64(kKnownKey)), 8);
+      f.store(kZero, f.at(state, "i64", Part::i64(kSlope)), 8);
+      if (c.periodic) know_line(f, c, state, reach, y, end);
+    }
+    const Value few = f.icmp("ne", f.word(state, kRuns), kZero);
+    f.set(out, f.select(few, answers_of_runs(f, state, key, *c.holds), reachable));
+  });
   f.store(y, f.at(state, "i64", Part::i64(kKnownFrom)), 8);
   f.store(f.get(end), f.at(state, "i64", Part::i64(kKnownEnd)), 8);
   f.store(f.get(out), f.at(state, "i64", Part::i64(kKnown)), 8);

@@ -209,26 +209,31 @@ Value segment_of(Part& f, const Value& term) {
   return f.select(f.icmp("eq", f.word(term, kRate), Part::i64(1)), Part::i64(0), w);
 }
 
-/// The term's own stream, or that of a lag on which all rows agree.
+/// The term's own stream, or that of a condition on which all rows agree: a lag, or one value of a key's remainder.
 void choose_stream(Part& f, const Value& term, const Value& state) {
   f.store(f.word(term, kRate), f.at(state, "i64", Part::i64(kRateNow)), 8);
   f.store(f.word(term, kResidue), f.at(state, "i64", Part::i64(kResidueNow)), 8);
   f.store(Part::i64(-1), f.at(state, "i64", Part::i64(kStreamFrom)), 8);
   f.each_condition(term, [&](const Value& condition, const Value& number, const Value& negated) {
     const Value modulus = f.slot(Part::i64(0));
-    for (std::size_t i = 0; i < f.kernel.plan.predicates.size(); ++i) {
-      const std::int64_t of = f.kernel.plan.predicates[i].modulus;
-      if (of <= 1) continue;
-      const Value is = f.icmp("eq", number, Part::i64(static_cast<std::int64_t>(i)));
-      f.set(modulus, f.select(is, Part::i64(of), f.get(modulus)));
+    const Value least = f.word(condition, kLeast);
+    for (std::size_t i = 0; i < f.kernel.conditions.size(); ++i) {
+      const Kernel::Condition& c = f.kernel.conditions[i];
+      if (c.modulus <= 1) continue;
+      Value is = f.icmp("eq", number, Part::i64(static_cast<std::int64_t>(i)));
+      if (c.periodic) {
+        const Value one = f.icmp("eq", f.sub(f.word(condition, kMost), least), Part::i64(1));
+        is = f.bit_and(f.bit_and(is, one), f.icmp("ult", least, Part::i64(c.modulus)));
+      }
+      f.set(modulus, f.select(is, Part::i64(c.modulus), f.get(modulus)));
     }
     const Value agree = f.icmp("eq", f.word(condition, kRuns), Part::i64(1));
     const Value free = f.icmp("eq", f.word(state, kRateNow), Part::i64(1));
     const Value affirmed = f.op("xor", negated, Part::i1(true));
-    const Value lag = f.icmp("sgt", f.get(modulus), Part::i64(1));
-    f.when(f.bit_and(f.bit_and(agree, free), f.bit_and(affirmed, lag)), [&] {
+    const Value found = f.icmp("sgt", f.get(modulus), Part::i64(1));
+    f.when(f.bit_and(f.bit_and(agree, free), f.bit_and(affirmed, found)), [&] {
       f.store(f.get(modulus), f.at(state, "i64", Part::i64(kRateNow)), 8);
-      f.store(f.word(condition, kLeast), f.at(state, "i64", Part::i64(kResidueNow)), 8);
+      f.store(least, f.at(state, "i64", Part::i64(kResidueNow)), 8);
       f.store(number, f.at(state, "i64", Part::i64(kStreamFrom)), 8);
     });
   });
@@ -369,12 +374,7 @@ std::string next(const Kernel& k) {
                        } else {
                          step = f.add(at, stride_past(f, at, f.rate(term, state), f.get(skip)));
                        }
-                       const Value end = f.word(state, kSegmentEnd);
-                       const Value over = f.icmp("sge", step, end);
-                       f.store(f.select(over, f.add(end, f.residue(term, state)), step),
-                               f.at(state, "i64", Part::i64(kAt)), 8);
-                       f.store(f.select(over, f.add(end, f.word(term, kSegment)), end),
-                               f.at(state, "i64", Part::i64(kSegmentEnd)), 8);
+                       f.move_stream(term, state, step);
                      });
                      f.store(f.get(hit), f.at(state, "i64", Part::i64(kHit)), 8);
                      f.set(hits, f.add(f.get(hits), f.get(hit)));

@@ -327,16 +327,6 @@ Value row_weights(Part& f, const Value& pass, const Value& count, const Value& y
   return f.add(sums[0], sums[1]);
 }
 
-/// The same where the zone has one term, whose next key is y.
-Value weights_of_one_term(Part& f, const Value& y, const Value& v) {
-  const Kernel& k = f.kernel;
-  const Value y32 = f.splat(f.cast("trunc", y, "i32"), k.lanes);
-  const Value state = f.term_state(f.load("i64", f.zone_terms(), 8));
-  const Value above = f.icmp("sge", y32, f.load(k.vi(), f.at(f.term_lo(state), "i32", v), 4));
-  const Value below = f.icmp("slt", y32, f.load(k.vi(), f.at(f.term_hi(state), "i32", v), 4));
-  return f.cast("zext", f.bit_and(above, below), k.vi());
-}
-
 /// @flush_partial: computes the partial block that was begun.
 std::string flush_partial(const Kernel& k) {
   Part f(k, "flush_partial");
@@ -360,6 +350,173 @@ std::string flush_partial(const Kernel& k) {
   return f.finish();
 }
 
+/// The stream stands at the key behind y: is that in y's segment?
+Value stream_goes_on(Part& f, const Value& state, const Value& y, const Value& rate) {
+  return f.icmp("eq", f.word(state, kAt), f.add(y, rate));
+}
+
+/// Which keys from y on, up to which one, share what is known of the term's conditions at y, so that a row keeps an
+/// interval of them: y at least, and no other where some condition is of another kind. Every condition was asked about
+/// y.
+Value end_of_run(Part& f, const Value& term, const Value& state, const Value& y, const Value& hi) {
+  const Value rate = f.rate(term, state);
+  const Value alone = f.add(y, kOne);
+  const Value goes_on = stream_goes_on(f, state, y, rate);
+  const Value unfiltered = f.icmp("eq", f.word(term, kFilterCount), kZero);
+  const Value end = f.slot(f.min(hi, f.word(state, kSegmentEnd)));
+  f.when(
+      f.bit_and(goes_on, unfiltered), [] {}, [&] { f.set(end, alone); });
+  if (f.kernel.conditions.empty()) return f.get(end);
+  f.each_condition(term, [&](const Value& condition, const Value& number, const Value&) {
+    Value everywhere = f.icmp("ne", f.word(condition, kOnRow), kZero);
+    if (f.kernel.lags) everywhere = f.bit_or(everywhere, f.icmp("eq", f.word(state, kStreamFrom), number));
+    const Value known = f.select(everywhere, hi, f.word(condition, kKnownEnd));
+    f.set(end, f.min(f.get(end), known));
+  });
+  return f.get(end);
+}
+
+/// Can @put_run find the rows' intervals? Not where a condition tells rows apart by something else.
+Value has_intervals(Part& f, const Value& term, const Value& state) {
+  const Value out = f.slot(kOne);
+  f.each_condition(term, [&](const Value& condition, const Value& number, const Value& negated) {
+    const Value mixed =
+        f.bit_and(f.icmp("ne", f.word(condition, kSomeMeet), kZero), f.icmp("ne", f.word(condition, kSomeFail), kZero));
+    const Value interval =
+        f.bit_and(f.icmp("ne", f.word(condition, kBoundsAt), kZero), f.op("xor", negated, Part::i1(true)));
+    Value of_pairs = f.bit_or(f.icmp("eq", f.word(condition, kRuns), kOne), interval);
+    if (f.kernel.lags) of_pairs = f.bit_or(of_pairs, f.icmp("eq", f.word(state, kStreamFrom), number));
+    const Value on_row = f.icmp("ne", f.word(condition, kOnRow), kZero);
+    const Value good = f.select(on_row, f.op("xor", mixed, Part::i1(true)), of_pairs);
+    f.set(out, f.select(good, f.get(out), kZero));
+  });
+  return f.icmp("ne", f.get(out), kZero);
+}
+
+/// Bounds of the keys that rows keep, of i32, narrowed by one condition whose key is a line or one value from y on.
+std::vector<Value> narrowed(Part& f, const Value& condition, const Value& y, const Value& v,
+                            std::vector<Value> bounds) {
+  const Kernel& k = f.kernel;
+  const std::string longs = vector_type(k.lanes, "i64");
+  const auto clamped = [&](const Value& x, std::int64_t lo, std::int64_t hi) {
+    const Value least = f.splat(Part::i64(lo), k.lanes), most = f.splat(Part::i64(hi), k.lanes);
+    return f.min(f.max(x, least), most);
+  };
+  const Value known = f.word(condition, kKnownFrom);
+  const Value slope = f.word(condition, kSlope);
+  const Value at_y = f.add(f.word(condition, kKnownKey), f.mul(slope, f.sub(y, known)));
+  const Value rows = f.at(f.in_scratch(0), "i8", f.add(f.word(condition, kBoundsAt), f.mul(v, Part::i64(8))));
+  constexpr std::int64_t kFar = std::int64_t{1} << 40;  // keys and their values lie nearer
+  for (std::size_t side = 0; side < 2; ++side) {
+    const Value bound =
+        clamped(f.load(longs, f.at(rows, "i64", Part::i64(static_cast<std::int64_t>(side) * k.rows)), 32), -kFar, kFar);
+    // A line: so many keys from y on. One value: all keys, or none.
+    const Value of_line = f.add(bound, f.splat(f.sub(y, at_y), k.lanes));
+    const Value beyond = f.icmp("sgt", bound, f.splat(at_y, k.lanes));
+    const Value of_value =
+        f.select(beyond, f.splat(Part::i64(INT32_MAX), k.lanes), f.splat(Part::i64(INT32_MIN), k.lanes));
+    const Value is_line = f.splat(f.icmp("ne", slope, kZero), k.lanes);
+    const Value moved = f.cast("trunc", clamped(f.select(is_line, of_line, of_value), INT32_MIN, INT32_MAX), k.vi());
+    bounds[side] = side == 0 ? f.max(bounds[side], moved) : f.min(bounds[side], moved);
+  }
+  return bounds;
+}
+
+/// Keys [lo, hi) of the run that starts at y, for the rows of one vector.
+std::vector<Value> run_bounds(Part& f, const Value& term, const Value& state, const Value& y, const Value& v) {
+  const Kernel& k = f.kernel;
+  std::vector<Value> bounds = {f.load(k.vi(), f.at(f.term_lo(state), "i32", v), 4),
+                               f.load(k.vi(), f.at(f.term_hi(state), "i32", v), 4)};
+  if (k.conditions.empty()) return bounds;
+  const Value first = f.table(f.word(term, kPairAt));
+  return f.fold(kZero, f.word(term, kPairCount), 1, bounds, [&](const Value& i, const std::vector<Value>& so_far) {
+    const Value number = f.word(f.at(first, "i64", f.mul(i, Part::i64(kPairWords))), kPairNumber);
+    const Value condition = f.condition(number);
+    const Value of_pairs = f.icmp("eq", f.word(condition, kOnRow), kZero);
+    const Value interval =
+        f.bit_and(f.icmp("ne", f.word(condition, kBoundsAt), kZero), f.icmp("ne", f.word(condition, kRuns), kOne));
+    const auto now = narrowed(f, condition, y, v, so_far);
+    const Value applies = f.splat(f.bit_and(of_pairs, interval), k.lanes);
+    return std::vector<Value>{f.select(applies, now[0], so_far[0]), f.select(applies, now[1], so_far[1])};
+  });
+}
+
+/// Weights of `take` keys from y on, which go to places from `filled` on, for the rows of one vector.
+void put_run_weights(Part& f, const Value& term, const Value& state, const Value& y, const Value& filled,
+                     const Value& take, const Value& v) {
+  const Kernel& k = f.kernel;
+  const auto bounds = run_bounds(f, term, state, y, v);
+  const Value rate = f.rate(term, state);
+  const Value bits = f.at(f.in_scratch(k.active), "i64", f.op("sdiv", v, Part::i64(k.lanes)));
+  const auto now = f.fold(kZero, take, 1, {f.load("i64", bits, 8)}, [&](const Value& i, const std::vector<Value>& had) {
+    const Value key = f.splat(f.cast("trunc", f.add(y, f.mul(i, rate)), "i32"), k.lanes);
+    const Value kept = f.bit_and(f.icmp("sge", key, bounds[0]), f.icmp("slt", key, bounds[1]));
+    const Value at = f.add(filled, i);
+    f.vstore(f.select(kept, f.vsplat(1), f.vsplat(0)), f.pair_at(k.weight, at, v), kZero);
+    const Value group = f.op("shl", f.cast("zext", f.any(kept), "i64"), f.op("udiv", at, Part::i64(k.sub_k)));
+    return std::vector<Value>{f.bit_or(had[0], group)};
+  });
+  f.store(now[0], bits, 8);
+}
+
+/// @put_run: keys of the zone's only term from y to `end`, of each of which a row keeps those of an interval.
+std::string put_run(const Kernel& k) {
+  Part f(k, "put_run", "void", "ptr %pass, i64 %y, i64 %end");
+  const Value end = Part::argument("i64", "end");
+  const Value t = f.load("i64", f.zone_terms(), 8);
+  const Value term = f.term(Part::argument("ptr", "pass"), t), state = f.term_state(t);
+  const Value rate = f.rate(term, state);
+  const Value goes_on = stream_goes_on(f, state, Part::argument("i64", "y"), rate);
+  const Value y = f.slot(Part::argument("i64", "y"));
+  f.repeat_while([&] { return f.icmp("slt", f.get(y), end); },
+                 [&] {
+                   const Value from = f.get(y), filled = f.tile(kFilled);
+                   const Value left = f.op("sdiv", f.add(f.sub(end, from), f.sub(rate, kOne)), rate);
+                   const Value take = f.min(left, f.sub(Part::i64(k.keys), filled));
+                   f.fold(kZero, take, 1, {from}, [&](const Value& i, const std::vector<Value>& at) {
+                     Key key{key_address(f, at[0]), value_address(f, at[0]), at[0]};
+                     put_key(f, kZero, f.add(filled, i), key, Part::f32(1));
+                     f.ask_for(f.cast("inttoptr", key.k_row, "ptr"), k.d);
+                     f.ask_for(f.cast("inttoptr", key.v_row, "ptr"), k.d_v);
+                     return std::vector<Value>{f.add(at[0], rate)};
+                   });
+                   f.for_each(kZero, Part::i64(k.rows), k.lanes,
+                              [&](const Value& v) { put_run_weights(f, term, state, from, filled, take, v); });
+                   const Value now = f.add(filled, take);
+                   f.set_tile(kFilled, now);
+                   f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("flush_partial", {f.a, f.s}); });
+                   f.set(y, f.add(from, f.mul(take, rate)));
+                 });
+  // Where the first key was its segment's last, the stream is in the next segment already.
+  f.when(goes_on, [&] { f.move_stream(term, state, f.get(y)); });
+  f.ret();
+  return f.finish();
+}
+
+/// @put_one: key y with the weight that each row gives it.
+std::string put_one(const Kernel& k) {
+  Part f(k, "put_one", "void", "ptr %pass, i64 %count, i64 %y");
+  const Value y = Part::argument("i64", "y");
+  const Value filled = f.tile(kFilled);
+  const Key key{key_address(f, y), value_address(f, y), y};
+  put_key(f, kZero, filled, key, Part::f32(1));
+  f.ask_for(f.cast("inttoptr", key.k_row, "ptr"), k.d);
+  f.ask_for(f.cast("inttoptr", key.v_row, "ptr"), k.d_v);
+  const Value group = f.op("shl", kOne, f.op("sdiv", filled, Part::i64(k.sub_k)));
+  f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
+    const Value weights = row_weights(f, Part::argument("ptr", "pass"), Part::argument("i64", "count"), y, v);
+    f.vstore(f.cast("sitofp", weights, k.vf()), f.in_scratch(k.weight), f.add(f.mul(filled, Part::i64(k.rows)), v));
+    const Value some = f.any(f.icmp("ne", weights, f.splat(Part::i32(0), k.lanes)));
+    const Value bits = f.at(f.in_scratch(k.active), "i64", f.op("sdiv", v, Part::i64(k.lanes)));
+    f.store(f.bit_or(f.load("i64", bits, 8), f.select(some, group, kZero)), bits, 8);
+  });
+  const Value now = f.add(filled, kOne);
+  f.set_tile(kFilled, now);
+  f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("flush_partial", {f.a, f.s}); });
+  f.ret();
+  return f.finish();
+}
+
 /// @partial_zone: keys that some rows keep and others do not, with a weight per pair.
 std::string partial_zone(const Kernel& k) {
   Part f(k, "partial_zone", "void", "ptr %pass, i64 %count, i64 %hi");
@@ -370,39 +527,25 @@ std::string partial_zone(const Kernel& k) {
     f.call_void("intervals", {f.a, f.s, pass});
     f.set_tile(kLanesReady, kOne);
   });
-  const Value y = f.slot(f.call("i64", "next", {f.a, f.s, pass, count, hi}));
+  const Value t = f.load("i64", f.zone_terms(), 8);
+  const Value term = f.term(pass, t), state = f.term_state(t);
+  const Value in_runs = f.slot(kZero);
+  f.when(f.icmp("eq", count, kOne),
+         [&] { f.set(in_runs, k.conditions.empty() ? kOne : f.cast("zext", has_intervals(f, term, state), "i64")); });
+  const auto next = [&] { return f.call("i64", "next", {f.a, f.s, pass, count, hi}); };
+  const Value y = f.slot(next());
   f.repeat_while([&] { return f.icmp("slt", f.get(y), hi); },
                  [&] {
-                   const Value filled = f.tile(kFilled);
-                   const Key key = key_of(f, y);
-                   put_key(f, kZero, filled, key, Part::f32(1));
-                   f.ask_for(f.cast("inttoptr", key.k_row, "ptr"), k.d);
-                   f.ask_for(f.cast("inttoptr", key.v_row, "ptr"), k.d_v);
-                   const Value group = f.op("shl", kOne, f.op("sdiv", filled, Part::i64(k.sub_k)));
-                   const auto put = [&](const std::function<Value(const Value&)>& weights_at) {
-                     f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
-                       const Value weights = weights_at(v);
-                       f.vstore(f.cast("sitofp", weights, k.vf()), f.in_scratch(k.weight),
-                                f.add(f.mul(filled, Part::i64(k.rows)), v));
-                       const Value some = f.any(f.icmp("ne", weights, f.splat(Part::i32(0), k.lanes)));
-                       const Value bits = f.at(f.in_scratch(k.active), "i64", f.op("sdiv", v, Part::i64(k.lanes)));
-                       f.store(f.bit_or(f.load("i64", bits, 8), f.select(some, group, kZero)), bits, 8);
-                     });
-                   };
-                   const auto of_terms = [&] {
-                     put([&](const Value& v) { return row_weights(f, pass, count, f.get(y), v); });
-                   };
-                   if (k.conditions.empty()) {
-                     f.when(
-                         f.icmp("eq", count, kOne),
-                         [&] { put([&](const Value& v) { return weights_of_one_term(f, f.get(y), v); }); }, of_terms);
-                   } else {
-                     of_terms();
-                   }
-                   const Value now = f.add(filled, kOne);
-                   f.set_tile(kFilled, now);
-                   f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("flush_partial", {f.a, f.s}); });
-                   f.set(y, f.call("i64", "next", {f.a, f.s, pass, count, hi}));
+                   const Value at = f.get(y);
+                   f.when(
+                       f.icmp("ne", f.get(in_runs), kZero),
+                       [&] {
+                         f.call_void("put_run", {f.a, f.s, pass, at, end_of_run(f, term, state, at, hi)});
+                       },
+                       [&] {
+                         f.call_void("put_one", {f.a, f.s, pass, count, at});
+                       });
+                   f.set(y, next());
                  });
   f.ret();
   return f.finish();
@@ -412,7 +555,7 @@ std::string partial_zone(const Kernel& k) {
 
 std::string emit_walk(const Kernel& k) {
   return "; From zones of keys to blocks of keys\n" + pad(k) + rotate(k) + flush_full(k) + full_zone(k) +
-         flush_partial(k) + partial_zone(k);
+         flush_partial(k) + put_run(k) + put_one(k) + partial_zone(k);
 }
 
 }  // namespace weft::codegen::cpu

@@ -17,6 +17,9 @@ Kernel::Condition condition_of(const ir::Predicate& p) {
   out.parts = ir::row_parts(p, kStationary);
   out.on_row = ir::reads_row(p, kStationary) && !ir::reads_key(p, kStationary);
   out.unit = ir::key_unit(p, kStationary);
+  out.periodic = ir::periodic_key(p, kStationary);
+  const bool of_every_key = out.periodic && out.periodic->unit == 1;
+  out.modulus = of_every_key ? out.periodic->modulus : p.modulus;
   return out;
 }
 
@@ -78,9 +81,11 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
   random = take(p.dropout > 0 ? 4 * lanes * 4 : 0);
   for (const auto& predicate : p.predicates) {
     Condition c = condition_of(predicate);
-    c.parts_at = take((static_cast<std::int64_t>(c.parts.size()) + 2) * rows * 8);
+    const auto parts = static_cast<std::int64_t>(c.parts.size());
+    c.parts_at = take((parts + 2) * rows * 8);
+    c.bounds_at = c.parts_at + parts * rows * 8;
+    lags = lags || c.modulus > 1;
     conditions.push_back(std::move(c));
-    lags = lags || predicate.modulus > 1;
   }
   conditions_at = take(static_cast<std::int64_t>(conditions.size()) * kConditionWords * 8);
   mask = take(conditions.empty() ? 0 : lanes * 4);
@@ -99,6 +104,13 @@ void Part::each_condition(const Value& term, const std::function<void(Value, Val
     const Value number = word(use, kPairNumber);
     body(condition(number), number, icmp("ne", word(use, kPairNegated), i64(0)));
   });
+}
+
+void Part::move_stream(const Value& term, const Value& state, const Value& step) {
+  const Value end = word(state, kSegmentEnd);
+  const Value over = icmp("sge", step, end);
+  store(select(over, add(end, residue(term, state)), step), at(state, "i64", i64(kAt)), 8);
+  store(select(over, add(end, word(term, kSegment)), end), at(state, "i64", i64(kSegmentEnd)), 8);
 }
 
 void Part::set_offset(const Value& b) {

@@ -4,11 +4,13 @@
 #include "codegen/cpu/builder.h"
 #include "codegen/tables_image.h"
 #include "compiler/ir/plan.h"
+#include "compiler/ir/predicates.h"
 #include "compiler/ir/schedule.h"
 #include "compiler/target/target.h"
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,7 +59,10 @@ enum ConditionWord {
   kUnit,
   kKnownFrom,
   kKnownEnd,
-  kKnown,  ///< keys that were asked about last, and their answer
+  kKnown,     ///< keys that were asked about last, and their answer
+  kKnownKey,  ///< of an interval: its key's value at kKnownFrom …
+  kSlope,     ///< … by how much that grows from one key to the next until kKnownEnd: 0 or 1 …
+  kBoundsAt,  ///< … and where in the scratch the rows' lower bounds are, followed by the upper ones; 0: no interval
   kRunRows,
   kConditionWords = kRunRows + static_cast<int>(ir::kMostRuns)
 };
@@ -95,7 +100,10 @@ struct Kernel {
     std::vector<ir::ExprPtr> parts;  ///< what it reads of the row
     bool on_row = false;             ///< reads nothing else
     std::int64_t unit = 1;           ///< keys in a row that it cannot tell apart
-    std::int64_t parts_at = 0;       ///< in the scratch: parts, and bounds of an interval, for each row
+    std::optional<ir::PeriodicKey> periodic;
+    std::int64_t modulus = 0;   ///< > 1: an interval that holds one value is a stream of keys of this step
+    std::int64_t parts_at = 0;  ///< in the scratch: parts, and bounds of an interval, for each row
+    std::int64_t bounds_at = 0;
   };
   std::vector<Condition> conditions;
   bool lags = false;  ///< some condition can become the stream of a term
@@ -152,6 +160,8 @@ class Part : public Builder {
   Value rate_at(const Value& term, const Value& t) {
     return kernel.lags ? word(term_state(t), kRateNow) : word(term, kRate);
   }
+  /// Takes a term's stream to key `step`, or to the first of the next segment.
+  void move_stream(const Value& term, const Value& state, const Value& step);
   /// State of a condition on pairs.
   Value condition(const Value& number) {
     return at(in_scratch(kernel.conditions_at), "i64", mul(number, i64(kConditionWords)));

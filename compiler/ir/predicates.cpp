@@ -36,6 +36,18 @@ std::int64_t unit_of(const Expr& e, Variable key) {
   return unit;
 }
 
+std::optional<PeriodicKey> periodic(const Expr& e, Variable key) {
+  if (e.op == Op::variable && e.variable == key) return PeriodicKey{};
+  if ((e.op != Op::divide && e.op != Op::modulo) || e.args[1]->op != Op::constant) return std::nullopt;
+  const auto inner = periodic(*e.args[0], key);
+  const std::int64_t by = e.args[1]->integer;
+  // A remainder of a remainder is one where the second divides the first; so is a quotient.
+  if (!inner || by <= 0 || inner->modulus % by != 0) return std::nullopt;
+  if (e.op == Op::modulo) return PeriodicKey{inner->unit, by};
+  if (inner->unit > INT64_MAX / by) return std::nullopt;
+  return PeriodicKey{inner->unit * by, inner->modulus / by};
+}
+
 }  // namespace
 
 bool operator==(const Predicate& a, const Predicate& b) {
@@ -61,6 +73,10 @@ std::int64_t key_unit(const Predicate& p, Stationary s) {
     if (e) unit = std::gcd(unit, unit_of(*e, key_variable(s)));
   }
   return std::max<std::int64_t>(unit, 1);
+}
+
+std::optional<PeriodicKey> periodic_key(const Predicate& p, Stationary s) {
+  return p.key && p.modulus == 0 ? periodic(*p.key, key_variable(s)) : std::nullopt;
 }
 
 int summary_of(const Plan& plan, std::size_t condition) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 /// What a plan's conditions on pairs depend on, and their values. A tile looks at the parts of a condition that read
@@ -24,6 +25,13 @@ std::vector<ExprPtr> row_parts(const Predicate& p, Stationary s);
 
 /// Keys come in runs of so many, from multiples of it, that the condition cannot tell apart; at least 1.
 std::int64_t key_unit(const Predicate& p, Stationary s);
+
+/// The key of an interval, where it is that of a row in a grid: k / unit, modulo `modulus` unless that is 0.
+struct PeriodicKey {
+  std::int64_t unit = 1;
+  std::int64_t modulus = 0;
+};
+std::optional<PeriodicKey> periodic_key(const Predicate& p, Stationary s);
 
 /// Number of the plan's list that summarizes the condition; -1 without one.
 int summary_of(const Plan& plan, std::size_t condition);

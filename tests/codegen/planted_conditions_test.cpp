@@ -26,6 +26,9 @@ constexpr const char* kOthers = "input t: i32[batch, tokens]; branch causal - do
 constexpr const char* kChosen = "branch blocks(16, random(3, seed: 5));";
 constexpr const char* kNotChosen = "branch causal - blocks(16, random(3, seed: 5));";
 constexpr const char* kRuns = "branch where((q / 16 + k) % 3 == 0);";
+// Lines of a grid: intervals of keys.
+constexpr const char* kGrid = "grid 20, 10; branch neighborhood(size: [5, 5]);";
+constexpr const char* kSparseGrid = "grid 20, 10; branch neighborhood(size: [5, 5], dilation: [2, 2]);";
 // Of rows alone.
 constexpr const char* kSomeRows = "branch window(20, 0) & where(q * q % 5 != 1);";
 constexpr const char* kOtherRows = "branch causal & where(q * q % 5 != 1);";
@@ -102,6 +105,8 @@ constexpr Planted kOnCpu[] = {
     {"nothing_in_other_blocks", kNotChosen, "", ""},
     {"nothing_in_runs", kRuns, "", ""},
     {"nothing_in_some_rows", kSomeRows, "", ""},
+    {"nothing_in_a_grid", kGrid, "", ""},
+    {"nothing_in_a_sparse_grid", kSparseGrid, "", ""},
     // Runs of rows
     {"boundary_missed_where_a_part_falls", kDocuments, "icmp ne i64", "icmp sgt i64", "runs"},
     {"no_boundary_of_runs_seen", kRuns, "icmp ne i64 (%v\\d+), (%v\\d+)", "icmp ne i64 $1, $1", "runs"},
@@ -118,8 +123,15 @@ constexpr Planted kOnCpu[] = {
     {"many_runs_keep_nothing", kDocuments, "i64 3, i64 2", "i64 2, i64 2", "answers"},
     // Masks
     {"negation_dropped_by_the_mask", kOthers, "xor (<\\d+ x i32>) (%v\\d+), (%v\\d+)", "or $1 $2, $2", "mask"},
-    {"mask_not_applied", kDocuments, "and (<\\d+ x i32>) (%v\\d+), (%v\\d+)", "or $1 $2, $2", "mask"},
-    {"end_of_a_documents_interval_taken_in", kDocuments, "icmp slt (<\\d+ x i64>)", "icmp sle $1", "mask"},
+    {"mask_not_applied", kOthers, "and (<\\d+ x i32>) (%v\\d+), (%v\\d+)", "or $1 $2, $2", "mask"},
+    {"end_of_a_documents_interval_taken_in", kOthers, "icmp slt (<\\d+ x i64>)", "icmp sle $1", "mask"},
+    // Runs of keys
+    {"one_bound_of_a_run_not_asked", kDocuments, "and (<\\d+ x i1>) (%v\\d+), (%v\\d+)", "or $1 $2, $2", "put_run"},
+    {"run_beyond_its_line", kGrid, "(%v\\d+) = sub i64 (%v\\d+), (%v\\d+)(\n.*= add i64 %y, %v)",
+     "%more = add i64 $2, 1\n  $1 = sub i64 %more, $3$4", "answers"},
+    {"keys_of_a_line_taken_for_one", kGrid, "store i64 1, ptr", "store i64 0, ptr", "answers"},
+    {"stream_not_moved_behind_a_run", kGrid, "icmp eq i64 (%v\\d+), (%v\\d+)(\n  store i64 %y)", "icmp ne i64 $1, $1$3",
+     "put_run"},
     {"rows_that_fail_are_overlooked", kSomeRows, "xor (<\\d+ x i1>) (%v\\d+), (%v\\d+)", "xor $1 $2, $2", "describe"},
     // Lists
     {"list_of_the_first_row", kChosen, "(getelementptr i32, ptr %v\\d+), i64 %v\\d+(\n.*call i1 @listed)",
