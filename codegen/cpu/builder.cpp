@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
 
 namespace weft::codegen::cpu {
 
@@ -11,7 +15,7 @@ std::string vector_type(int lanes, std::string_view element) {
 }
 
 Builder::Builder(std::string name, std::string result, std::string parameters, bool is_internal) {
-  head_ = fmt::format("define {}{} @{}({}) #0 {{\n", is_internal ? "internal " : "", result, name, parameters);
+  head_ = fmt::format("define {}{} @{}({})", is_internal ? "internal " : "", result, name, parameters);
   entry_ = "entry:\n";
 }
 
@@ -32,18 +36,54 @@ void Builder::emit(std::string text) { body_ += "  " + text + "\n"; }
 
 void Builder::comment(std::string_view text) { body_ += fmt::format("  ; {}\n", text); }
 
-Value Builder::op(std::string_view op, const Value& a, const Value& b) {
-  return emit(a.type, fmt::format("{} {} {}, {}", op, a.type, a.name, b.name));
+namespace {
+
+/// The number that a literal i64 is.
+std::optional<std::int64_t> number(const Value& v) {
+  std::int64_t out = 0;
+  const char* end = v.name.data() + v.name.size();
+  const auto read = std::from_chars(v.name.data(), end, out);
+  if (v.type != "i64" || read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  return out;
 }
 
-namespace {
+/// Of two literals that are near enough to 0 for nothing to overflow.
+std::optional<std::int64_t> folded(std::string_view op, std::int64_t a, std::int64_t b) {
+  constexpr std::int64_t kNear = std::int64_t{1} << 30;
+  if (std::max(std::abs(a), std::abs(b)) >= kNear) return std::nullopt;
+  if (op == "add") return a + b;
+  if (op == "sub") return a - b;
+  if (op == "mul") return a * b;
+  if (op == "and") return a & b;
+  return std::nullopt;
+}
+
+/// Does the operation with this literal on its right give its left operand?
+bool changes_nothing(std::string_view op, std::int64_t right) {
+  if (op == "mul" || op == "sdiv" || op == "udiv") return right == 1;
+  return right == 0 && (op == "add" || op == "sub" || op == "or" || op == "shl" || op == "lshr");
+}
+
 /// Type of a comparison: i1, or a vector of them.
 std::string truth_type(const std::string& type) {
   return type.front() == '<' ? type.substr(0, type.find(" x ")) + " x i1>" : "i1";
 }
+
 }  // namespace
 
+Value Builder::op(std::string_view op, const Value& a, const Value& b) {
+  const auto left = number(a), right = number(b);
+  if (left && right) {
+    if (const auto value = folded(op, *left, *right)) return i64(*value);
+  }
+  if (right && changes_nothing(op, *right)) return a;
+  if (left && *left == 0 && op == "add") return b;
+  return emit(a.type, fmt::format("{} {} {}, {}", op, a.type, a.name, b.name));
+}
+
 Value Builder::icmp(std::string_view condition, const Value& a, const Value& b) {
+  const auto left = number(a), right = number(b);
+  if (left && right && condition == "eq") return i1(*left == *right);
   return emit(truth_type(a.type), fmt::format("icmp {} {} {}, {}", condition, a.type, a.name, b.name));
 }
 
@@ -52,10 +92,13 @@ Value Builder::fcmp(std::string_view condition, const Value& a, const Value& b) 
 }
 
 Value Builder::select(const Value& c, const Value& a, const Value& b) {
+  if (c.name == "true") return a;
+  if (c.name == "false") return b;
   return emit(a.type, fmt::format("select {} {}, {} {}, {} {}", c.type, c.name, a.type, a.name, b.type, b.name));
 }
 
 Value Builder::cast(std::string_view op, const Value& a, const std::string& type) {
+  if (op == "bitcast" && a.type == type) return a;
   return emit(type, fmt::format("{} {} {} to {}", op, a.type, a.name, type));
 }
 
@@ -68,6 +111,7 @@ void Builder::store(const Value& v, const Value& pointer, int align) {
 }
 
 Value Builder::at(const Value& pointer, const std::string& type, const Value& index) {
+  if (number(index) == 0) return pointer;
   return emit("ptr", fmt::format("getelementptr {}, ptr {}, i64 {}", type, pointer.name, index.name));
 }
 
@@ -89,6 +133,12 @@ void Builder::call_void(std::string_view function, const std::vector<Value>& arg
 
 Value Builder::splat(const Value& scalar, int lanes) {
   const std::string type = vector_type(lanes, scalar.type);
+  if (scalar.name.front() != '%') {
+    if (scalar.name == "0" || scalar.name == "false" || scalar.name == f32(0).name) return {type, "zeroinitializer"};
+    std::string text = "<";
+    for (int i = 0; i < lanes; ++i) text += fmt::format("{}{} {}", i == 0 ? "" : ", ", scalar.type, scalar.name);
+    return {type, text + ">"};
+  }
   const Value first = emit(type, fmt::format("insertelement {} poison, {} {}, i64 0", type, scalar.type, scalar.name));
   return emit(type,
               fmt::format("shufflevector {0} {1}, {0} poison, <{2} x i32> zeroinitializer", type, first.name, lanes));
@@ -194,7 +244,7 @@ void Builder::ret_if(const Value& condition, const Value* v) {
 
 std::string Builder::finish() const {
   // Slots live in the entry block, in front of everything.
-  return head_ + entry_ + body_ + "}\n\n";
+  return head_ + " " + attributes_ + " {\n" + entry_ + body_ + "}\n\n";
 }
 
 }  // namespace weft::codegen::cpu

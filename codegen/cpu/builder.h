@@ -29,7 +29,7 @@ class Builder {
   static Value f64(double v);
   static Value argument(std::string type, std::string name) { return {std::move(type), "%" + std::move(name)}; }
 
-  // Instructions. Binary operands have one type.
+  // Instructions. Binary operands have one type. What literals decide is decided here: less text to read and compile.
   Value op(std::string_view op, const Value& a, const Value& b);
   Value add(const Value& a, const Value& b) { return op("add", a, b); }
   Value sub(const Value& a, const Value& b) { return op("sub", a, b); }
@@ -76,6 +76,9 @@ class Builder {
   /// Returns early when the condition holds.
   void ret_if(const Value& condition, const Value* v = nullptr);
 
+  /// Says that the function takes no part in the time a kernel needs: nothing is spent on making it fast.
+  void seldom() { attributes_ = "#1"; }
+
   /// The whole function's text.
   std::string finish() const;
 
@@ -83,7 +86,7 @@ class Builder {
   std::string label() { return "b" + std::to_string(next_label_++); }
   void open(const std::string& name);
 
-  std::string head_, entry_, body_;
+  std::string head_, attributes_ = "#0", entry_, body_;
   std::string current_ = "entry";
   int next_value_ = 0;
   int next_label_ = 0;

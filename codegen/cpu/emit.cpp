@@ -12,6 +12,7 @@ const Value kZero = Part::i64(0);
 /// @fresh: state of rows that no key has reached.
 std::string fresh(const Kernel& k) {
   Part f(k, "fresh");
+  f.seldom();
   const Value lowest = f.splat({"float", "0xFFF0000000000000"}, k.lanes);
   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
     f.vstore(lowest, f.in_scratch(k.m), v);
@@ -26,6 +27,7 @@ std::string fresh(const Kernel& k) {
 /// @sweep: the zones between cut points that are full (1) or partial (0).
 std::string sweep(const Kernel& k) {
   Part f(k, "sweep", "void", "ptr %pass, i64 %full");
+  f.seldom();
   const Value pass = Part::argument("ptr", "pass");
   const Value full = Part::argument("i64", "full");
   f.for_each(Part::i64(1), f.tile(kCuts), 1, [&](const Value& i) {
@@ -54,6 +56,7 @@ std::string sweep(const Kernel& k) {
 /// @run_pass: one softmax over the tile's keys.
 std::string run_pass(const Kernel& k) {
   Part f(k, "run_pass", "void", "ptr %pass");
+  f.seldom();
   const Value pass = Part::argument("ptr", "pass");
   for (TileWord w : {kLanesReady, kBuffer, kPending, kFilled}) f.set_tile(w, kZero);
   f.call_void("sweep", {f.a, f.s, pass, Part::i64(1)});
@@ -72,6 +75,7 @@ Value pass_of(Part& f, const Value& head, const Value& number) {
 /// @run_tile for plans of one phase: every pass, then O.
 std::string run_tile(const Kernel& k) {
   Part f(k, "run_tile", "void", "ptr %head, i64 %passes");
+  f.seldom();
   const Value head = Part::argument("ptr", "head");
   f.call_void("load_q", {f.a, f.s});
   if (k.many_passes) {
@@ -93,6 +97,7 @@ std::string run_tile(const Kernel& k) {
 /// @run_tile for plans of several phases: one pass, with state taken from the phase before and handed on.
 std::string run_tile_of_phases(const Kernel& k) {
   Part f(k, "run_tile", "void", "ptr %head, i64 %passes");
+  f.seldom();
   const Value pass = pass_of(f, Part::argument("ptr", "head"), kZero);
   const Value phase = f.arg(offsetof(weft_args, phase));
   const Value first = f.icmp("eq", phase, kZero);
@@ -150,12 +155,14 @@ void open_head(Part& f, const Value& b, const Value& h) {
 
 std::string entry(const Kernel& k) {
   Builder head("weft_kernel", "void", "ptr %a", false);
+  head.seldom();
   head.emit(fmt::format("%s = load ptr, ptr {}, align 8",
                         head.at(Builder::argument("ptr", "a"), "i8", Builder::i64(offsetof(weft_args, scratch))).name));
   head.call_void("tiles", {Builder::argument("ptr", "a"), Builder::argument("ptr", "s")});
   head.ret();
 
   Part f(k, "tiles");
+  f.seldom();
   if (has_summaries(k)) {
     const Value prepass = f.icmp("slt", f.arg(offsetof(weft_args, phase)), kZero);
     f.when(prepass, [&] { f.call_void("summarize", {f.a, f.s}); });
@@ -222,9 +229,13 @@ Source emit(const ir::Plan& plan, const Target& target) {
           emit_blocks(k) + emit_walk(k);
   text += fresh(k) + sweep(k) + run_pass(k) + (plan.phases.size() > 1 ? run_tile_of_phases(k) : run_tile(k)) + entry(k);
   // Frame pointers would cost a register; vectors are as wide as the target says.
-  text +=
-      fmt::format("attributes #0 = {{ nounwind \"prefer-vector-width\"=\"{}\" \"min-legal-vector-width\"=\"{}\" }}\n",
-                  target.vector_bits, target.vector_bits);
+  const auto attributes = [&](const char* number, const char* more) {
+    text += fmt::format(
+        "attributes {} = {{ nounwind{} \"prefer-vector-width\"=\"{}\" \"min-legal-vector-width\"=\"{}\" }}\n", number,
+        more, target.vector_bits, target.vector_bits);
+  };
+  attributes("#0", "");
+  attributes("#1", " noinline optnone");
   return {.text = std::move(text), .symbol = "weft_kernel"};
 }
 

@@ -91,6 +91,7 @@ void describe_pairs(Part& f, std::size_t number) {
 /// more than ir::kMostRuns.
 std::string runs(const Kernel& k) {
   Part f(k, "runs", "void", "ptr %state, ptr %parts, i64 %count");
+  f.seldom();
   const Value state = Part::argument("ptr", "state");
   const Value most = Part::i64(static_cast<std::int64_t>(ir::kMostRuns));
   const auto found = f.fold(kZero, Part::i64(k.rows), 1, {kZero}, [&](const Value& r, const std::vector<Value>& n) {
@@ -118,6 +119,7 @@ std::string runs(const Kernel& k) {
 /// @describe: what the rows of the tile say to every condition.
 std::string describe(const Kernel& k) {
   Part f(k, "describe");
+  f.seldom();
   for (std::size_t i = 0; i < k.conditions.size(); ++i) {
     const Value state = f.condition(Part::i64(static_cast<std::int64_t>(i)));
     f.store(Part::i64(k.conditions[i].on_row ? 1 : 0), f.at(state, "i64", Part::i64(kOnRow)), 8);

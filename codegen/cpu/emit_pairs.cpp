@@ -147,6 +147,7 @@ void draw(Part& f, const Value& four, const Value& v) {
 /// @seed: the keys of all rounds, once a call.
 std::string seed(const Kernel& k) {
   Part f(k, "seed");
+  f.seldom();
   const Value at = f.arg(offsetof(weft_args, seed_at), "ptr");
   const Value seed = f.slot(f.arg(offsetof(weft_args, seed)));
   f.when(f.icmp("ne", at, {"ptr", "null"}), [&] { f.set(seed, f.load("i64", at, 8)); });

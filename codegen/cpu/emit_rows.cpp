@@ -103,6 +103,7 @@ void find_rows(Part& f) {
 /// last row repeat it, so that they neither widen an interval nor need a mask.
 std::string rows(const Kernel& k) {
   Part f(k, "rows", "i64", "ptr %head, i64 %tile, i1 %descending");
+  f.seldom();
   const Value head = Part::argument("ptr", "head");
   const Value tile = Part::argument("i64", "tile");
   const Value descending = Part::argument("i1", "descending");
@@ -226,6 +227,7 @@ Value inverse(Part& f, const Value& l, const Value& factor) {
 /// @store_lse: m + log2 l in natural units to [b, h, row].
 std::string store_lse(const Kernel& k) {
   Part f(k, "store_lse", "void", "ptr %base, i64 %stride_b, i64 %stride_h");
+  f.seldom();
   const Value base = Part::argument("ptr", "base");
   const Value at_b = f.mul(f.tile(kB), Part::argument("i64", "stride_b"));
   const Value at_h = f.mul(f.tile(kH), Part::argument("i64", "stride_h"));
@@ -312,6 +314,7 @@ std::string store_rows(const Kernel& k) {
 /// @carry_in, @carry_out: the f32 state of each row, [d_v] acc, m, l.
 std::string carry(const Kernel& k, bool in) {
   Part f(k, in ? "carry_in" : "carry_out");
+  f.seldom();
   const std::int64_t words = k.d_v + 2;
   const Value head = f.add(f.mul(f.tile(kB), f.arg(offsetof(weft_args, heads))), f.tile(kH));
   const Value first = f.mul(head, f.arg(offsetof(weft_args, n_q)));

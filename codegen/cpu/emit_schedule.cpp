@@ -101,6 +101,7 @@ Value rows_meet(Part& f, const Value& term) {
 /// @spans: what each term keeps for any and for every row of the tile, and the sorted cut points.
 std::string spans(const Kernel& k) {
   Part f(k, "spans", "void", "ptr %pass");
+  f.seldom();
   const Value pass = Part::argument("ptr", "pass");
   const Value x0 = f.tile(kFirst);
   const Value x1 = f.tile(kLast);
@@ -266,6 +267,7 @@ void start_stream(Part& f, const Value& term, const Value& state, const Value& f
 /// @zone: terms that matter in [lo, hi), their streams started. Returns 2 * terms + full.
 std::string zone(const Kernel& k) {
   Part f(k, "zone", "i64", "ptr %pass, i64 %lo, i64 %hi");
+  f.seldom();
   const Value pass = Part::argument("ptr", "pass");
   const Value lo = Part::argument("i64", "lo");
   const Value hi = Part::argument("i64", "hi");

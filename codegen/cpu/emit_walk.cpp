@@ -69,6 +69,7 @@ void run_full(Part& f, const Value& buffer, const Value& count) {
 /// new count.
 std::string pad(const Kernel& k) {
   Part f(k, "pad", "i64", "i64 %buffer, i64 %count, i64 %step");
+  f.seldom();
   const Value buffer = Part::argument("i64", "buffer");
   const Value count = Part::argument("i64", "count");
   const Value step = Part::argument("i64", "step");
@@ -88,6 +89,7 @@ std::string pad(const Kernel& k) {
 /// rows are asked for meanwhile.
 std::string rotate(const Kernel& k) {
   Part f(k, "rotate");
+  f.seldom();
   const Value now = f.tile(kBuffer);
   const Value other = f.sub(kOne, now);
   f.when(f.icmp("ne", f.tile(kPending), kZero), [&] { run_full(f, other, Part::i64(k.keys)); });
@@ -101,6 +103,7 @@ std::string rotate(const Kernel& k) {
 /// @flush_full: computes what waits and what was begun.
 std::string flush_full(const Kernel& k) {
   Part f(k, "flush_full");
+  f.seldom();
   const Value now = f.tile(kBuffer);
   f.when(f.icmp("ne", f.tile(kPending), kZero), [&] { run_full(f, f.sub(kOne, now), Part::i64(k.keys)); });
   const Value filled = f.tile(kFilled);
@@ -276,6 +279,7 @@ void walk_merged(Part& f, const Value& pass, const Value& count, const Value& hi
 
 std::string full_zone(const Kernel& k) {
   Part f(k, "full_zone", "void", "ptr %pass, i64 %count, i64 %hi");
+  f.seldom();
   const Value pass = Part::argument("ptr", "pass");
   const Value count = Part::argument("i64", "count");
   const Value hi = Part::argument("i64", "hi");
@@ -330,6 +334,7 @@ Value row_weights(Part& f, const Value& pass, const Value& count, const Value& y
 /// @flush_partial: computes the partial block that was begun.
 std::string flush_partial(const Kernel& k) {
   Part f(k, "flush_partial");
+  f.seldom();
   const Value filled = f.tile(kFilled);
   f.when(f.icmp("sgt", filled, kZero), [&] {
     const Value end = f.call("i64", "pad", {f.a, f.s, kZero, filled, Part::i64(k.sub_k)});
@@ -520,6 +525,7 @@ std::string put_one(const Kernel& k) {
 /// @partial_zone: keys that some rows keep and others do not, with a weight per pair.
 std::string partial_zone(const Kernel& k) {
   Part f(k, "partial_zone", "void", "ptr %pass, i64 %count, i64 %hi");
+  f.seldom();
   const Value pass = Part::argument("ptr", "pass");
   const Value count = Part::argument("i64", "count");
   const Value hi = Part::argument("i64", "hi");

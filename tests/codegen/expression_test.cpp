@@ -317,7 +317,7 @@ TEST_P(Expressions, SharedPartsAreSpelledOnce) {
   const auto none = lines();
   for (int i = 0; i < 40; ++i) e = apply(Op::add, {apply(Op::tanh, {e}), e});
   EXPECT_LT(lines() - none, 40 * 120);
-  EXPECT_GT(lines() - none, 40 * 20);
+  EXPECT_GT(lines() - none, 40 * 15);
 }
 
 TEST_P(Expressions, RowPartsStandInFrontOfTheLoop) {
