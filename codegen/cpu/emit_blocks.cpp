@@ -266,12 +266,11 @@ void full_outputs(Part& f, const Value& count, const Value& v) {
   });
 }
 
-/// Parameters of a block's function.
+/// Parameters of a function on keys of a block.
 std::string parameters(const Kernel& k, std::string own) { return k.positions ? own + ", ptr %positions" : own; }
 
 std::string full_block(const Kernel& k) {
-  Part f(k, "full_block", "void",
-         parameters(k, "ptr %keys, ptr %values, ptr %weights, i64 %count, ptr %next_keys, ptr %next_values"));
+  Part f(k, "full_block", "void", block_parameters(k));
   const Value keys = Part::argument("ptr", "keys");
   const Value values = Part::argument("ptr", "values");
   const Value count = Part::argument("i64", "count");
@@ -329,7 +328,7 @@ void partial_scores(Part& f, const Value& keys, const Value& groups, const Value
     }
     return best;
   });
-  k.plan.score ? on_pairs(f, "rewrite_kept", groups, v) : f.vstore(top[0], f.in_scratch(k.top), v);
+  if (!k.plan.score) f.vstore(top[0], f.in_scratch(k.top), v);
 }
 
 void partial_weights(Part& f, const Value& groups, const Value& v) {
@@ -458,12 +457,13 @@ Value not_finite(Part& f, const Value& count) {
   return f.icmp("ne", f.cast("bitcast", f.icmp("ne", found[0], splat(0)), mask), {mask, "0"});
 }
 
-/// @vector_block: from the scores of one vector of rows to its share of O. `groups` of keys are listed, weights stand
+/// @weigh_vector: from the scores of one vector of rows to weights. `groups` of keys are listed, multiplicities stand
 /// pair by pair.
-std::string vector_block(const Kernel& k) {
-  Part f(k, "vector_block", "void", parameters(k, "ptr %values, i64 %groups, i64 %v, i1 %guarded"));
+std::string weigh_vector(const Kernel& k) {
+  Part f(k, "weigh_vector", "void", parameters(k, "i64 %groups, i64 %v"));
   const Value groups = Part::argument("i64", "groups");
   const Value v = Part::argument("i64", "v");
+  if (k.plan.score) on_pairs(f, "rewrite_kept", groups, v);
   f.when(update_maxima(f, v), [&] { rescale(f, v, 1); });
   partial_weights(f, groups, v);
   if (k.plan.dropout > 0) on_pairs(f, "drop_kept", groups, v);
@@ -473,6 +473,16 @@ std::string vector_block(const Kernel& k) {
       pair_weights(f, key, f.add(key, Part::i64(k.sub_k)), v, 1);
     });
   }
+  f.ret();
+  return f.finish();
+}
+
+/// @vector_block: from the scores of one vector of rows to its share of O.
+std::string vector_block(const Kernel& k) {
+  Part f(k, "vector_block", "void", parameters(k, "ptr %values, i64 %groups, i64 %v, i1 %guarded"));
+  const Value groups = Part::argument("i64", "groups");
+  const Value v = Part::argument("i64", "v");
+  weigh_vector(f, groups, v);
   f.when(
       Part::argument("i1", "guarded"), [&] { partial_outputs(f, groups, v, 1, true); },
       [&] { partial_outputs(f, groups, v, 8, false); });
@@ -525,22 +535,14 @@ void narrow_scores(Part& f, const Value& count, const Value& v) {
 
 /// @narrow_block: a full block of a tile that has rows for at most half of the vectors, which are taken one by one.
 std::string narrow_block(const Kernel& k) {
-  Part f(k, "narrow_block", "void",
-         parameters(k, "ptr %keys, ptr %values, ptr %weights, i64 %count, ptr %next_keys, ptr %next_values"));
+  Part f(k, "narrow_block", "void", block_parameters(k));
   const Value count = Part::argument("i64", "count");
   if (k.takes_copies())
     f.call_void("copy_rows", {f.a, f.s, Part::argument("ptr", "keys"), Part::argument("ptr", "values"), count});
-  const Value groups = f.op("sdiv", count, Part::i64(k.sub_k));
-  f.for_each(kZero, groups, 1,
-             [&](const Value& i) { f.store(f.mul(i, Part::i64(k.sub_k)), f.at(f.in_scratch(k.groups), "i64", i), 8); });
-  // Rows are written by eights, all of which want a result.
-  const Value live = f.bit_and(f.add(f.tile(kCount), Part::i64(7)), Part::i64(-8));
-  f.for_each(kZero, live, k.lanes, [&](const Value& v) {
-    f.for_each(kZero, count, 1, [&](const Value& key) {
-      f.vstore(broadcast(f, Part::argument("ptr", "weights"), key), f.pair_at(k.weight, key, v), kZero);
-    });
+  const Value groups = list_all_groups(f, count);
+  f.for_each(kZero, f.tile(kCount), k.lanes, [&](const Value& v) {
+    keep_all_pairs(f, count, v);
     narrow_scores(f, count, v);
-    if (k.plan.score) on_pairs(f, "rewrite_kept", groups, v);
     run_vector(f, groups, v, Part::i1(false));
   });
   f.ret();
@@ -549,9 +551,33 @@ std::string narrow_block(const Kernel& k) {
 
 }  // namespace
 
+std::string block_parameters(const Kernel& k) {
+  return parameters(k, "ptr %keys, ptr %values, ptr %weights, i64 %count, ptr %next_keys, ptr %next_values");
+}
+
+Value list_all_groups(Part& f, const Value& count) {
+  const Kernel& k = f.kernel;
+  const Value groups = f.op("sdiv", count, Part::i64(k.sub_k));
+  f.for_each(kZero, groups, 1,
+             [&](const Value& i) { f.store(f.mul(i, Part::i64(k.sub_k)), f.at(f.in_scratch(k.groups), "i64", i), 8); });
+  return groups;
+}
+
+void keep_all_pairs(Part& f, const Value& count, const Value& v) {
+  f.for_each(kZero, count, 1, [&](const Value& key) {
+    f.vstore(broadcast(f, Part::argument("ptr", "weights"), key), f.pair_at(f.kernel.weight, key, v), kZero);
+  });
+}
+
+void weigh_vector(Part& f, const Value& groups, const Value& v) {
+  std::vector<Value> arguments = {f.a, f.s, groups, v};
+  if (f.kernel.positions) arguments.push_back(Part::argument("ptr", "positions"));
+  f.call_void("weigh_vector", arguments);
+}
+
 std::string emit_blocks(const Kernel& k) {
-  std::string text = "; Blocks of keys: scores, weights, outputs\n";
-  return text + full_block(k) + vector_block(k) + partial_block(k) + narrow_block(k);
+  return "; Blocks of keys: scores, weights, outputs\n" + full_block(k) + weigh_vector(k) + vector_block(k) +
+         partial_block(k) + narrow_block(k);
 }
 
 }  // namespace weft::codegen::cpu

@@ -95,7 +95,10 @@ void find_rows(Part& f) {
     const Value x = f.load("i64", f.at(f.in_scratch(k.x), "i64", r), 8);
     const Value h = f.add(f.tile(kH), f.op("urem", r, f.tile(kGroup)));
     f.store(row_address(f, offsetof(weft_args, q), x, h), f.at(f.in_scratch(k.q_row), "ptr", r), 8);
-    f.store(row_address(f, offsetof(weft_args, o), x, h), f.at(f.in_scratch(k.o_row), "ptr", r), 8);
+    // Lanes behind the last row have no place in O.
+    const Value o = f.select(f.icmp("slt", r, f.tile(kCount)), row_address(f, offsetof(weft_args, o), x, h),
+                             f.in_scratch(k.idle_row));
+    f.store(o, f.at(f.in_scratch(k.o_row), "ptr", r), 8);
   });
 }
 
@@ -170,15 +173,6 @@ std::vector<Value> eight_rows(Part& f, std::int64_t pointers, const Value& r) {
   return rows;
 }
 
-/// What scores are multiplied by: scale and log2 e, so that they are exponents of 2. Score expressions want natural
-/// units and change them themselves.
-Value score_factor(Part& f) {
-  const Value log2_e{"double", "0x3FF71547652B82FE"};
-  Value scale = f.arg(offsetof(weft_args, scale), "double");
-  if (!f.kernel.plan.score) scale = f.op("fmul", scale, log2_e);
-  return f.cast("fptrunc", scale, "float");
-}
-
 /// Two columns of numbers that were bf16, as pairs.
 Value paired(Part& f, const Value& even, const Value& odd) {
   const std::string words = "<8 x i32>";
@@ -192,13 +186,14 @@ std::string load_q(const Kernel& k) {
   Part f(k, "load_q");
   const Value factor = score_factor(f);
   const bool pairs = k.pair == 2;
+  if (k.few) f.when(is_few(f), [&] { f.call_void("load_few", {f.a, f.s}); });
   if (pairs) f.store(factor, f.in_scratch(k.score_factor), 4);
   const Value factors = f.splat(factor, 8);
   f.for_each(kZero, Part::i64(k.rows), 8, [&](const Value& r) {
     const std::vector<Value> from = eight_rows(f, k.q_row, r);
     // Of O as well: written only when all is done, its lines would be waited for.
     f.for_each(r, f.add(r, Part::i64(8)), 1, [&](const Value& i) {
-      f.ask_for(f.load("ptr", f.at(f.in_scratch(k.o_row), "ptr", i), 8), k.d_v, true);
+      f.ask_for(f.load("ptr", f.at(f.in_scratch(k.o_row), "ptr", i), 8), k.d_v, Part::Use::to_write);
     });
     f.each_eight(k.d, [&](const Value& c, int count) {
       std::vector<Value> rows;
@@ -291,8 +286,7 @@ std::string finish_pass(const Kernel& k) {
   return f.finish();
 }
 
-/// @store_rows: O of the tile from [d_v][rows] to its rows. Lanes behind the last row computed what it did, and store
-/// the same once more.
+/// @store_rows: O of the tile from [d_v][rows] to its rows.
 std::string store_rows(const Kernel& k) {
   Part f(k, "store_rows");
   const Value from = f.in_scratch(k.many_passes ? k.out : k.acc);
@@ -338,6 +332,15 @@ std::string carry(const Kernel& k, bool in) {
 }
 
 }  // namespace
+
+/// What scores are multiplied by: scale and log2 e, so that they are exponents of 2. Score expressions want natural
+/// units and change them themselves.
+Value score_factor(Part& f) {
+  const Value log2_e{"double", "0x3FF71547652B82FE"};
+  Value scale = f.arg(offsetof(weft_args, scale), "double");
+  if (!f.kernel.plan.score) scale = f.op("fmul", scale, log2_e);
+  return f.cast("fptrunc", scale, "float");
+}
 
 std::string emit_rows(const Kernel& k) {
   std::string text = "; Rows of a tile: positions, Q in, O and LSE out\n" + rows(k) + load_q(k) + store_lse(k) +

@@ -43,6 +43,7 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
       d_words(d_pad / pair),
       keys_in_place((p.bind.dtype == ir::DType::f32 || pair == 2) && d == d_pad),
       values_in_place(p.bind.dtype == ir::DType::f32 && d_v == v_pad),
+      few(d % lanes == 0 && d_v % lanes == 0 && (p.bind.dtype != ir::DType::f16 || t.has_f16c)),
       many_passes(
           std::any_of(p.phases.begin(), p.phases.end(), [](const ir::Phase& f) { return f.passes.size() > 1; })),
       positions((p.score && ir::reads(*p.score, ir::Variable::k)) || p.dropout > 0) {
@@ -57,8 +58,10 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
   bits = take(rows * 8);
   q_row = take(rows * 8);
   o_row = take(rows * 8);
+  idle_row = take(d_v * element);
   score_factor = take(pair == 2 ? 4 : 0);
   q = take(d_words * rows * 4);
+  q_lanes = take(few ? d * rows * 4 : 0);
   acc = take(v_pad * rows * 4);
   out = take(many_passes ? v_pad * rows * 4 : 0);
   m = take(rows * 4);
@@ -307,10 +310,12 @@ void Part::each_eight(int width, const std::function<void(const Value&, int)>& b
   if (whole < width) body(i64(whole), width - whole);
 }
 
-void Part::ask_for(const Value& row, int width, bool to_write) {
+void Part::ask_for(const Value& row, int width, Use use) {
+  const int nearness = use == Use::later ? 2 : 3;  // the second level of caches, or the first
   for (int at = 0; at < width * kernel.element; at += 64) {
     const Value line = this->at(row, "i8", i64(at));
-    emit(fmt::format("call void @llvm.prefetch.p0(ptr {}, i32 {}, i32 3, i32 1)", line.name, to_write ? 1 : 0));
+    emit(fmt::format("call void @llvm.prefetch.p0(ptr {}, i32 {}, i32 {}, i32 1)", line.name,
+                     use == Use::to_write ? 1 : 0, nearness));
   }
 }
 

@@ -67,6 +67,9 @@ enum ConditionWord {
   kConditionWords = kRunRows + static_cast<int>(ir::kMostRuns)
 };
 
+/// Queries of a launch up to which lanes are columns: what a row's sums are like depends on nothing else.
+inline constexpr int kFewQueries = 4;
+
 /// All sizes and byte offsets of one kernel.
 struct Kernel {
   Kernel(const ir::Plan& plan, const Target& target);
@@ -85,11 +88,13 @@ struct Kernel {
   int pair;
   int d_words;                          ///< 32-bit words of a padded row of Q and K
   bool keys_in_place, values_in_place;  ///< rows of K and V are read where they are: products can step through them
+  bool few;                             ///< launches of few queries have blocks of their own
   bool many_passes;                     ///< O is summed over passes
   bool positions;                       ///< positions of a block's keys stand beside their rows
 
   // Byte offsets in the scratch.
-  std::int64_t x, x32, bits, q_row, o_row, score_factor, q, acc, out, m, l, alpha, top, scores, weight, active, groups;
+  std::int64_t x, x32, bits, q_row, o_row, idle_row, score_factor, q, q_lanes, acc, out, m, l, alpha, top, scores,
+      weight, active, groups;
   std::int64_t key_at[2], value_at[2], key_weight[2], key_position[2];
   std::int64_t key_wide, value_wide;
   std::int64_t round_keys, random;  ///< dropout: keys of ten rounds; words of four keys for one vector of rows
@@ -190,8 +195,9 @@ class Part : public Builder {
   Value log2(const Value& x);
   /// Is any lane of a vector of i1 set?
   Value any(const Value& mask);
-  /// Asks for a row's cache lines: into the first level, to be read, or to be written later.
-  void ask_for(const Value& row, int width, bool to_write = false);
+  /// Asks for a row's cache lines: to be read soon, or a block later, or to be written.
+  enum class Use { soon, later, to_write };
+  void ask_for(const Value& row, int width, Use use = Use::soon);
   /// Eight stored elements as f32, and back; only the first `count` are touched, the others are 0.
   Value load8(const Value& address, int count = 8);
   void store8(const Value& v, const Value& address, int count = 8);
@@ -206,6 +212,20 @@ class Part : public Builder {
 /// An expression where the tile's facts are known; rows and keys are not.
 class Expression;
 Expression expression_at(Part& f, int lanes);
+
+/// What scores are multiplied by: f32.
+Value score_factor(Part& f);
+
+/// Parameters of functions on full blocks.
+std::string block_parameters(const Kernel& kernel);
+/// Groups of keys as if some row kept each, as a list; returns their number.
+Value list_all_groups(Part& f, const Value& count);
+/// Weights of pairs as if the rows of a vector kept every key.
+void keep_all_pairs(Part& f, const Value& count, const Value& v);
+/// From the scores of one vector of rows to weights; sums are scaled where a maximum moves.
+void weigh_vector(Part& f, const Value& groups, const Value& v);
+/// Has the launch so few queries that @few_block takes full blocks?
+Value is_few(Part& f);
 
 bool has_summaries(const Kernel& kernel);
 
@@ -224,6 +244,7 @@ std::string emit_schedule(const Kernel& kernel);    ///< @bound, @spans, @interv
 std::string emit_walk(const Kernel& kernel);        ///< @full_zone, @partial_zone, @flush_full
 std::string emit_copies(const Kernel& kernel);      ///< @copy_rows
 std::string emit_blocks(const Kernel& kernel);      ///< @full_block, @partial_block
+std::string emit_few(const Kernel& kernel);         ///< @load_few, @few_block
 std::string emit_conditions(const Kernel& kernel);  ///< what expressions use, @runs, @describe, @answers, @mask
 std::string emit_summaries(const Kernel& kernel);   ///< @summarize
 std::string emit_pairs(const Kernel& kernel);       ///< @rewrite, @rewrite_kept, @seed, @drop, @drop_kept

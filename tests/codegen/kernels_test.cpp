@@ -139,6 +139,23 @@ TEST_P(Kernels, StoredTypes) {
   }
 }
 
+/// As in decoding; a fifth query is computed like many.
+TEST_P(Kernels, FewQueries) {
+  const auto widths = make_set(
+      SetKind::unite, std::vector<ir::SetPtr>{make_set(SetKind::sink, {150}), make_set(SetKind::window, {70, 200})});
+  for (auto dtype : {ir::DType::f32, ir::DType::f16, ir::DType::bf16}) {
+    for (const auto& [d, d_v] : {std::pair<std::int64_t, std::int64_t>{64, 64}, {32, 128}, {16, 48}, {40, 24}}) {
+      for (std::int64_t n_q : {1, 3, 4, 5}) {
+        SCOPED_TRACE("n_q " + std::to_string(n_q) + ", d " + std::to_string(d) + ", " + ir::to_string(dtype));
+        const ir::Shape shape{.batch = 2, .n_q = n_q, .n_k = 300, .heads = 4, .kv_heads = 2, .d = d, .d_v = d_v};
+        expect_matches(one_branch(make_set(SetKind::all)), make_problem(shape, dtype), dtype);
+        expect_matches(one_branch(widths), make_problem(shape, dtype), dtype,
+                       {.layout = {.head_major = true, .row_gap = 8}});
+      }
+    }
+  }
+}
+
 /// Rows lie side by side without a gap: what is read or written behind one belongs to the next.
 TEST_P(Kernels, AnyHeadDim) {
   const std::pair<std::int64_t, std::int64_t> dims[] = {{1, 1}, {3, 5}, {20, 12}, {33, 66}, {100, 100}, {255, 129}};
