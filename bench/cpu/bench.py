@@ -13,6 +13,7 @@ import ctypes
 import datetime
 import pathlib
 import platform
+import subprocess
 import sys
 import time
 
@@ -20,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "pytorch"))
 
 import report
+import unlocked
 import workloads
 from contenders import Weft, first_line, make_inputs, make_sets, measure_errors, peer_contender
 from library import Error, Library
@@ -60,19 +62,12 @@ def amount(workload):
     return workload.flops()
 
 
-def launches(run, count):
-    begin = time.perf_counter()
-    for _ in range(count):
-        run()
-    return (time.perf_counter() - begin) * 1e3 / count
-
-
 def take_turns(torch, meter, workload, contenders):
     """Milliseconds and shares of each; a contender has its number of threads."""
     ready = [one for one in contenders if not one.problem]
     for one in ready:
         torch.set_num_threads(one.threads)
-        one.count, one.shares = max(1, round(SAMPLE_MS / max(launches(one.runs[0], 1), 1e-3))), []
+        one.count, one.shares = max(1, round(SAMPLE_MS / max(one.milliseconds(1), 1e-3))), []
     begin = time.perf_counter()
     while ready and len(ready[0].times) < ROUNDS:
         if time.perf_counter() - begin > SECONDS and len(ready[0].times) >= FEWEST_ROUNDS:
@@ -80,7 +75,7 @@ def take_turns(torch, meter, workload, contenders):
         for one in ready:
             before = meter(workload, one.threads)
             torch.set_num_threads(one.threads)
-            ms = launches(one.runs[0], one.count)
+            ms = one.milliseconds(one.count)
             around = (before + meter(workload, one.threads)) / 2
             one.times.append(ms)
             one.shares.append(amount(workload) / (ms / 1e3) / around)
@@ -93,7 +88,7 @@ def weft_contender(torch, library, name, threads, workload, sets, inputs):
     return made
 
 
-def compare(torch, peers, library, meter, threads, row):
+def compare(torch, peers, library, meter, unlocked_peers, threads, row):
     workload, device = row.workload, torch.device("cpu")
     sets, inputs = make_sets(torch, workload, device), make_inputs(torch, workload, device)
     if workload.kind == "bigbird":
@@ -110,6 +105,8 @@ def compare(torch, peers, library, meter, threads, row):
             theirs[-1].threads = threads
     compared = [one for one in theirs if workload.kind != "groups"]  # that package computes something else
     measure_errors(torch, workload, [*ours, *compared])
+    if row.peers and unlocked_peers:
+        theirs += unlocked_peers.contenders(row, threads)
     take_turns(torch, meter, workload, [*ours, *theirs])
     return report.cells(row, ours[0], ours[-1], theirs)
 
@@ -121,11 +118,12 @@ def cpu_name():
     return platform.processor()
 
 
-def describe(torch, library, meter, threads):
+def describe(torch, library, meter, threads, unlocked_peers):
+    more = f", and with its MKL told that this is an Intel processor (bench/cpu/{unlocked.__name__}.py)" if unlocked_peers else ""
     return [
         f"{datetime.date.today()}, {cpu_name()}, {threads} threads, f32 FMA peak {meter.peak(1) / 1e9:.0f} GFLOP/s with one "
         f"and {meter.peak(threads) / 1e9:.0f} with all; a copy moves {meter.copy(threads) / 1e9:.0f} GB/s.",
-        f"Weft {library.version}; PyTorch {torch.__version__} as installed, {torch.backends.cpu.get_cpu_capability()}.",
+        f"Weft {library.version}; PyTorch {torch.__version__} as installed, {torch.backends.cpu.get_cpu_capability()}{more}.",
     ]
 
 
@@ -168,11 +166,17 @@ def main():
     torch._dynamo.config.cache_size_limit = 64  # each workload is another function to FlexAttention
     threads = given.threads or torch.get_num_threads()
     library, meter = Library(given.library), Meter(torch, given.peak)
-    lines, rows = describe(torch, library, meter, threads), []
+    unlocked_peers = None
+    if unlocked.wanted():
+        try:
+            unlocked_peers = unlocked.Process(given.library)
+        except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+            print(f"PyTorch's MKL as it is only: {first_line(error)}")
+    lines, rows = describe(torch, library, meter, threads, unlocked_peers), []
     print("\n".join(lines), report.line(report.COLUMNS), sep="\n", flush=True)
     for row in chosen(given):
         try:
-            rows.append(compare(torch, peers, library, meter, threads, row))
+            rows.append(compare(torch, peers, library, meter, unlocked_peers, threads, row))
             print(report.line(rows[-1]), flush=True)
         except (Error, RuntimeError, MemoryError) as error:
             print(f"{row.workload.name} at {row.workload.tokens} tokens: {first_line(error)}", flush=True)

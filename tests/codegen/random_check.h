@@ -16,11 +16,11 @@
 /// A random problem on a compiled kernel against the pattern interpreter, wherever the kernel runs.
 namespace weft::testing {
 
-inline ir::Tensor normal(std::vector<std::int64_t> shape, std::uint64_t seed, ir::DType dtype) {
+inline ir::Tensor normal(std::vector<std::int64_t> shape, std::uint64_t seed, ir::DType dtype, double times = 1) {
   ir::Tensor t(std::move(shape));
   std::mt19937_64 generator(seed);
   std::normal_distribution<double> values;
-  for (auto& v : t.data) v = rounded(values(generator), dtype);
+  for (auto& v : t.data) v = rounded(times * values(generator), dtype);
   return t;
 }
 
@@ -49,7 +49,8 @@ inline test::RandomProblem with_dims(test::RandomProblem p, std::uint64_t seed) 
 }
 
 /// What is wrong with a kernel's results, by the bounds of semantics section 10; empty when nothing is, and where
-/// kernels do not have the pattern's constructs yet. `options_of(options, seed)` gives what Kernel::run takes.
+/// kernels do not have the pattern's constructs yet. CPUs are held to half of them. Every fourth seed has scores up to
+/// about 1e4. `options_of(options, seed)` gives what Kernel::run takes.
 template <typename Kernel, typename Options>
 std::string check_random(const test::RandomProblem& p, const Target& target, ir::DType dtype, std::uint64_t seed,
                          bool branch_lse, const Options& options_of) {
@@ -60,7 +61,7 @@ std::string check_random(const test::RandomProblem& p, const Target& target, ir:
     return !e.diagnostics.empty() && e.diagnostics[0].code == "E0405" ? "" : e.message;
   }
   const auto& s = p.shape;
-  const auto q = normal({s.batch, s.n_q, s.heads, s.d}, seed, dtype);
+  const auto q = normal({s.batch, s.n_q, s.heads, s.d}, seed, dtype, seed % 4 == 3 ? 2500 : 1);
   const auto k = normal({s.batch, s.n_k, s.kv_heads, s.d}, seed + 1, dtype);
   const auto v = normal({s.batch, s.n_k, s.kv_heads, s.d_v}, seed + 2, dtype);
   const auto want = ir::interpret(p.pattern, s, q, k, v, p.inputs);
@@ -71,7 +72,8 @@ std::string check_random(const test::RandomProblem& p, const Target& target, ir:
   if (!got.ok()) return got.error().message;
   double v_max = 0;
   for (double x : v.data) v_max = std::max(v_max, std::abs(x));
-  const auto bounds = ir::error_bounds(p.pattern, dtype, s.n_k, v_max, want->max_abs_score);
+  auto bounds = ir::error_bounds(p.pattern, dtype, s.n_k, v_max, want->max_abs_score);
+  if (target.kind == TargetKind::cpu) bounds = {bounds.o / 2, bounds.lse / 2};
   if (auto d = difference(got->o, want->o, bounds.o, "O"); !d.empty()) return d;
   if (!got->lse.data.empty()) {
     if (auto d = difference(got->lse, want->lse, bounds.lse, "LSE"); !d.empty()) return d;
