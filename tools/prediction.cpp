@@ -1,5 +1,6 @@
 #include "tools/prediction.h"
 
+#include "codegen/cpu/emit.h"
 #include "compiler/planner/cost.h"
 #include "runtime/llvm/peak.h"
 #include "tools/compiled.h"
@@ -73,7 +74,9 @@ Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::S
   const double peak = peak_of_cpu(planned.target, cores, llvm, assumed);
   const auto& c = planned.plan.choices;
   const double of_pair = 2 * static_cast<double>(shape.d + shape.d_v);
-  const double cost = cost_of_keys(shape, planned.bind.dtype);
+  // Products cost half where two numbers share a lane; all else costs the same.
+  const double cost = cost_of_keys(shape, planned.bind.dtype) - 1 +
+                      1.0 / codegen::cpu::products_per_lane(planned.bind.dtype, planned.target);
   const double masked = load.work.partial_tiles * c.tile_q * c.tile_k * of_pair;
   const double tiles = load.work.row_tiles * kRowTile * (c.tile_q / 64.0) * (of_pair / 256);
   const double flops = cost * load.executed_flops + kMask * masked + tiles;
