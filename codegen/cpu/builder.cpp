@@ -9,9 +9,22 @@
 #include <optional>
 
 namespace weft::codegen::cpu {
+namespace {
+
+/// The parts one after the other. Kernels have thousands of instructions, and their text is made before the store can
+/// be asked for them: a format string for each would take twice as long.
+template <typename... Parts>
+std::string text_of(const Parts&... parts) {
+  std::string out;
+  out.reserve((std::string_view(parts).size() + ...));
+  (out.append(parts), ...);
+  return out;
+}
+
+}  // namespace
 
 std::string vector_type(int lanes, std::string_view element) {
-  return lanes == 1 ? std::string(element) : fmt::format("<{} x {}>", lanes, element);
+  return lanes == 1 ? std::string(element) : text_of("<", std::to_string(lanes), " x ", element, ">");
 }
 
 Builder::Builder(std::string name, std::string result, std::string parameters, bool is_internal) {
@@ -27,12 +40,12 @@ Value Builder::f32(double v) {
 Value Builder::f64(double v) { return {"double", fmt::format("0x{:016X}", std::bit_cast<std::uint64_t>(v))}; }
 
 Value Builder::emit(const std::string& type, std::string text) {
-  Value out{type, fmt::format("%v{}", next_value_++)};
-  body_ += fmt::format("  {} = {}\n", out.name, text);
+  Value out{type, text_of("%v", std::to_string(next_value_++))};
+  body_.append("  ").append(out.name).append(" = ").append(text).append("\n");
   return out;
 }
 
-void Builder::emit(std::string text) { body_ += "  " + text + "\n"; }
+void Builder::emit(std::string text) { body_.append("  ").append(text).append("\n"); }
 
 void Builder::comment(std::string_view text) { body_ += fmt::format("  ; {}\n", text); }
 
@@ -78,41 +91,41 @@ Value Builder::op(std::string_view op, const Value& a, const Value& b) {
   }
   if (right && changes_nothing(op, *right)) return a;
   if (left && *left == 0 && op == "add") return b;
-  return emit(a.type, fmt::format("{} {} {}, {}", op, a.type, a.name, b.name));
+  return emit(a.type, text_of(op, " ", a.type, " ", a.name, ", ", b.name));
 }
 
 Value Builder::icmp(std::string_view condition, const Value& a, const Value& b) {
   const auto left = number(a), right = number(b);
   if (left && right && condition == "eq") return i1(*left == *right);
-  return emit(truth_type(a.type), fmt::format("icmp {} {} {}, {}", condition, a.type, a.name, b.name));
+  return emit(truth_type(a.type), text_of("icmp ", condition, " ", a.type, " ", a.name, ", ", b.name));
 }
 
 Value Builder::fcmp(std::string_view condition, const Value& a, const Value& b) {
-  return emit(truth_type(a.type), fmt::format("fcmp {} {} {}, {}", condition, a.type, a.name, b.name));
+  return emit(truth_type(a.type), text_of("fcmp ", condition, " ", a.type, " ", a.name, ", ", b.name));
 }
 
 Value Builder::select(const Value& c, const Value& a, const Value& b) {
   if (c.name == "true") return a;
   if (c.name == "false") return b;
-  return emit(a.type, fmt::format("select {} {}, {} {}, {} {}", c.type, c.name, a.type, a.name, b.type, b.name));
+  return emit(a.type, text_of("select ", c.type, " ", c.name, ", ", a.type, " ", a.name, ", ", b.type, " ", b.name));
 }
 
 Value Builder::cast(std::string_view op, const Value& a, const std::string& type) {
   if (op == "bitcast" && a.type == type) return a;
-  return emit(type, fmt::format("{} {} {} to {}", op, a.type, a.name, type));
+  return emit(type, text_of(op, " ", a.type, " ", a.name, " to ", type));
 }
 
 Value Builder::load(const std::string& type, const Value& pointer, int align) {
-  return emit(type, fmt::format("load {}, ptr {}, align {}", type, pointer.name, align));
+  return emit(type, text_of("load ", type, ", ptr ", pointer.name, ", align ", std::to_string(align)));
 }
 
 void Builder::store(const Value& v, const Value& pointer, int align) {
-  emit(fmt::format("store {} {}, ptr {}, align {}", v.type, v.name, pointer.name, align));
+  emit(text_of("store ", v.type, " ", v.name, ", ptr ", pointer.name, ", align ", std::to_string(align)));
 }
 
 Value Builder::at(const Value& pointer, const std::string& type, const Value& index) {
   if (number(index) == 0) return pointer;
-  return emit("ptr", fmt::format("getelementptr {}, ptr {}, i64 {}", type, pointer.name, index.name));
+  return emit("ptr", text_of("getelementptr ", type, ", ptr ", pointer.name, ", i64 ", index.name));
 }
 
 namespace {
