@@ -64,7 +64,15 @@ void rows_of_class(Part& f, const Value& head, const Value& count, const Value& 
       const Value turn = f.slot(f.op("sdiv", from, residues));
       const Value r = f.slot(f.op("srem", from, residues));
       const Value start = f.mul(c, cell);
-      f.for_each(from, f.min(f.add(from, Part::i64(f.kernel.rows)), f.word(of, kClassRows)), 1, [&](const Value&) {
+      const Value to = f.min(f.add(from, Part::i64(f.kernel.rows)), f.word(of, kClassRows));
+      // A cell is as long as its largest segment: where there are few rows, most of its tiles have none of them.
+      const auto position = [&](const Value& i) {
+        const Value residue = f.load("i64", f.at(residue_at, "i64", f.op("srem", i, residues)), 8);
+        return f.add(f.add(start, f.mul(lcm, f.op("sdiv", i, residues))), residue);
+      };
+      const Value overlaps =
+          f.bit_and(f.icmp("slt", position(from), end), f.icmp("sge", position(f.sub(to, kOne)), begin));
+      f.for_each(from, f.select(overlaps, to, from), 1, [&](const Value&) {
         const Value now = f.get(r);
         const Value x = f.add(f.add(start, f.mul(lcm, f.get(turn))), f.load("i64", f.at(residue_at, "i64", now), 8));
         f.when(f.bit_and(f.icmp("sge", x, begin), f.icmp("slt", x, end)),
