@@ -113,23 +113,29 @@ TilePredicate describe(const Predicate& p, const TileRows& rows, const Extent& e
     }
     return out;
   }
-  const auto parts = row_parts(p, extent.stationary);
+  if (p.key) {
+    out.lo = std::numeric_limits<std::int64_t>::max();
+    out.hi = std::numeric_limits<std::int64_t>::min();
+  }
+  // All that an interval says of a row is its bounds, and they are integers; else parts may be of any type.
+  const auto parts = p.key ? std::vector<ExprPtr>{} : row_parts(p, extent.stationary);
   std::vector<double> before, now;
+  std::int64_t lo_before = 0, hi_before = 0;
   for (auto x : rows.x) {
     const QueryKey at = positions(extent, x, 0);
     now.clear();
     for (const auto& part : parts) now.push_back(extent.pairs->number(*part, extent.b, extent.h, at.q, at.k));
-    if ((out.runs.empty() || now != before) && out.runs.size() <= kMostRuns) out.runs.push_back(x);
-    before = now;
+    const std::int64_t lo = p.key ? of_row(*p.lo, extent, x) : 0, hi = p.key ? of_row(*p.hi, extent, x) : 0;
+    const bool differs = out.runs.empty() || now != before || lo != lo_before || hi != hi_before;
+    if (differs && out.runs.size() <= kMostRuns) out.runs.push_back(x);
+    std::swap(before, now);
+    lo_before = lo;
+    hi_before = hi;
+    if (!p.key) continue;
+    out.lo = std::min(out.lo, lo);
+    out.hi = std::max(out.hi, hi);
   }
   if (out.runs.size() > kMostRuns) out.runs.clear();
-  if (!p.key) return out;
-  out.lo = std::numeric_limits<std::int64_t>::max();
-  out.hi = std::numeric_limits<std::int64_t>::min();
-  for (auto x : rows.x) {
-    out.lo = std::min(out.lo, of_row(*p.lo, extent, x));
-    out.hi = std::max(out.hi, of_row(*p.hi, extent, x));
-  }
   return out;
 }
 
