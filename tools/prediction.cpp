@@ -38,16 +38,17 @@ Prediction roofline(const Workload& load, double peak, double share, double byte
 }
 
 // What a CPU kernel costs, in FLOPs at the peak: fitted on one machine (Sapphire Rapids) to the patterns of
-// tests/patterns at 16 K tokens, dim 64, 8 heads side by side in memory, as `weft bench` lays them.
+// tests/patterns at 16 K tokens, dim 64, 8 heads side by side in memory, as `weft bench` lays them unless told
+// otherwise.
 constexpr double kFullBlocks = 1.18;  // for each executed one, keys of a head one behind the other …
 constexpr double kKeysApart = 1.33;  // … or more than a kilobyte apart, so that they fall into few sets of caches …
 constexpr double kManyPages = 1.57;  // … and on more pages than the processor finds quickly
 constexpr double kMask = 1.34;       // for each pair of a partial block, on top: who keeps which key
 constexpr double kRowTile = 2.2e6;   // for each tile of 64 rows and 64 columns: rows in and out, bounds
 
-double cost_of_keys(const ir::Shape& shape, ir::DType dtype) {
+double cost_of_keys(const ir::Shape& shape, ir::DType dtype, bool heads_first) {
   const std::int64_t apart = shape.kv_heads * shape.d * ir::size_of(dtype);
-  if (shape.kv_heads == 1 || apart <= 1024) return kFullBlocks;
+  if (heads_first || shape.kv_heads == 1 || apart <= 1024) return kFullBlocks;
   constexpr std::int64_t kFoundQuickly = 2048 * 4096;  // bytes: pages that a second-level TLB holds
   return shape.n_k * apart > 2 * kFoundQuickly ? kManyPages : kKeysApart;
 }
@@ -68,25 +69,27 @@ double peak_of_cpu(const Target& target, int cores, const std::string& llvm, std
   return cores * hertz * target.lanes() * 2 * (target.has_fma ? 2 : 1);
 }
 
-Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::Shape& shape, const std::string& llvm) {
+Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::Shape& shape, bool heads_first,
+                       const std::string& llvm) {
   std::string assumed;
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const double peak = peak_of_cpu(planned.target, cores, llvm, assumed);
   const auto& c = planned.plan.choices;
   const double of_pair = 2 * static_cast<double>(shape.d + shape.d_v);
   // Products cost half where two numbers share a lane; all else costs the same.
-  const double cost = cost_of_keys(shape, planned.bind.dtype) - 1 +
+  const double cost = cost_of_keys(shape, planned.bind.dtype, heads_first) - 1 +
                       1.0 / codegen::cpu::products_per_lane(planned.bind.dtype, planned.target);
   const double masked = load.work.partial_tiles * c.tile_q * c.tile_k * of_pair;
   const double tiles = load.work.row_tiles * kRowTile * (c.tile_q / 64.0) * (of_pair / 256);
   const double flops = cost * load.executed_flops + kMask * masked + tiles;
   const double seconds = std::max(flops / peak, load.bytes / kAssumedBytesPerSecond);
-  return {
-      .ms = 1e3 * seconds,
-      .share_of_peak = seconds > 0 ? load.flops / seconds / peak : 0,
-      .loop_share = 1 / cost,
-      .from = "model",
-      .assumed = fmt::format("{}; heads side by side in memory, {:.0f} GB/s", assumed, kAssumedBytesPerSecond / 1e9)};
+  return {.ms = 1e3 * seconds,
+          .share_of_peak = seconds > 0 ? load.flops / seconds / peak : 0,
+          .loop_share = 1 / cost,
+          .from = "model",
+          .assumed = fmt::format("{}; {} in memory, {:.0f} GB/s", assumed,
+                                 heads_first ? "heads one behind the other" : "heads side by side",
+                                 kAssumedBytesPerSecond / 1e9)};
 }
 
 Prediction predict_gpu(const Workload& load, const Planned& planned, const Compiled& compiled) {
@@ -108,9 +111,9 @@ int rounded_up(int value, int step) { return (value + step - 1) / step * step; }
 }  // namespace
 
 Prediction predict(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape,
-                   const std::string& llvm) {
+                   bool heads_first, const std::string& llvm) {
   return planned.target.kind == TargetKind::cuda ? predict_gpu(load, planned, compiled)
-                                                 : predict_cpu(load, planned, shape, llvm);
+                                                 : predict_cpu(load, planned, shape, heads_first, llvm);
 }
 
 int blocks_per_sm(const Target& target, int threads, int registers, std::int64_t shared_bytes) {

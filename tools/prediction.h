@@ -20,9 +20,9 @@ struct Prediction {
 struct Compiled;
 
 /// For a CPU target this machine, whose peak is measured for it (`llvm` as in Library::open; 0.1 s); for a GPU target
-/// the card that its row names.
+/// the card that its row names. `heads_first`: of tensors [B, H, n, d], not [B, n, H, d].
 Prediction predict(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape,
-                   const std::string& llvm);
+                   bool heads_first, const std::string& llvm);
 
 /// Blocks of a kernel that an SM has room for at once; 0 where not even one fits.
 int blocks_per_sm(const Target& target, int threads, int registers, std::int64_t shared_bytes);

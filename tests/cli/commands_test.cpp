@@ -267,6 +267,18 @@ TEST_F(Commands, BenchReports) {
   EXPECT_EQ(report["results"][3]["pairs"], 8.0 * 1024 * 1024);
 }
 
+TEST_F(Commands, KeysFarApartAreForeseen) {
+  const auto foreseen = [&](const std::string& layout) {
+    return json({"explain", window_, "--tokens", "1k", "--heads", "16", "--dim", "64", "--dtype", "f32", "--target",
+                 "cpu:x86-64-v3", "--layout", layout})["predicted"];
+  };
+  const auto apart = foreseen("bnhd"), together = foreseen("bhnd");
+  EXPECT_LT(apart["loop_share"], together["loop_share"]);
+  EXPECT_NE(apart["assumed"], together["assumed"]);
+  EXPECT_EQ(json({"bench", window_, "--tokens", "256", "--layout", "bhnd"})["results"].size(), 1u);
+  EXPECT_EQ(weft({"bench", window_, "--tokens", "256", "--layout", "hbnd"}).status, 2);
+}
+
 TEST_F(Commands, CacheWords) {
   EXPECT_EQ(weft({"cache", "path"}).out.find(scratch_.path(".store")), 0u);
   EXPECT_EQ(json({"cache", "stat"})["entries"], 0);

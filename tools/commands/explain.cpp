@@ -192,7 +192,7 @@ int command_explain(const Options& options, const Console& console) {
   if (!load) return console.fail(load.error());
   const auto compiled = compile_for_gpu(*planned, sizes, options, console);
   if (!compiled) return console.fail(compiled.error(), &file->source);
-  const auto predicted = predict(*load, *planned, *compiled, shape, options.llvm);
+  const auto predicted = predict(*load, *planned, *compiled, shape, options.layout == "bhnd", options.llvm);
   if (console.json())
     print_json(*file, *planned, shape, *load, *compiled, predicted, console);
   else
