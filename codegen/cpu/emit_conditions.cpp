@@ -74,7 +74,6 @@ void describe_pairs(Part& f, std::size_t number) {
   f.store(Part::i64(c.unit), f.at(state, "i64", Part::i64(kUnit)), 8);
   f.store(kZero, f.at(state, "i64", Part::i64(kKnownFrom)), 8);
   f.store(kZero, f.at(state, "i64", Part::i64(kKnownEnd)), 8);
-  f.store(Part::i64(p.key && p.modulus == 0 ? c.bounds_at : 0), f.at(state, "i64", Part::i64(kBoundsAt)), 8);
   if (!p.key) return;
   const auto reach = f.fold(kZero, Part::i64(k.rows), 1, {Part::i64(INT64_MAX), Part::i64(INT64_MIN)},
                             [&](const Value& r, const std::vector<Value>& seen) {
@@ -122,7 +121,11 @@ std::string describe(const Kernel& k) {
   f.seldom();
   for (std::size_t i = 0; i < k.conditions.size(); ++i) {
     const Value state = f.condition(Part::i64(static_cast<std::int64_t>(i)));
+    const ir::Predicate& p = k.plan.predicates[i];
     f.store(Part::i64(k.conditions[i].on_row ? 1 : 0), f.at(state, "i64", Part::i64(kOnRow)), 8);
+    // Asked of every condition: only a plain interval narrows the keys of a run.
+    const bool narrows = !k.conditions[i].on_row && p.key && p.modulus == 0;
+    f.store(Part::i64(narrows ? k.conditions[i].bounds_at : 0), f.at(state, "i64", Part::i64(kBoundsAt)), 8);
     k.conditions[i].on_row ? describe_rows(f, i) : describe_pairs(f, i);
   }
   f.ret();

@@ -5,8 +5,9 @@
 #include "runtime/llvm/compile.h"
 #include "runtime/object/loaded_object.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -59,7 +60,8 @@ Result<ir::Outcome> CpuKernel::run(const ir::Shape& shape, const ir::Tensor& q, 
   if (options.deny_all) arguments.deny_all();
   const auto size = static_cast<std::size_t>(codegen::cpu::scratch_bytes(plan_, target_, arguments.most_terms()));
   const std::unique_ptr<void, AlignedFree> scratch(std::aligned_alloc(64, size));
-  std::memset(scratch.get(), 0xFF, size);
+  // No number, and as an address nowhere: what is read before it was written shows.
+  std::fill_n(static_cast<std::uint32_t*>(scratch.get()), size / 4, std::uint32_t{0x7FC0BEEF});
   arguments.args.scratch = scratch.get();
   WEFT_CHECK(arguments.each_call(options.tiles_per_call, [&](const weft_args& args) {
     entry_(&args);

@@ -45,6 +45,7 @@ const Case kCases[] = {
      "exp(tanh(s - 1.0)) + sigmoid(3.0 * s + 0.1 * (q % 7)) * tanh(s / (1.0 + k % 5)) - sqrt(abs(s)) + "
      "log(2.0 + sigmoid(-s)) * exp(-s * s) + tanh(s * s) + tanh(0.5 * s) + tanh(0.25 * s + 0.01 * k);"},
     {"where_of_pairs", "keep where((q * 7 + k * 3) % 5 < 3);"},
+    {"where_of_all_rows_of_a_tile", "keep window(20, 20) & where(q / 64 % 2 == 0);"},
     {"where_of_rows", "keep causal & where(q % 4 != 1);"},
     {"where_of_heads", "keep where(h % 2 == 0 or k <= q);"},
     {"where_of_inputs", "input w: i32[batch, tokens]; keep causal & where(w[b, k] % 3 != q % 3);", {{2, 150}}},
