@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -30,6 +31,11 @@ std::shared_ptr<Slot> slot_of(const std::string& digest) {
   auto& slot = (*slots)[digest];
   if (!slot) slot = std::make_shared<Slot>();
   return slot;
+}
+
+std::string kept_in(const Options& options) {
+  const char* const folder = options.directory.empty() ? std::getenv("WEFT_EMULATED") : nullptr;
+  return folder == nullptr ? options.directory : folder;
 }
 
 Error bad_launch(const std::string& why) { return internal_error("the emulated launch makes no sense: " + why); }
@@ -97,7 +103,7 @@ Result<std::shared_ptr<const Program>> Program::build(const std::string& text, c
   const std::lock_guard lock(slot->mutex);
   if (!slot->program) {
     std::shared_ptr<Program> fresh(new Program);
-    WEFT_TRY(fresh->object_, Object::build(compiler, request, digest, options.directory));
+    WEFT_TRY(fresh->object_, Object::build(compiler, request, digest, kept_in(options)));
     fresh->count_ = options.count;
     slot->program = std::move(fresh);
   }

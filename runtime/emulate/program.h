@@ -17,7 +17,7 @@ struct Options {
   bool count = false;          ///< fill the counters of Report; makes a run several times slower
   bool check_plain = true;     ///< check loads and stores in plain C++, too, not only those of ptx.cuh
   std::string compiler = {};   ///< empty: WEFT_CXX, else g++, else clang++
-  std::string directory = {};  ///< where built objects are kept between processes; empty: nowhere
+  std::string directory = {};  ///< where built objects are kept between processes; empty: WEFT_EMULATED, else nowhere
   std::vector<std::string> further =
       {};  ///< symbols of further kernels of the text, which Launch::kernel counts from 1
 };
