@@ -1,6 +1,7 @@
 #include "runtime/object/loaded_object.h"
 #include "tests/bundle/fixture.h"
 #include "tests/cache/fixture.h"
+#include "tests/support/places.h"
 
 #include <atomic>
 #include <filesystem>
@@ -168,7 +169,7 @@ TEST(Bundle, RefusesNewerFormatsByTheirNumber) {
 /// Bundles of every format that was ever written stay readable: tests/data/bundles has one of each.
 TEST(Bundle, OlderFormatsAreRead) {
   std::size_t formats = 0;
-  for (const auto& file : fs::directory_iterator(WEFT_SOURCE_DIR "/tests/data/bundles")) {
+  for (const auto& file : fs::directory_iterator(test::in_checkout("tests/data/bundles"))) {
     if (!file.path().filename().string().starts_with("format_")) continue;
     ++formats;
     const auto bundle = Bundle::open(file.path().string());
@@ -187,7 +188,7 @@ TEST(Bundle, OlderFormatsAreRead) {
 /// The same of a kernel as `bundle build` makes them: its object is one that can be loaded today.
 TEST(Bundle, OlderKernelsAreLoaded) {
   std::size_t formats = 0;
-  for (const auto& file : fs::directory_iterator(WEFT_SOURCE_DIR "/tests/data/bundles")) {
+  for (const auto& file : fs::directory_iterator(test::in_checkout("tests/data/bundles"))) {
     if (!file.path().filename().string().starts_with("kernel_")) continue;
     ++formats;
     const auto bundle = Bundle::open(file.path().string());
@@ -220,7 +221,7 @@ TEST(Bundle, ThatMayNotBeReadIsTheMachinesTrouble) {
 
 /// The file of the newest format is only ever written by this, when a format is new.
 TEST(Bundle, OfThisFormatIsStored) {
-  const auto path = fs::path(WEFT_SOURCE_DIR "/tests/data/bundles/format_" + std::to_string(kFormat) + ".wfb");
+  const auto path = fs::path(test::in_checkout("tests/data/bundles/format_") + std::to_string(kFormat) + ".wfb");
   if (std::getenv("WEFT_BLESS") != nullptr && !fs::exists(path)) {
     std::ofstream(path, std::ios::binary) << written(sample_kernels());
   }

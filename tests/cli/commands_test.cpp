@@ -2,6 +2,8 @@
 
 #include "command.h"
 
+#include "tests/support/places.h"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -16,8 +18,8 @@ using Json = nlohmann::json;
 class Commands : public ::testing::Test {
  protected:
   Scratch scratch_;
-  std::string longnet_ = std::string(WEFT_SOURCE_DIR) + "/examples/longnet.weft";
-  std::string window_ = std::string(WEFT_SOURCE_DIR) + "/examples/window.weft";
+  std::string longnet_ = test::in_checkout("examples/longnet.weft");
+  std::string window_ = test::in_checkout("examples/window.weft");
   std::vector<std::string> small_ = {"-D", "segments=[16,32,64]", "--dim", "16"};
 
   Finished weft(std::vector<std::string> arguments, const std::vector<std::string>& more = {}) {
@@ -147,7 +149,7 @@ TEST_F(Commands, InterpreterTakesDoubles) {
 
 TEST_F(Commands, CheckAcceptsTheCorpus) {
   std::vector<std::string> arguments = {"check"};
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(WEFT_SOURCE_DIR) + "/tests/patterns")) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::in_checkout("tests/patterns"))) {
     arguments.push_back(entry.path().string());
   }
   ASSERT_GT(arguments.size(), 3u);

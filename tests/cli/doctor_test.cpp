@@ -2,6 +2,8 @@
 
 #include "command.h"
 
+#include "tests/support/places.h"
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -94,8 +96,7 @@ TEST_F(Doctor, ATargetIsUsableWhereItCompilesAndRuns) {
 
 TEST_F(Doctor, SassNeedsADisassembler) {
   const std::vector<std::string> emit = {
-      "emit", std::string(WEFT_SOURCE_DIR) + "/examples/window.weft", "--dim", "16", "--stage", "sass", "--target",
-      "sm_61"};
+      "emit", test::in_checkout("examples/window.weft"), "--dim", "16", "--stage", "sass", "--target", "sm_61"};
   const auto missing =
       run_weft(scratch_, Call{.arguments = emit, .environment = {{"WEFT_NVDISASM", "/nonexistent/nvdisasm"}}});
   EXPECT_EQ(missing.status, 3);

@@ -2,6 +2,8 @@
 
 #include "command.h"
 
+#include "tests/support/places.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -15,7 +17,7 @@ using Json = nlohmann::json;
 class Gpu : public ::testing::Test {
  protected:
   Scratch scratch_;
-  std::string longnet_ = std::string(WEFT_SOURCE_DIR) + "/examples/longnet.weft";
+  std::string longnet_ = test::in_checkout("examples/longnet.weft");
   std::vector<std::string> small_ = {"-D", "segments=[16,32,64]", "--dim", "16", "--heads", "2"};
 
   Finished weft(std::vector<std::string> arguments, std::map<std::string, std::string> environment = {}) {

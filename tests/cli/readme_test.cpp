@@ -2,6 +2,8 @@
 
 #include "command.h"
 
+#include "tests/support/places.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +14,7 @@ namespace weft::test {
 namespace {
 
 std::string read(const std::string& path) {
-  std::ifstream in(std::string(WEFT_SOURCE_DIR) + "/" + path);
+  std::ifstream in(test::in_checkout(path));
   std::stringstream text;
   text << in.rdbuf();
   return text.str();
@@ -29,15 +31,14 @@ TEST(Readme, PatternAndMask) {
   const Scratch scratch;
   const auto page = read("README.md");
   EXPECT_EQ(block(page, "weft"), read("examples/mixed.weft"));
-  const auto drawn =
-      run_weft(scratch, {"draw", std::string(WEFT_SOURCE_DIR) + "/examples/mixed.weft", "--tokens", "34"});
+  const auto drawn = run_weft(scratch, {"draw", test::in_checkout("examples/mixed.weft"), "--tokens", "34"});
   EXPECT_EQ(block(page, "text"), drawn.out);
 }
 
 TEST(Readme, ExamplesAreLaidOut) {
   const Scratch scratch;
   for (const auto* name : {"longnet", "window", "mixed"}) {
-    const auto path = std::string(WEFT_SOURCE_DIR) + "/examples/" + name + ".weft";
+    const auto path = test::in_checkout(std::string("examples/") + name + ".weft");
     EXPECT_EQ(run_weft(scratch, {"fmt", "--check", path}).status, 0) << name;
     EXPECT_EQ(run_weft(scratch, {"check", path}).err, "") << name;  // no warning, and kernels can run it
   }

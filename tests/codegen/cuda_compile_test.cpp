@@ -6,6 +6,7 @@
 #include "runtime/nvrtc/cubin.h"
 #include "runtime/nvrtc/search.h"
 #include "tests/support/blessed.h"
+#include "tests/support/places.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ struct Text {
 /// The patterns of tests/patterns with heads, dim and dtype rewritten, as texts for the target.
 std::vector<Text> texts(const Target& target, std::int64_t d, ir::DType dtype, int& planned) {
   std::map<std::string, std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator(WEFT_SOURCE_DIR "/tests/patterns")) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::in_checkout("tests/patterns"))) {
     const Source source{entry.path().string(), test::read_text(entry.path())};
     const auto file = dsl::parse(source);
     EXPECT_TRUE(file.ok()) << source.name;

@@ -2,6 +2,7 @@
 
 #include "dsl/parse.h"
 #include "tests/support/blessed.h"
+#include "tests/support/places.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@ namespace weft::test {
 namespace fs = std::filesystem;
 namespace {
 
-const fs::path kTests = fs::path(WEFT_SOURCE_DIR) / "tests";
+const fs::path kTests = test::in_checkout("tests");
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/emulate/program.h"
+#include "tests/support/places.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@ namespace weft::testing {
 
 inline std::string kernel_text(const std::string& name) {
   std::ostringstream text;
-  text << std::ifstream(std::string(WEFT_SOURCE_DIR) + "/tests/emulate/kernels/" + name).rdbuf();
+  text << std::ifstream(test::in_checkout("tests/emulate/kernels/") + name).rdbuf();
   return text.str();
 }
 

@@ -3,6 +3,7 @@
 #include "problem.h"
 #include "runtime/engine/destination.h"
 #include "runtime/engine/prepared.h"
+#include "tests/support/places.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kSource = WEFT_SOURCE_DIR;
+const fs::path kSource = test::in_checkout("");
 
 std::string text_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);

@@ -1,5 +1,6 @@
 #include "tests/golden/case.h"
 #include "tests/golden/ways.h"
+#include "tests/support/places.h"
 
 #include <gtest/gtest.h>
 
@@ -75,7 +76,7 @@ ir::Params params_of(const Row& row) {
 /// is the same for every batch entry may do without that axis.
 Result<GoldenCase> load_as(const Row& row) {
   WEFT_TRY(GoldenCase golden, load(row.golden));
-  const fs::path file = fs::path(WEFT_SOURCE_DIR "/examples") / (std::string(row.file) + ".weft");
+  const fs::path file = fs::path(test::in_checkout("examples")) / (std::string(row.file) + ".weft");
   WEFT_TRY(golden.pattern, pattern_of(file, row.pattern, params_of(row)));
   for (std::size_t i = 0; i < golden.inputs.size() && i < golden.pattern.inputs.size(); ++i) {
     auto& extents = golden.inputs[i].shape;

@@ -1,5 +1,6 @@
 #include "tests/golden/case.h"
 #include "tests/golden/ways.h"
+#include "tests/support/places.h"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +22,7 @@ ir::Pattern example(const char* file, const char* name, const std::vector<const 
   ir::Params params;
   for (const char* text : texts) params.insert(ir::parse_param(text).value());
   const auto pattern =
-      pattern_of(std::filesystem::path(WEFT_SOURCE_DIR "/examples") / (std::string(file) + ".weft"), name, params);
+      pattern_of(std::filesystem::path(test::in_checkout("examples")) / (std::string(file) + ".weft"), name, params);
   EXPECT_TRUE(pattern.ok()) << pattern.error().message;
   return *pattern;
 }

@@ -1,5 +1,6 @@
 #include "compiler/ir/lower.h"
 #include "dsl/parse.h"
+#include "tests/support/places.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kShelf = WEFT_SOURCE_DIR "/examples";
+const fs::path kShelf = test::in_checkout("examples");
 
 std::string text_of(const fs::path& path) {
   std::ostringstream text;

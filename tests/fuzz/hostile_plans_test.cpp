@@ -6,6 +6,7 @@
 #include "fuzz/targets.h"
 #include "limits.h"
 #include "tests/support/blessed.h"
+#include "tests/support/places.h"
 #include "tests/support/random_numbers.h"
 #include "tests/support/random_program.h"
 
@@ -22,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kCorpus = WEFT_SOURCE_DIR "/fuzz/corpus/plan_text";
+const fs::path kCorpus = test::in_checkout("fuzz/corpus/plan_text");
 
 std::string planned(const ir::Pattern& pattern) {
   const auto plan =
@@ -41,7 +42,7 @@ std::string planned(const std::string& body) {
 /// Plans of the examples, by pattern; what the planner does not take yet is left out.
 std::vector<std::pair<std::string, std::string>> plans_of_examples() {
   std::vector<std::pair<std::string, std::string>> out;
-  for (const auto& entry : fs::directory_iterator(WEFT_SOURCE_DIR "/examples")) {
+  for (const auto& entry : fs::directory_iterator(test::in_checkout("examples"))) {
     if (entry.path().extension() != ".weft") continue;
     const auto file = dsl::parse({"example.weft", read_text(entry.path())});
     for (const auto& def : file->patterns) {

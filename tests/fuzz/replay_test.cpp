@@ -1,6 +1,7 @@
 #include "fuzz/targets.h"
 #include "limits.h"
 #include "tests/support/blessed.h"
+#include "tests/support/places.h"
 #include "tests/support/random_program.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 std::vector<fs::path> files(const std::vector<const char*>& folders) {
   std::vector<fs::path> out;
   for (const char* folder : folders) {
-    for (const auto& entry : fs::directory_iterator(fs::path(WEFT_SOURCE_DIR) / folder)) {
+    for (const auto& entry : fs::directory_iterator(test::in_checkout(folder))) {
       if (entry.is_regular_file() && entry.path().extension() != ".md") out.push_back(entry.path());
     }
   }

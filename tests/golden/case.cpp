@@ -1,6 +1,7 @@
 #include "tests/golden/case.h"
 
 #include "dsl/parse.h"
+#include "tests/support/places.h"
 #include "tools/npy.h"
 
 #include <fmt/format.h>
@@ -20,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const fs::path kFolder = WEFT_SOURCE_DIR "/tests/golden";
+const fs::path kFolder = test::in_checkout("tests/golden");
 
 std::string text_of(const fs::path& path) {
   std::ifstream in(path);

@@ -2,6 +2,7 @@
 
 #include "compiler/ir/pattern_interpreter.h"
 #include "compiler/planner/planner.h"
+#include "tests/support/places.h"
 #include "tests/support/random_numbers.h"
 #include "tools/npy.h"
 
@@ -22,7 +23,7 @@ using ir::Tensor;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Tensor tensor(const std::string& path) {
-  const auto array = npy::read(WEFT_SOURCE_DIR "/tests/golden/" + path + ".npy");
+  const auto array = npy::read(test::in_checkout("tests/golden/") + path + ".npy");
   EXPECT_TRUE(array.ok()) << path;
   return npy::to_tensor(array.value());
 }

@@ -1,6 +1,7 @@
 #include "compiler/ir/lower.h"
 #include "dsl/parse.h"
 #include "tests/support/blessed.h"
+#include "tests/support/places.h"
 #include "tests/support/random_numbers.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +66,7 @@ std::string mutated(std::vector<std::string> tokens, const std::vector<std::stri
 std::vector<std::string> good_texts() {
   std::vector<std::string> texts;
   for (const char* folder : {"patterns", "golden"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(WEFT_SOURCE_DIR "/tests") / folder)) {
+    for (const auto& entry : fs::recursive_directory_iterator(test::in_checkout("tests/" + std::string(folder)))) {
       if (entry.path().extension() != ".weft") continue;
       const std::string text = test::read_text(entry.path());
       std::size_t begin = text.find("pattern ");

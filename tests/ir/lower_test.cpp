@@ -1,6 +1,7 @@
 #include "compiler/ir/lower.h"
 
 #include "dsl/parse.h"
+#include "tests/support/places.h"
 #include "tests/support/random_pattern.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +71,7 @@ std::string read(const std::filesystem::path& path) {
 
 TEST(Lower, EveryPublishedPattern) {
   int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(WEFT_SOURCE_DIR "/tests/patterns")) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::in_checkout("tests/patterns"))) {
     const Source source{entry.path().string(), read(entry.path())};
     const auto file = dsl::parse(source);
     ASSERT_TRUE(file.ok()) << errors_of(file.error(), source);

@@ -1,4 +1,5 @@
 #include "compiler/ir/philox.h"
+#include "tests/support/places.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -11,7 +12,7 @@ namespace weft::ir {
 namespace {
 
 TEST(Philox, PublishedWords) {
-  std::ifstream file(WEFT_SOURCE_DIR "/tests/golden/philox/case.json");
+  std::ifstream file(test::in_checkout("tests/golden/philox/case.json"));
   const auto values = nlohmann::json::parse(file).at("values");
   ASSERT_GT(values.size(), 3U);
   for (const auto& value : values) {

@@ -1,5 +1,7 @@
 /// The arrows of the architecture as a test: who may include whom, and where foreign headers live.
 
+#include "tests/support/places.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -140,7 +142,7 @@ class PlantedTree : public ::testing::Test {
 };
 
 TEST(Layering, EveryIncludeFollowsAnArrow) {
-  const auto findings = scan(WEFT_SOURCE_DIR);
+  const auto findings = scan(weft::test::in_checkout(""));
   EXPECT_GT(findings.includes, 50u) << "the scan found next to nothing: is the source folder right?";
   for (const auto& wrong : findings.wrong) ADD_FAILURE() << wrong;
 }
@@ -171,8 +173,8 @@ TEST_F(PlantedTree, RightArrowsAreNot) {
 TEST(Sizes, NoSourceIsLongerThan600Lines) {
   std::size_t files = 0;
   for (const auto* top : {"include", "compiler", "dsl", "codegen", "kernels_cache", "runtime", "tools", "tests"}) {
-    if (!fs::exists(fs::path(WEFT_SOURCE_DIR) / top)) continue;
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(WEFT_SOURCE_DIR) / top)) {
+    if (!fs::exists(fs::path(weft::test::in_checkout(top)))) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(weft::test::in_checkout(top)))) {
       if (!entry.is_regular_file() || !is_source(entry.path())) continue;
       ++files;
       std::ifstream in(entry.path());

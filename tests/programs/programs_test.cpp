@@ -1,6 +1,7 @@
 #include "compiler/target/target.h"
 #include "tests/programs/checks.h"
 #include "tests/support/blessed.h"
+#include "tests/support/places.h"
 #include "tests/support/random_program.h"
 
 #include <fmt/format.h>
@@ -82,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(, Programs, ::testing::Range(0, kCases));
 
 /// Programs that once failed, as they were shrunk.
 TEST(FoundPrograms, HoldTogether) {
-  for (const auto& entry : fs::directory_iterator(WEFT_SOURCE_DIR "/tests/programs/found")) {
+  for (const auto& entry : fs::directory_iterator(test::in_checkout("tests/programs/found"))) {
     const auto program = from_file(read_text(entry.path()));
     ASSERT_TRUE(program.ok()) << entry.path();
     Reached reached;

@@ -3,6 +3,7 @@
 #include "runtime/sass/listing.h"
 #include "runtime/sass/operands.h"
 #include "runtime/sass/report.h"
+#include "tests/support/places.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +17,7 @@ namespace {
 class Kernel : public testing::Test {
  protected:
   Kernel() {
-    std::ifstream in(WEFT_SOURCE_DIR "/tests/sass/values_loop.sass", std::ios::binary);
+    std::ifstream in(test::in_checkout("tests/sass/values_loop.sass"), std::ios::binary);
     const auto parsed = parse_listing(std::string{std::istreambuf_iterator<char>(in), {}});
     EXPECT_TRUE(parsed.ok()) << (parsed.ok() ? "" : parsed.error().message);
     if (parsed.ok()) codes_ = *parsed;

@@ -1,4 +1,5 @@
 #include "tests/support/blessed.h"
+#include "tests/support/places.h"
 
 #include <fmt/format.h>
 
@@ -27,7 +28,7 @@ std::string first_difference(const std::string& expected, const std::string& act
 
 std::vector<fs::path> data_cases() {
   std::vector<fs::path> cases;
-  for (const auto& entry : fs::directory_iterator(WEFT_SOURCE_DIR "/tests/data")) {
+  for (const auto& entry : fs::directory_iterator(test::in_checkout("tests/data"))) {
     if (entry.is_directory()) cases.push_back(entry.path());
   }
   std::sort(cases.begin(), cases.end());
