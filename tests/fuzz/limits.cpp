@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -20,7 +21,7 @@ constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
-constexpr double kSeconds = kSanitized ? 30 : 1;
+constexpr double kSlower = kSanitized ? 30 : 1;
 
 constexpr int kNoMemory = 101, kThrown = 102;
 
@@ -31,26 +32,27 @@ std::size_t address_space() {
   return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-void limit_this_process() {
+void limit_this_process(double most_seconds) {
   if (!kSanitized) {
     const rlimit memory{address_space() + 256 * kMiB, RLIM_INFINITY};
     ::setrlimit(RLIMIT_AS, &memory);
   }
   // What is never going to end is ended.
-  const rlimit time{static_cast<rlim_t>(10 * kSeconds), RLIM_INFINITY};
+  const rlimit time{static_cast<rlim_t>(std::ceil(10 * most_seconds)), RLIM_INFINITY};
   ::setrlimit(RLIMIT_CPU, &time);
 }
 
-double seconds(const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); }
+double in_seconds(const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); }
 
 }  // namespace
 
-std::string within_limits(const std::function<void()>& work) {
+std::string within_limits(const std::function<void()>& work, double seconds) {
+  const double most_seconds = kSlower * seconds;
   std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child < 0) return "no process to be had";
   if (child == 0) {
-    limit_this_process();
+    limit_this_process(most_seconds);
     // Nothing may get out of here alive: there would be two of the test.
     try {
       work();
@@ -64,11 +66,11 @@ std::string within_limits(const std::function<void()>& work) {
   int status = 0;
   rusage used{};
   ::wait4(child, &status, 0, &used);
-  const double time = seconds(used.ru_utime) + seconds(used.ru_stime);
+  const double time = in_seconds(used.ru_utime) + in_seconds(used.ru_stime);
   if (WIFSIGNALED(status)) return fmt::format("ended by {} after {:.2f} s", ::strsignal(WTERMSIG(status)), time);
   if (WEXITSTATUS(status) == kNoMemory) return "wanted more than 256 MiB";
   if (WEXITSTATUS(status) != 0) return fmt::format("ended with status {}", WEXITSTATUS(status));
-  return time <= kSeconds ? "" : fmt::format("took {:.2f} s of CPU time", time);
+  return time <= most_seconds ? "" : fmt::format("took {:.2f} s of CPU time", time);
 }
 
 std::string repeat(const std::string& piece, std::size_t count) {
