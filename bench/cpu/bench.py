@@ -119,7 +119,7 @@ def cpu_name():
 
 
 def describe(torch, library, meter, threads, unlocked_peers):
-    more = f", and with its MKL told that this is an Intel processor (bench/cpu/{unlocked.__name__}.py)" if unlocked_peers else ""
+    more = ", and with its MKL told that this is an Intel processor (bench/cpu/unlocked.py)" if unlocked_peers else ""
     return [
         f"{datetime.date.today()}, {cpu_name()}, {threads} threads, f32 FMA peak {meter.peak(1) / 1e9:.0f} GFLOP/s with one "
         f"and {meter.peak(threads) / 1e9:.0f} with all; a copy moves {meter.copy(threads) / 1e9:.0f} GB/s.",

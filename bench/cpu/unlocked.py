@@ -22,13 +22,14 @@ def wanted():
 class Remote:
     """A contender that runs elsewhere."""
     name: str
+    peer: str  # as the process calls it
     process: "Process"
     threads: int
     problem: str = ""
     times: list = dataclasses.field(default_factory=list)
 
     def milliseconds(self, count):
-        return float(self.process.ask("time", self.name.rsplit(",", 1)[0], str(count), str(self.threads)))
+        return float(self.process.ask("time", self.peer, str(count), str(self.threads)))
 
 
 class Process:
@@ -56,7 +57,7 @@ class Process:
         of = row.workload
         for words in filter(None, self.ask("row", of.name, str(of.tokens), str(of.dim), str(threads)).split("\t")):
             name, problem = words.split("|", 1)
-            yield Remote(f"{name}, {NAME}", self, threads, problem)
+            yield Remote(f"{name}, {NAME}", name, self, threads, problem)
 
 
 def serve(library_path):

@@ -10,8 +10,9 @@
 ///
 /// The kernel is `void weft_kernel(const weft_args*)`. It runs row tiles [tile_begin, tile_end) of one
 /// phase. Lanes of a vector are query rows: Q is transposed once a tile, scores and outputs are computed
-/// transposed (S^T = K Q^T, O^T = V^T P) by broadcasting K and V straight from memory, so nothing of K and
-/// V is packed and row maxima and sums need no step across lanes. Full blocks of keys run without any
+/// transposed (S^T = K Q^T, O^T = V^T P) by broadcasting K and V straight from memory, so K and V need not be
+/// packed (V of pairs of bf16 is, once a block) and row maxima and sums need no step across lanes. Where a launch
+/// has few queries, lanes are columns of K and V instead. Full blocks of keys run without any
 /// mask; partial ones weigh every pair and skip sub-tiles that keep nothing. Which keys a tile visits is
 /// computed in the kernel from the tables (codegen/tables_image.h), tile by tile, as
 /// compiler/ir/schedule.h describes.

@@ -1,7 +1,5 @@
 #include "codegen/cpu/kernel.h"
 
-#include <fmt/format.h>
-
 #include <limits>
 
 namespace weft::codegen::cpu {
@@ -37,8 +35,7 @@ Value broadcast(Part& f, const Value& row, const Value& column) {
 
 /// Asks for what the turn of word c has of the next block's rows: of as many keys as are being scored, from `key` on,
 /// each row of K and V once by the last column (with fewer than 16 columns some are left out). A line at a time: many
-/// at once would wait for the line buffers. Into the second level of caches, as the first is full of what is being
-/// computed.
+/// at once would wait for the line buffers.
 void ask_ahead(Part& f, const Value& key, int keys, const Value& c) {
   const Kernel& k = f.kernel;
   constexpr int kLine = 64, kTurns = 4;
@@ -49,7 +46,7 @@ void ask_ahead(Part& f, const Value& key, int keys, const Value& c) {
     const Value row = load_row(f, Part::argument("ptr", rows), of);
     for (int at = 0; at < width; at += k.d_pad) {
       const Value address = f.at(row, "i8", f.mul(f.add(line, Part::i64(at)), Part::i64(k.element)));
-      f.emit(fmt::format("call void @llvm.prefetch.p0(ptr {}, i32 0, i32 2, i32 1)", address.name));
+      f.ask_for_line(address, Part::Use::later);
     }
   };
   for (int first = 0; first < keys; first += kTurns) {
@@ -91,7 +88,7 @@ std::vector<Value> score_tile(Part& f, const std::vector<Value>& rows, const Val
 
 /// Weights of two neighbouring keys to pairs of bf16, rounded to nearest, half away from 0: they are not negative. A
 /// NaN stays one.
-Value paired(Part& f, const Value& even, const Value& odd) {
+Value paired_weights(Part& f, const Value& even, const Value& odd) {
   const auto splat = [&](std::int64_t v) { return f.splat(Part::i32(v), f.kernel.lanes); };
   const auto rounded = [&](const Value& p) { return f.add(f.cast("bitcast", p, f.kernel.vi()), splat(0x8000)); };
   const Value high = f.bit_and(rounded(odd), splat(-0x10000));
@@ -106,9 +103,9 @@ void put_weights(Part& f, const Value& key, const Value& v, const std::vector<Va
   const auto turn = static_cast<std::size_t>(pair) * step;
   for (std::size_t u = 0; u < weights.size(); u += turn) {
     const Value at = f.add(key, Part::i64(static_cast<std::int64_t>(u / step)));
-    const Value row = f.pair_at(k.scores, pair == 2 ? f.op("lshr", at, kOne) : at, v);
+    const Value row = f.pair_at(k.scores, pair == 1 ? at : f.pair_row(at), v);
     for (std::size_t j = 0; j < step; ++j) {
-      f.vstore(pair == 2 ? paired(f, weights[u + j], weights[u + step + j]) : weights[u + j], row,
+      f.vstore(pair == 2 ? paired_weights(f, weights[u + j], weights[u + step + j]) : weights[u + j], row,
                Part::i64(static_cast<std::int64_t>(j) * k.lanes));
     }
   }
@@ -356,7 +353,7 @@ void partial_weights(Part& f, const Value& groups, const Value& v) {
 
 /// The share of one key, or of a pair of keys, of some columns of O.
 void add_outputs(Part& f, const Value& key, const Value& c, const Value& v, std::vector<Value>& sums) {
-  const Value at = f.kernel.pair == 2 ? f.op("lshr", key, kOne) : key;
+  const Value at = f.pair_row(key);
   const Value row = f.at(value_row(f, at), "float", c);
   const Value p = f.vload(f.pair_at(f.kernel.scores, at, v), kZero);
   for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -393,7 +390,7 @@ Value add_guarded_pair(Part& f, const Value& value, const Value& p, const std::v
 /// The same, but a NaN or infinity in V must stay with the rows that keep its key, so 0 * V is not added.
 void add_guarded_outputs(Part& f, const Value& key, const Value& c, const Value& v, std::vector<Value>& sums) {
   const Kernel& k = f.kernel;
-  const Value at = k.pair == 2 ? f.op("lshr", key, kOne) : key;
+  const Value at = f.pair_row(key);
   const Value row = f.at(value_row(f, at), "float", c);
   const Value p = f.vload(f.pair_at(k.scores, at, v), kZero);
   std::vector<Value> kept;

@@ -22,13 +22,11 @@ Value load_columns(Part& f, const Value& row, const Value& c) {
   const Kernel& k = f.kernel;
   const Value at = f.at(row, "i8", f.mul(c, Part::i64(k.element)));
   if (k.plan.bind.dtype == ir::DType::f32) return f.load(k.vf(), at, 4);
-  if (k.plan.bind.dtype == ir::DType::f16) return f.cast("fpext", f.load(vector_type(k.lanes, "half"), at, 2), k.vf());
-  const Value bits = f.cast("zext", f.load(vector_type(k.lanes, "i16"), at, 2), k.vi());
-  return f.cast("bitcast", f.op("shl", bits, f.splat(Part::i32(16), k.lanes)), k.vf());
+  return f.widened(f.load(vector_type(k.lanes, "i16"), at, 2), k.lanes);
 }
 
-/// Numbers of two vectors, four lanes at a time: `of(group, i)` is the lane for place i of a group, counted on through
-/// b.
+/// Numbers of two vectors, four lanes at a time: `of(group, i)` is the lane, counted on through b, that goes to place i
+/// of a group.
 Value shuffled(Part& f, const Value& a, const Value& b, const std::function<int(int, int)>& of) {
   std::string order;
   for (int i = 0; i < f.kernel.lanes; ++i) order += fmt::format("{}i32 {}", i == 0 ? "" : ", ", of(i / 4, i % 4));
@@ -75,17 +73,16 @@ Value sums_of_lanes(Part& f, std::vector<Value> v) {
   return v[0];
 }
 
-/// Four lanes of a vector, and sums that they are added to.
+/// Four lanes of a vector.
 Value four_of(Part& f, const Value& v, int first) {
   return f.emit("<4 x float>",
                 fmt::format("shufflevector {0} {1}, {0} poison, <4 x i32> <i32 {2}, i32 {3}, i32 {4}, i32 {5}>", v.type,
                             v.name, first, first + 1, first + 2, first + 3));
 }
 
-/// Asks for the line of a row that column c is on, into the second level of caches.
-void ask_for_line(Part& f, const Value& row, const Value& c) {
-  const Value at = f.at(row, "i8", f.mul(c, Part::i64(f.kernel.element)));
-  f.emit(fmt::format("call void @llvm.prefetch.p0(ptr {}, i32 0, i32 2, i32 1)", at.name));
+/// Asks for the line of a row that column c is on.
+void ask_for_column(Part& f, const Value& row, const Value& c) {
+  f.ask_for_line(f.at(row, "i8", f.mul(c, Part::i64(f.kernel.element))), Part::Use::later);
 }
 
 /// Scores of some keys and of four rows from r on: dot products along the columns. Rows of K are read from end to end,
@@ -99,7 +96,7 @@ Value dot_products(Part& f, const std::vector<Value>& keys, const std::vector<Va
     const std::vector<Value> zeros(kRows, f.vsplat(0));
     const auto sums = f.fold(kZero, Part::i64(k.d), k.lanes, zeros, [&](const Value& c, std::vector<Value> so_far) {
       const Value columns = load_columns(f, key, c);
-      ask_for_line(f, ahead[i], c);
+      ask_for_column(f, ahead[i], c);
       for (int j = 0; j < kRows; ++j) {
         Value& sum = so_far[static_cast<std::size_t>(j)];
         sum = f.fma(columns, f.vload(q, f.add(c, Part::i64(j * k.d))), sum);
@@ -151,7 +148,7 @@ void find_top(Part& f, const Value& count, const Value& v) {
 Value weight_at(Part& f, const Value& key, const Value& row) {
   const Kernel& k = f.kernel;
   if (k.pair == 1) return f.splat(f.load("float", f.pair_at(k.scores, key, row), 4), k.lanes);
-  const Value words = f.load("i32", f.pair_at(k.scores, f.op("lshr", key, Part::i64(1)), row), 4);
+  const Value words = f.load("i32", f.pair_at(k.scores, f.pair_row(key), row), 4);
   const Value to_the_top =
       f.op("shl", f.cast("trunc", f.op("xor", f.bit_and(key, Part::i64(1)), Part::i64(1)), "i32"), Part::i32(4));
   const Value bits = f.bit_and(f.op("shl", words, to_the_top), Part::i32(-0x10000));
@@ -191,7 +188,7 @@ void few_outputs(Part& f, const Value& count, const Value& rows) {
         for (int j = 0; j < kRowsOfOutput; ++j) p.push_back(weight_at(f, key, f.add(r, Part::i64(j))));
         for (int n = 0; n < chunks; ++n) {
           const Value columns = load_columns(f, row, f.add(c, Part::i64(n * k.lanes)));
-          ask_for_line(f, ahead, f.add(c, Part::i64(n * k.lanes)));
+          ask_for_column(f, ahead, f.add(c, Part::i64(n * k.lanes)));
           for (std::size_t j = 0; j < p.size(); ++j) {
             Value& sum = sums[static_cast<std::size_t>(n * kRowsOfOutput) + j];
             sum = f.fma(columns, p[j], sum);

@@ -46,6 +46,20 @@ void put_key(Part& f, const Value& buffer, const Value& at, const Key& key, cons
   f.store(weight, f.at(buffer_part(f, f.kernel.key_weight, buffer), "float", at), 4);
 }
 
+/// Puts key y into the partial block that is being filled; its rows are read soon.
+void put_partial_key(Part& f, const Value& at, const Value& y) {
+  const Key key{key_address(f, y), value_address(f, y), y};
+  put_key(f, kZero, at, key, Part::f32(1));
+  f.ask_for(f.cast("inttoptr", key.k_row, "ptr"), f.kernel.d);
+  f.ask_for(f.cast("inttoptr", key.v_row, "ptr"), f.kernel.d_v);
+}
+
+/// So many keys stand in the block that is being filled; `when_full` takes a whole one.
+void set_filled(Part& f, const Value& count, const char* when_full) {
+  f.set_tile(kFilled, count);
+  f.when(f.icmp("eq", count, Part::i64(f.kernel.keys)), [&] { f.call_void(when_full, {f.a, f.s}); });
+}
+
 /// Has the tile rows for at most half of the vectors? See ir::Choices::vectors_for.
 Value is_narrow(Part& f) { return f.icmp("sle", f.tile(kCount), Part::i64(f.kernel.micro_q * f.kernel.lanes / 2)); }
 
@@ -247,9 +261,7 @@ void walk_progression(Part& f, const Value& pass, const Value& count, const Valu
                    add_weights(f, pass, count, base, ws, from, take);
                    f.set(y, f.add(from, f.mul(take, rate)));
                    f.set(left, f.sub(f.get(left), take));
-                   const Value now = f.add(filled, take);
-                   f.set_tile(kFilled, now);
-                   f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("rotate", {f.a, f.s}); });
+                   set_filled(f, f.add(filled, take), "rotate");
                  });
 }
 
@@ -269,16 +281,13 @@ Value hit_weight(Part& f, const Value& pass, const Value& count) {
 }
 
 void walk_merged(Part& f, const Value& pass, const Value& count, const Value& hi) {
-  const Kernel& k = f.kernel;
   const Value y = f.slot(f.call("i64", "next", {f.a, f.s, pass, count, hi}));
   f.repeat_while([&] { return f.icmp("slt", f.get(y), hi); },
                  [&] {
                    const Value filled = f.tile(kFilled);
                    const Key key = key_of(f, y);
                    put_key(f, f.tile(kBuffer), filled, key, hit_weight(f, pass, count));
-                   const Value now = f.add(filled, kOne);
-                   f.set_tile(kFilled, now);
-                   f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("rotate", {f.a, f.s}); });
+                   set_filled(f, f.add(filled, kOne), "rotate");
                    f.set(y, f.call("i64", "next", {f.a, f.s, pass, count, hi}));
                  });
 }
@@ -485,17 +494,12 @@ std::string put_run(const Kernel& k) {
                    const Value left = f.op("sdiv", f.add(f.sub(end, from), f.sub(rate, kOne)), rate);
                    const Value take = f.min(left, f.sub(Part::i64(k.keys), filled));
                    f.fold(kZero, take, 1, {from}, [&](const Value& i, const std::vector<Value>& at) {
-                     Key key{key_address(f, at[0]), value_address(f, at[0]), at[0]};
-                     put_key(f, kZero, f.add(filled, i), key, Part::f32(1));
-                     f.ask_for(f.cast("inttoptr", key.k_row, "ptr"), k.d);
-                     f.ask_for(f.cast("inttoptr", key.v_row, "ptr"), k.d_v);
+                     put_partial_key(f, f.add(filled, i), at[0]);
                      return std::vector<Value>{f.add(at[0], rate)};
                    });
                    f.for_each(kZero, Part::i64(k.rows), k.lanes,
                               [&](const Value& v) { put_run_weights(f, term, state, from, filled, take, v); });
-                   const Value now = f.add(filled, take);
-                   f.set_tile(kFilled, now);
-                   f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("flush_partial", {f.a, f.s}); });
+                   set_filled(f, f.add(filled, take), "flush_partial");
                    f.set(y, f.add(from, f.mul(take, rate)));
                  });
   // Where the first key was its segment's last, the stream is in the next segment already.
@@ -509,10 +513,7 @@ std::string put_one(const Kernel& k) {
   Part f(k, "put_one", "void", "ptr %pass, i64 %count, i64 %y");
   const Value y = Part::argument("i64", "y");
   const Value filled = f.tile(kFilled);
-  const Key key{key_address(f, y), value_address(f, y), y};
-  put_key(f, kZero, filled, key, Part::f32(1));
-  f.ask_for(f.cast("inttoptr", key.k_row, "ptr"), k.d);
-  f.ask_for(f.cast("inttoptr", key.v_row, "ptr"), k.d_v);
+  put_partial_key(f, filled, y);
   const Value group = f.op("shl", kOne, f.op("sdiv", filled, Part::i64(k.sub_k)));
   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
     const Value weights = row_weights(f, Part::argument("ptr", "pass"), Part::argument("i64", "count"), y, v);
@@ -521,9 +522,7 @@ std::string put_one(const Kernel& k) {
     const Value bits = f.at(f.in_scratch(k.active), "i64", f.op("sdiv", v, Part::i64(k.lanes)));
     f.store(f.bit_or(f.load("i64", bits, 8), f.select(some, group, kZero)), bits, 8);
   });
-  const Value now = f.add(filled, kOne);
-  f.set_tile(kFilled, now);
-  f.when(f.icmp("eq", now, Part::i64(k.keys)), [&] { f.call_void("flush_partial", {f.a, f.s}); });
+  set_filled(f, f.add(filled, kOne), "flush_partial");
   f.ret();
   return f.finish();
 }

@@ -45,7 +45,7 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
       d_words(d_pad / pair),
       keys_in_place((p.bind.dtype == ir::DType::f32 || pair == 2) && d == d_pad),
       values_in_place(p.bind.dtype == ir::DType::f32 && d_v == v_pad),
-      few(d % lanes == 0 && d_v % lanes == 0 && (p.bind.dtype != ir::DType::f16 || t.has_f16c)),
+      few(d % lanes == 0 && d_v % lanes == 0),
       many_passes(
           std::any_of(p.phases.begin(), p.phases.end(), [](const ir::Phase& f) { return f.passes.size() > 1; })),
       positions((p.score && ir::reads(*p.score, ir::Variable::k)) || p.dropout > 0) {
@@ -224,10 +224,6 @@ std::string first(int count) {
   for (int i = 0; i < 8; ++i) out += fmt::format("{}i1 {}", i == 0 ? "<" : ", ", i < count ? "true" : "false");
   return out + ">";
 }
-}  // namespace
-
-namespace {
-
 Value read8(Part& f, const std::string& type, const Value& address, int count) {
   const int bytes = type == kF8 ? 4 : 2;
   if (count == 8) return f.load(type, address, bytes);
@@ -241,29 +237,27 @@ Value read8(Part& f, const std::string& type, const Value& address, int count) {
 Value Part::load8_halves(const Value& address, int count) { return read8(*this, kH8, address, count); }
 
 Value Part::load8(const Value& address, int count) {
-  const auto isplat = [&](std::int64_t v) { return splat(i32(v), 8); };
-  switch (kernel.plan.bind.dtype) {
-    case ir::DType::f32:
-      return read8(*this, kF8, address, count);
-    case ir::DType::bf16:
-      return cast("bitcast", op("shl", cast("zext", load8_halves(address, count), kI8), isplat(16)), kF8);
-    case ir::DType::f16:
-      break;
+  if (kernel.plan.bind.dtype == ir::DType::f32) return read8(*this, kF8, address, count);
+  return widened(load8_halves(address, count), 8);
+}
+
+Value Part::widened(const Value& halves, int lanes) {
+  const std::string floats = vector_type(lanes, "float"), words = vector_type(lanes, "i32");
+  const auto isplat = [&](std::int64_t v) { return splat(i32(v), lanes); };
+  if (kernel.plan.bind.dtype == ir::DType::bf16) {
+    return cast("bitcast", op("shl", cast("zext", halves, words), isplat(16)), floats);
   }
-  if (kernel.target.has_f16c) {
-    const Value halves =
-        count == 8 ? load("<8 x half>", address, 2) : cast("bitcast", load8_halves(address, count), "<8 x half>");
-    return cast("fpext", halves, kF8);
-  }
+  if (kernel.target.has_f16c) return cast("fpext", cast("bitcast", halves, vector_type(lanes, "half")), floats);
   // Without F16C: move exponent and mantissa up; a multiplication by 2^112 mends the exponent's bias, subnormal
   // numbers included. Infinity and NaN keep the largest exponent.
-  const Value h = cast("zext", load8_halves(address, count), kI8);
+  const Value h = cast("zext", halves, words);
   const Value sign = op("shl", bit_and(h, isplat(0x8000)), isplat(16));
   const Value magnitude = op("shl", bit_and(h, isplat(0x7FFF)), isplat(13));
-  const Value scaled = cast("bitcast", op("fmul", cast("bitcast", magnitude, kF8), splat(f32(0x1p112), 8)), kI8);
+  const Value scaled =
+      cast("bitcast", op("fmul", cast("bitcast", magnitude, floats), splat(f32(0x1p112), lanes)), words);
   const Value special = icmp("uge", magnitude, isplat(0x7C00 << 13));
   const Value finite_or_not = select(special, bit_or(magnitude, isplat(0x7F800000)), scaled);
-  return cast("bitcast", bit_or(finite_or_not, sign), kF8);
+  return cast("bitcast", bit_or(finite_or_not, sign), floats);
 }
 
 void Part::store8(const Value& v, const Value& address, int count) {
@@ -312,13 +306,14 @@ void Part::each_eight(int width, const std::function<void(const Value&, int)>& b
   if (whole < width) body(i64(whole), width - whole);
 }
 
-void Part::ask_for(const Value& row, int width, Use use) {
+void Part::ask_for_line(const Value& address, Use use) {
   const int nearness = use == Use::later ? 2 : 3;  // the second level of caches, or the first
-  for (int at = 0; at < width * kernel.element; at += 64) {
-    const Value line = this->at(row, "i8", i64(at));
-    emit(fmt::format("call void @llvm.prefetch.p0(ptr {}, i32 {}, i32 {}, i32 1)", line.name,
-                     use == Use::to_write ? 1 : 0, nearness));
-  }
+  emit(fmt::format("call void @llvm.prefetch.p0(ptr {}, i32 {}, i32 {}, i32 1)", address.name,
+                   use == Use::to_write ? 1 : 0, nearness));
+}
+
+void Part::ask_for(const Value& row, int width, Use use) {
+  for (int c = 0; c < width * kernel.element; c += 64) ask_for_line(at(row, "i8", i64(c)), use);
 }
 
 std::vector<Value> Part::transpose8(const std::vector<Value>& rows) {

@@ -153,6 +153,8 @@ class Part : public Builder {
   Value pair_at(std::int64_t base, const Value& key, const Value& v) {
     return at(at(in_scratch(base), "float", mul(key, i64(kernel.rows))), "float", v);
   }
+  /// The row of weights that a key's are in: pairs of bf16 stand in the row of every other key.
+  Value pair_row(const Value& key) { return kernel.pair == 2 ? op("lshr", key, i64(1)) : key; }
   Value group_key(const Value& i) { return load("i64", at(in_scratch(kernel.groups), "i64", i), 8); }
   Value term_lo(const Value& state) { return at(state, "i64", i64(kernel.state_words)); }
   Value term_hi(const Value& state) { return at(state, "i8", i64(kernel.state_words * 8 + kernel.rows * 4)); }
@@ -195,12 +197,16 @@ class Part : public Builder {
   Value log2(const Value& x);
   /// Is any lane of a vector of i1 set?
   Value any(const Value& mask);
-  /// Asks for a row's cache lines: to be read soon, or a block later, or to be written.
+  /// Asks for a cache line: to be read soon, or a block later, or to be written.
   enum class Use { soon, later, to_write };
+  void ask_for_line(const Value& address, Use use);
+  /// The same for all lines of a row.
   void ask_for(const Value& row, int width, Use use = Use::soon);
   /// Eight stored elements as f32, and back; only the first `count` are touched, the others are 0.
   Value load8(const Value& address, int count = 8);
   void store8(const Value& v, const Value& address, int count = 8);
+  /// Stored 16-bit elements, so many lanes of i16, as f32.
+  Value widened(const Value& halves, int lanes);
   /// Eight 16-bit elements as they are stored, likewise.
   Value load8_halves(const Value& address, int count = 8);
   /// Columns of a row by eights, the last time perhaps fewer.
