@@ -90,6 +90,7 @@ class Reader {
   explicit Reader(std::string_view text) : rest_(text) {}
   std::string_view rest() const { return rest_; }
 
+  /// Calls itself as deep as the text is nested: what it calls besides stays out of line, so that its frame is small.
   ExprPtr read(int depth) {
     skip_blanks();
     if (depth > kDeepest || rest_.empty()) return nullptr;
@@ -105,7 +106,7 @@ class Reader {
   }
 
  private:
-  ExprPtr leaf(std::string_view text) {
+  [[gnu::noinline]] ExprPtr leaf(std::string_view text) {
     for (const auto& w : kVariables) {
       if (w.name == text) return variable(w.value);
     }
@@ -118,7 +119,7 @@ class Reader {
     return value ? constant(*value) : nullptr;
   }
 
-  ExprPtr input(int depth) {
+  [[gnu::noinline]] ExprPtr input(int depth) {
     const auto index = number<int>(take());
     const std::string_view type = take();
     auto args = operands(depth);
@@ -128,7 +129,7 @@ class Reader {
     return input_at(*index, type == "real" ? Type::real : Type::integer, std::move(*args));
   }
 
-  ExprPtr member(int depth) {
+  [[gnu::noinline]] ExprPtr member(int depth) {
     const auto index = number<int>(take());
     auto args = operands(depth);
     if (!index || *index < 0 || !args || args->size() != 2 || !integers(*args)) return nullptr;

@@ -12,7 +12,8 @@
 #if defined(__SANITIZE_ADDRESS__)
 /// What NVRTC keeps for its threads makes the leak checker itself fault now and then, as the program ends ("Tracer
 /// caught signal 11"): a failure that says nothing of us. Addresses are checked as everywhere.
-extern "C" int __lsan_is_turned_off() { return 1; }  // NOLINT(bugprone-reserved-identifier): its name for this
+// NOLINTNEXTLINE(bugprone-reserved-identifier): its name for this; the sanitizers' library must see it
+extern "C" [[gnu::visibility("default")]] int __lsan_is_turned_off() { return 1; }
 #endif
 
 namespace weft::nvrtc {
