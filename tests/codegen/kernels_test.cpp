@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
 
 namespace weft::testing {
@@ -131,6 +132,15 @@ TEST_P(Kernels, Longnet) {
     expect_matches(longnet({{100, 1}, {130, 3}, {256, 5}}, causal), make_problem(square(600, 4, 32), widest()),
                    widest());
   }
+}
+
+/// Rows of a segment stand residue by residue in its tiles: each is once the first, the last or the only one in range.
+TEST_P(Kernels, OneRowAtEveryPosition) {
+  constexpr std::int64_t kKeys = 256;
+  ir::Shape shape{.batch = kKeys, .n_q = 1, .n_k = kKeys, .heads = 1, .kv_heads = 1, .d = 16, .d_v = 16};
+  shape.offset.resize(kKeys);
+  std::iota(shape.offset.begin(), shape.offset.end(), 0);
+  expect_matches(longnet({{64, 1}, {256, 4}}, false), make_problem(shape, widest()), widest());
 }
 
 TEST_P(Kernels, StoredTypes) {
