@@ -1,4 +1,5 @@
 #include "codegen/cpu/kernel.h"
+#include "compiler/ir/few_rows.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +11,8 @@ namespace weft::codegen::cpu {
 namespace {
 
 const Value kZero = Part::i64(0);
-constexpr int kRows = 4;          // of Q at a time: what 128 bits of sums hold
-constexpr int kRowsOfOutput = 2;  // their sums over a row of V fill the registers
+constexpr int kRows = ir::kFewRowsOfScores;           // what 128 bits of sums hold
+constexpr int kRowsOfOutput = ir::kFewRowsOfOutputs;  // their sums over a row of V fill the registers
 
 Value row_of(Part& f, const char* rows, const Value& key) {
   return f.load("ptr", f.at(Part::argument("ptr", rows), "ptr", key), 8);
@@ -238,7 +239,7 @@ std::string load_few(const Kernel& k) {
 
 }  // namespace
 
-Value is_few(Part& f) { return f.icmp("sle", f.arg(offsetof(weft_args, n_q)), Part::i64(kFewQueries)); }
+Value is_few(Part& f) { return f.icmp("sle", f.arg(offsetof(weft_args, n_q)), Part::i64(ir::kFewQueries)); }
 
 std::string emit_few(const Kernel& k) {
   if (!k.few) return "";

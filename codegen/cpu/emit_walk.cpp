@@ -60,7 +60,7 @@ void set_filled(Part& f, const Value& count, const char* when_full) {
   f.when(f.icmp("eq", count, Part::i64(f.kernel.keys)), [&] { f.call_void(when_full, {f.a, f.s}); });
 }
 
-/// Has the tile rows for at most half of the vectors? See ir::Choices::vectors_for.
+/// Has the tile rows for at most half of the vectors? See ir::full_block.
 Value is_narrow(Part& f) { return f.icmp("sle", f.tile(kCount), Part::i64(f.kernel.micro_q * f.kernel.lanes / 2)); }
 
 /// Computes one buffer while the rows of the other are asked for.

@@ -1,6 +1,7 @@
 #include "codegen/cpu/kernel.h"
 
 #include "codegen/cpu/emit.h"
+#include "compiler/ir/few_rows.h"
 
 #include <fmt/format.h>
 
@@ -45,7 +46,7 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
       d_words(d_pad / pair),
       keys_in_place((p.bind.dtype == ir::DType::f32 || pair == 2) && d == d_pad),
       values_in_place(p.bind.dtype == ir::DType::f32 && d_v == v_pad),
-      few(d % lanes == 0 && d_v % lanes == 0),
+      few(ir::has_few_form(p)),
       many_passes(
           std::any_of(p.phases.begin(), p.phases.end(), [](const ir::Phase& f) { return f.passes.size() > 1; })),
       positions((p.score && ir::reads(*p.score, ir::Variable::k)) || p.dropout > 0) {

@@ -68,7 +68,6 @@ enum ConditionWord {
 };
 
 /// Queries of a launch up to which lanes are columns: what a row's sums are like depends on nothing else.
-inline constexpr int kFewQueries = 4;
 
 /// All sizes and byte offsets of one kernel.
 struct Kernel {

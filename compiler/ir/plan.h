@@ -182,12 +182,6 @@ struct Choices {
   int depth = 0;    ///< GPUs: columns of Q and K staged in shared memory at a time …
   int staged = 0;   ///< … and rows of V
   int chunk_k = 0;  ///< GPUs: the least keys of a chunk, where few rows have many; 0: keys are not cut
-  /// CPU: vectors of rows, and keys, of a full block's register tile. Where at least half of the vectors would have no
-  /// rows, they are taken one by one.
-  int vectors_for(std::size_t rows) const {
-    return 2 * rows <= static_cast<std::size_t>(micro_q * sub_q) ? 1 : micro_q;
-  }
-  int keys_for(int vectors) const { return vectors == micro_q ? micro_k : sub_k; }
   bool operator==(const Choices&) const = default;
 };
 

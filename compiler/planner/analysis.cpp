@@ -1,5 +1,6 @@
 #include "compiler/planner/analysis.h"
 
+#include "compiler/ir/few_rows.h"
 #include "compiler/planner/conditional_work.h"
 
 #include <algorithm>
@@ -110,8 +111,8 @@ class TileCounter {
     work.full_tiles += blocks(full);
     work.partial_tiles += blocks(masked);
     if (c.kernel_class == ir::KernelClass::vector) {
-      const int vectors = c.vectors_for(rows.x.size());
-      work.executed += up(full, c.keys_for(vectors)) * up(static_cast<double>(rows.x.size()), vectors * c.sub_q);
+      const auto block = ir::full_block(plan_, rows.x.size(), extent_.x_end - extent_.x_begin);
+      work.executed += up(full, block.keys) * block.rows;
       if (masked > 0) work.executed += masked_pairs(pass, rows, 0);
       return;
     }
@@ -251,8 +252,9 @@ bool inside(const HeadTable& head, std::int64_t first, std::int64_t last, const 
   return true;
 }
 
+/// The shares of one of the query heads that stand together in tiles, so many of them.
 Work count_head(const ir::Plan& plan, const ir::Phase& phase, const ir::PhaseTable& table, const HeadTable& head,
-                const Extent& extent) {
+                const Extent& extent, std::int64_t together) {
   Work total;
   TileRows rows;
   TileCounter counter(plan, extent);
@@ -264,7 +266,7 @@ Work count_head(const ir::Plan& plan, const ir::Phase& phase, const ir::PhaseTab
   const std::int64_t base = head.cell > 0 ? ir::floor_div(extent.x_begin, head.cell) * head.cell : extent.x_begin;
   const std::int64_t groups = tiles / group;
   std::map<std::int64_t, Work> known;
-  if (!plan.predicates.empty()) return count_conditional(plan, phase, table, head, extent);
+  if (!plan.predicates.empty()) return count_conditional(plan, phase, table, head, extent, together);
   for (std::int64_t g = 0; g < groups; ++g) {
     const std::int64_t number = phase.rows.longest_first ? groups - 1 - g : g;
     const std::int64_t start = base + number * length;
@@ -279,6 +281,7 @@ Work count_head(const ir::Plan& plan, const ir::Phase& phase, const ir::PhaseTab
     Work work;
     for (std::int64_t i = 0; i < group; ++i) {
       ir::rows_of_tile(phase, table, head, extent, g * group + i, rows);
+      repeat_rows(rows, together);
       Work one = counter.count(head, rows);
       one.pairs = counter.useful(phase, head, rows);
       work += one;
@@ -286,7 +289,7 @@ Work count_head(const ir::Plan& plan, const ir::Phase& phase, const ir::PhaseTab
     total += work;
     if (repeats) known.emplace(key, work);
   }
-  return total;
+  return total.scaled(1 / static_cast<double>(together));
 }
 
 }  // namespace
@@ -306,9 +309,22 @@ Work Work::scaled(double times) const {
           partial_tiles * times, empty_tiles * times, row_tiles * times};
 }
 
+void repeat_rows(ir::TileRows& rows, std::int64_t times) {
+  if (times == 1) return;
+  const auto repeat = [times](auto& of_rows) {
+    auto once = std::move(of_rows);
+    of_rows.clear();
+    for (const auto& value : once) of_rows.insert(of_rows.end(), static_cast<std::size_t>(times), value);
+  };
+  repeat(rows.x);
+  repeat(rows.bits);
+}
+
 Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape& shape,
                 const std::vector<ir::Tensor>& inputs) {
   Work total;
+  const bool on_cpu = plan.choices.kernel_class == ir::KernelClass::vector;
+  const auto together = on_cpu ? ir::heads_per_tile(plan, ir::heads_are_alike(plan, tables), shape) : 1;
   const ir::PairValues pairs(plan, shape, inputs);
   bool per_batch = shape.offset.size() > 1;
   for (const auto& phase : plan.phases) {
@@ -338,7 +354,7 @@ Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape&
         // Conditions that read h are counted for the first head of each table.
         const auto& numbers = tables.phases[p].head_of;
         extent.h = std::find(numbers.begin(), numbers.end(), static_cast<int>(h)) - numbers.begin();
-        total += count_head(plan, phase, tables.phases[p], tables.phases[p].head[h], extent).scaled(heads[h]);
+        total += count_head(plan, phase, tables.phases[p], tables.phases[p].head[h], extent, together).scaled(heads[h]);
       }
     }
   }

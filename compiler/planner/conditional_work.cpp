@@ -1,5 +1,6 @@
 #include "compiler/planner/conditional_work.h"
 
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/schedule.h"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ double up(double keys, int step) {
 
 class Counter {
  public:
-  Counter(const ir::Plan& plan, const Extent& extent) : choices_(plan.choices), extent_(extent) {}
+  Counter(const ir::Plan& plan, const Extent& extent) : plan_(plan), choices_(plan.choices), extent_(extent) {}
 
   Work count(const ir::Phase& phase, const ir::HeadTable& head, const TileRows& rows) {
     Work work;
@@ -54,8 +55,7 @@ class Counter {
   void pass(const ir::Pass& plan, const PassTable& table, const TileRows& rows, Work& work) {
     ir::zones_of_tile(table, rows, extent_, zones_);
     const bool on_gpu = choices_.kernel_class != ir::KernelClass::vector;
-    const int vectors = on_gpu ? 1 : choices_.vectors_for(rows.x.size());
-    const double rows_up = up(static_cast<double>(rows.x.size()), vectors * choices_.sub_q);
+    const auto block = ir::full_block(plan_, rows.x.size(), extent_.x_end - extent_.x_begin);
     double full = 0, masked = 0;
     for (const Zone& zone : zones_) {
       if (!zone.full) continue;
@@ -66,9 +66,9 @@ class Counter {
     }
     // On GPUs keys of full zones that fill no block go in front of the partial ones.
     const std::int64_t rest = on_gpu ? static_cast<std::int64_t>(full) % choices_.tile_k : 0;
-    work.executed += on_gpu
-                         ? (full - static_cast<double>(rest) + up(static_cast<double>(rest), choices_.sub_k)) * rows_up
-                         : up(full, choices_.keys_for(vectors)) * rows_up;
+    work.executed += on_gpu ? (full - static_cast<double>(rest) + up(static_cast<double>(rest), choices_.sub_k)) *
+                                  up(static_cast<double>(rows.x.size()), choices_.sub_q)
+                            : up(full, block.keys) * block.rows;
     const auto sub_q = static_cast<std::size_t>(choices_.sub_q);
     Groups groups{.keys = rest, .last = {}};
     groups.last.assign((rows.x.size() + sub_q - 1) / sub_q, (rest + choices_.sub_k - 1) / choices_.sub_k - 1);
@@ -110,6 +110,7 @@ class Counter {
     });
   }
 
+  const ir::Plan& plan_;
   const ir::Choices& choices_;
   const Extent& extent_;
   std::vector<Zone> zones_;
@@ -118,7 +119,7 @@ class Counter {
 }  // namespace
 
 Work count_conditional(const ir::Plan& plan, const ir::Phase& phase, const ir::PhaseTable& table,
-                       const ir::HeadTable& head, const Extent& extent) {
+                       const ir::HeadTable& head, const Extent& extent, std::int64_t together) {
   Work total;
   TileRows rows;
   Counter counter(plan, extent);
@@ -128,9 +129,10 @@ Work count_conditional(const ir::Plan& plan, const ir::Phase& phase, const ir::P
   std::int64_t sampled = 0;
   for (std::int64_t tile = 0; tile < tiles; tile += step, ++sampled) {
     ir::rows_of_tile(phase, table, head, extent, tile, rows);
+    repeat_rows(rows, together);
     total += counter.count(phase, head, rows);
   }
-  return sampled > 0 ? total.scaled(static_cast<double>(tiles) / static_cast<double>(sampled)) : total;
+  return sampled > 0 ? total.scaled(static_cast<double>(tiles) / static_cast<double>(sampled * together)) : total;
 }
 
 }  // namespace weft::planner

@@ -5,8 +5,11 @@
 namespace weft::planner {
 
 /// The work of one head of one phase of a plan with conditions on pairs, which have no closed form: exact for short
-/// sequences, taken from a sample of tiles and keys for long ones.
+/// sequences, taken from a sample of tiles and keys for long ones. `together`: query heads that stand in a tile.
 Work count_conditional(const ir::Plan& plan, const ir::Phase& phase, const ir::PhaseTable& table,
-                       const ir::HeadTable& head, const ir::Extent& extent);
+                       const ir::HeadTable& head, const ir::Extent& extent, std::int64_t together);
+
+/// Rows of heads that stand together in a tile, position by position.
+void repeat_rows(ir::TileRows& rows, std::int64_t times);
 
 }  // namespace weft::planner

@@ -1,6 +1,7 @@
 #include "runtime/engine/cpu_executor.h"
 
 #include "codegen/cpu/emit.h"
+#include "compiler/ir/few_rows.h"
 #include "runtime/engine/arguments.h"
 #include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/lists.h"
@@ -18,17 +19,6 @@ constexpr std::size_t kAlignment = ScratchPool::kAlignment;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// Do all heads keep and score the same, so that a row is told by its position alone?
-bool heads_are_alike(const ir::Plan& plan, const ir::Tables& tables) {
-  const auto reads_head = [](const ir::ExprPtr& e) { return e && ir::reads(*e, ir::Variable::h); };
-  return plan.phases.size() == 1 && plan.lists.empty() && plan.dropout == 0 && tables.phases[0].head.size() == 1 &&
-         tables.phases[0].head[0].cell == 0 && !reads_head(plan.score) &&
-         std::none_of(plan.forms.begin(), plan.forms.end(), reads_head) &&
-         std::none_of(plan.predicates.begin(), plan.predicates.end(), [&](const ir::Predicate& p) {
-           return reads_head(p.holds) || reads_head(p.key) || reads_head(p.lo) || reads_head(p.hi);
-         });
-}
-
 }  // namespace
 
 CpuExecutor::CpuExecutor(ir::Plan plan, Target target, std::shared_ptr<const object::LoadedObject> object,
@@ -43,7 +33,7 @@ Result<std::shared_ptr<const CpuExecutor::PerHeads>> CpuExecutor::per_heads(std:
   return known_heads_.get(heads, [&]() -> Result<PerHeads> {
     WEFT_TRY(auto tables, make_head_tables(plan_, heads));
     const auto scratch = codegen::cpu::scratch_bytes(plan_, target_, tables.image.most_terms);
-    const bool alike = heads_are_alike(plan_, tables.tables);
+    const bool alike = ir::heads_are_alike(plan_, tables.tables);
     return PerHeads{.tables = std::move(tables), .scratch = aligned(static_cast<std::size_t>(scratch)), .alike = alike};
   });
 }
@@ -120,19 +110,12 @@ Status CpuExecutor::summarize(const Piece& piece, std::size_t scratch_of_thread,
   return done;
 }
 
-/// Few rows leave most of a tile empty, and each query head would read K and V anew: then all that share them stand in
-/// one tile.
-std::int64_t CpuExecutor::heads_per_tile(const PerHeads& per_heads, const ir::Shape& shape) const {
-  const auto group = shape.heads / shape.kv_heads;
-  return per_heads.alike && shape.n_q * group <= plan_.choices.tile_q ? group : 1;
-}
-
 void CpuExecutor::run_phase(std::size_t phase, const PerHeads& per_heads, const Piece& piece, std::byte* scratch,
                             int threads) const {
   weft_args args = piece.block;
   args.phase = static_cast<std::int64_t>(phase);
   args.tiles_per_head = tiles_per_head(plan_.phases[phase], per_heads.tables.tables.phases[phase], piece.shape);
-  args.heads_per_tile = heads_per_tile(per_heads, piece.shape);
+  args.heads_per_tile = ir::heads_per_tile(plan_, per_heads.alike, piece.shape);
   const auto first = piece.first_head / args.heads_per_tile * args.tiles_per_head;
   const auto total = piece.heads / args.heads_per_tile * args.tiles_per_head;
   const auto slots = static_cast<int>(std::min<std::int64_t>(threads, total));

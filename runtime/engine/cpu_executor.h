@@ -37,7 +37,6 @@ class CpuExecutor : public Executor {
   /// Fills the lists that summarize conditions, which the kernel does itself: phase -1 - i is list i, a call fills unit
   /// number tile_end of tiles_per_head for each (batch entry, head).
   Status summarize(const Piece& piece, std::size_t scratch_of_thread, std::byte* scratch, int threads) const;
-  std::int64_t heads_per_tile(const PerHeads& per_heads, const ir::Shape& shape) const;
   void run_phase(std::size_t phase, const PerHeads& per_heads, const Piece& piece, std::byte* scratch,
                  int threads) const;
 

@@ -45,14 +45,18 @@ ir::Shape square(std::int64_t n, std::int64_t heads) {
   return {.batch = 1, .n_q = n, .n_k = n, .heads = heads, .kv_heads = heads, .d = 64, .d_v = 64};
 }
 
-double ratio(const ir::Pattern& pattern, std::int64_t n, std::int64_t heads) {
+double ratio(const ir::Pattern& pattern, const ir::Shape& shape) {
   const ir::Plan p = planned(pattern);
-  const auto tables = ir::make_tables(p, heads);
+  const auto tables = ir::make_tables(p, shape.heads);
   EXPECT_TRUE(tables.ok());
-  const Work work = count_work(p, *tables, square(n, heads), {});
+  const Work work = count_work(p, *tables, shape, {});
   const double r = work.executed / work.pairs;
-  std::printf("  n %ld: executed / useful %.3f, %zu phases\n", n, r, p.phases.size());
+  std::printf("  n %ld: executed / useful %.3f, %zu phases\n", shape.n_q, r, p.phases.size());
   return r;
+}
+
+double ratio(const ir::Pattern& pattern, std::int64_t n, std::int64_t heads) {
+  return ratio(pattern, square(n, heads));
 }
 
 const Branches kLongnet3{{2048, 4096, 8192}, {1, 2, 4}};
@@ -70,6 +74,29 @@ TEST(Work, ExecutedOverUseful) {
   EXPECT_LE(ratio(one(make_set(SetKind::causal)), 4096, 1), 1.02);
   EXPECT_LE(ratio(dilated(kPrimes, false), 32768, 8), 1.9);
   EXPECT_LE(ratio(dilated(kPrimes, true), 32768, 8), 1.9);
+}
+
+/// Vectors of 16 rows; up to four queries, scores of four rows at a time and outputs of two. Heads that share K and V
+/// stand in one tile unless something tells them apart.
+TEST(Work, OfFewRows) {
+  const auto few = [](const ir::Pattern& pattern, std::int64_t n_q, std::int64_t group) {
+    ir::Shape shape = square(1024, 2 * group);
+    shape.kv_heads = 2;
+    shape.n_q = n_q;
+    return ratio(pattern, shape);
+  };
+  const auto all = one(make_set(SetKind::all));
+  EXPECT_DOUBLE_EQ(few(all, 1, 4), 1);
+  EXPECT_DOUBLE_EQ(few(all, 1, 1), (4 + 2) / 2.0);
+  EXPECT_DOUBLE_EQ(few(all, 3, 1), (4 + 4) / 2.0 / 3);
+  EXPECT_DOUBLE_EQ(few(all, 1, 3), (4 + 4) / 2.0 / 3);
+  EXPECT_DOUBLE_EQ(few(all, 5, 1), 16 / 5.0);
+  EXPECT_DOUBLE_EQ(few(all, 8, 4), 1);
+  EXPECT_DOUBLE_EQ(few(all, 64, 4), 1) << "no room for more than one head";
+  ir::Pattern by_head = all;
+  const auto head = ir::apply(ir::Op::to_real, {ir::variable(ir::Variable::h)});
+  by_head.score = ir::apply(ir::Op::add, {ir::variable(ir::Variable::s), head});
+  EXPECT_DOUBLE_EQ(few(by_head, 1, 4), 3);
 }
 
 TEST(Work, SegmentsWithoutACommonMeasure) {

@@ -1,0 +1,40 @@
+#include "compiler/ir/few_rows.h"
+
+#include <algorithm>
+
+namespace weft::ir {
+
+bool has_few_form(const Plan& plan) {
+  const Choices& c = plan.choices;
+  return c.kernel_class == KernelClass::vector && plan.bind.d % c.sub_q == 0 && plan.bind.d_v % c.sub_q == 0;
+}
+
+bool heads_are_alike(const Plan& plan, const Tables& tables) {
+  const auto reads_head = [](const ExprPtr& e) { return e && reads(*e, Variable::h); };
+  return plan.phases.size() == 1 && plan.lists.empty() && plan.dropout == 0 && tables.phases[0].head.size() == 1 &&
+         tables.phases[0].head[0].cell == 0 && !reads_head(plan.score) &&
+         std::none_of(plan.forms.begin(), plan.forms.end(), reads_head) &&
+         std::none_of(plan.predicates.begin(), plan.predicates.end(), [&](const Predicate& p) {
+           return reads_head(p.holds) || reads_head(p.key) || reads_head(p.lo) || reads_head(p.hi);
+         });
+}
+
+std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape) {
+  const auto group = shape.heads / shape.kv_heads;
+  return alike && shape.n_q * group <= plan.choices.tile_q ? group : 1;
+}
+
+FullBlock full_block(const Plan& plan, std::size_t rows, std::int64_t queries) {
+  const Choices& c = plan.choices;
+  const auto up = [rows](int step) {
+    const auto steps = (rows + static_cast<std::size_t>(step) - 1) / static_cast<std::size_t>(step);
+    return static_cast<double>(steps) * step;
+  };
+  if (queries <= kFewQueries && has_few_form(plan)) {
+    return {.rows = (up(kFewRowsOfScores) + up(kFewRowsOfOutputs)) / 2, .keys = c.sub_k};
+  }
+  const bool narrow = 2 * rows <= static_cast<std::size_t>(c.micro_q * c.sub_q);
+  return {.rows = up(narrow ? c.sub_q : c.micro_q * c.sub_q), .keys = narrow ? c.sub_k : c.micro_k};
+}
+
+}  // namespace weft::ir

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "compiler/ir/tables.h"
+#include "compiler/ir/tensor.h"
+
+#include <cstddef>
+#include <cstdint>
+
+/// What a CPU's kernel does where a launch or a tile has few rows, as in decoding. The kernel, who launches it and who
+/// counts its work must agree.
+namespace weft::ir {
+
+/// Up to so many queries, full blocks have lanes for columns instead of rows (codegen/cpu/emit_few.cpp).
+inline constexpr int kFewQueries = 4;
+/// Rows that such a block takes at a time, for scores and for outputs: others are computed in vain.
+inline constexpr int kFewRowsOfScores = 4, kFewRowsOfOutputs = 2;
+/// Has the kernel such blocks? Columns have to fill vectors.
+bool has_few_form(const Plan& plan);
+
+/// Do all heads keep and score the same, so that a row is told by its position alone?
+bool heads_are_alike(const Plan& plan, const Tables& tables);
+/// Query heads whose rows stand in one tile, position by position: all that share K and V, where they fit and are
+/// alike; else each would read K and V anew.
+std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape);
+
+/// What is computed of a tile's full blocks: rows, the mean of both products, and the step of keys. Where at least half
+/// of the vectors would have no rows, they are taken one by one.
+struct FullBlock {
+  double rows = 0;
+  int keys = 1;
+};
+FullBlock full_block(const Plan& plan, std::size_t rows, std::int64_t queries);
+
+}  // namespace weft::ir
