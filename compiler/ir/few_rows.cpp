@@ -24,6 +24,17 @@ std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape) {
   return alike && shape.n_q * group <= plan.choices.tile_q ? group : 1;
 }
 
+void repeat_rows(TileRows& rows, std::int64_t heads) {
+  if (heads == 1) return;
+  const auto repeat = [heads](auto& of_rows) {
+    auto once = std::move(of_rows);
+    of_rows.clear();
+    for (const auto& value : once) of_rows.insert(of_rows.end(), static_cast<std::size_t>(heads), value);
+  };
+  repeat(rows.x);
+  repeat(rows.bits);
+}
+
 FullBlock full_block(const Plan& plan, std::size_t rows, std::int64_t queries) {
   const Choices& c = plan.choices;
   const auto up = [rows](int step) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/ir/schedule.h"
 #include "compiler/ir/tables.h"
 #include "compiler/ir/tensor.h"
 
@@ -22,6 +23,8 @@ bool heads_are_alike(const Plan& plan, const Tables& tables);
 /// Query heads whose rows stand in one tile, position by position: all that share K and V, where they fit and are
 /// alike; else each would read K and V anew.
 std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape);
+/// Makes a tile's rows of one head those of so many that stand in it together.
+void repeat_rows(TileRows& rows, std::int64_t heads);
 
 /// What is computed of a tile's full blocks: rows, the mean of both products, and the step of keys. Where at least half
 /// of the vectors would have no rows, they are taken one by one.

@@ -281,7 +281,7 @@ Work count_head(const ir::Plan& plan, const ir::Phase& phase, const ir::PhaseTab
     Work work;
     for (std::int64_t i = 0; i < group; ++i) {
       ir::rows_of_tile(phase, table, head, extent, g * group + i, rows);
-      repeat_rows(rows, together);
+      ir::repeat_rows(rows, together);
       Work one = counter.count(head, rows);
       one.pairs = counter.useful(phase, head, rows);
       work += one;
@@ -307,17 +307,6 @@ Work& Work::operator+=(const Work& other) {
 Work Work::scaled(double times) const {
   return {pairs * times,         executed * times,    full_tiles * times,
           partial_tiles * times, empty_tiles * times, row_tiles * times};
-}
-
-void repeat_rows(ir::TileRows& rows, std::int64_t times) {
-  if (times == 1) return;
-  const auto repeat = [times](auto& of_rows) {
-    auto once = std::move(of_rows);
-    of_rows.clear();
-    for (const auto& value : once) of_rows.insert(of_rows.end(), static_cast<std::size_t>(times), value);
-  };
-  repeat(rows.x);
-  repeat(rows.bits);
 }
 
 Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape& shape,

@@ -129,7 +129,7 @@ Work count_conditional(const ir::Plan& plan, const ir::Phase& phase, const ir::P
   std::int64_t sampled = 0;
   for (std::int64_t tile = 0; tile < tiles; tile += step, ++sampled) {
     ir::rows_of_tile(phase, table, head, extent, tile, rows);
-    repeat_rows(rows, together);
+    ir::repeat_rows(rows, together);
     total += counter.count(phase, head, rows);
   }
   return sampled > 0 ? total.scaled(static_cast<double>(tiles) / static_cast<double>(sampled * together)) : total;

@@ -9,7 +9,4 @@ namespace weft::planner {
 Work count_conditional(const ir::Plan& plan, const ir::Phase& phase, const ir::PhaseTable& table,
                        const ir::HeadTable& head, const ir::Extent& extent, std::int64_t together);
 
-/// Rows of heads that stand together in a tile, position by position.
-void repeat_rows(ir::TileRows& rows, std::int64_t times);
-
 }  // namespace weft::planner

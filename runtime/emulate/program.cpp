@@ -34,8 +34,8 @@ std::shared_ptr<Slot> slot_of(const std::string& digest) {
 }
 
 std::string kept_in(const Options& options) {
-  const char* const folder = options.directory.empty() ? std::getenv("WEFT_EMULATED") : nullptr;
-  return folder == nullptr ? options.directory : folder;
+  const char* const folder = std::getenv("WEFT_EMULATED");
+  return options.directory.empty() && folder != nullptr ? folder : options.directory;
 }
 
 Error bad_launch(const std::string& why) { return internal_error("the emulated launch makes no sense: " + why); }
