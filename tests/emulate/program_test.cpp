@@ -308,6 +308,17 @@ TEST_F(KeptObjectsDeathTest, SpareTheNextProcessTheCompiler) {
   EXPECT_EQ(compilations(), 1);
 }
 
+TEST_F(KeptObjectsDeathTest, AreWhereTheEnvironmentSays) {
+  const auto build_elsewhere = [&] {
+    ::setenv("WEFT_EMULATED", objects().c_str(), 1);
+    std::exit(emulate::Program::build(kNothing, "weft_kernel", {.compiler = compiler()}).ok() ? 0 : 1);
+  };
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_EXIT(build_elsewhere(), ::testing::ExitedWithCode(0), "");
+    EXPECT_EQ(compilations(), 1);
+  }
+}
+
 TEST_F(KeptObjectsDeathTest, AreReplacedWhenDamaged) {
   EXPECT_EXIT(std::exit(build() ? 0 : 1), ::testing::ExitedWithCode(0), "");
   ASSERT_EQ(std::distance(fs::directory_iterator(objects()), fs::directory_iterator()), 1);

@@ -97,6 +97,12 @@ TEST(Work, OfFewRows) {
   const auto head = ir::apply(ir::Op::to_real, {ir::variable(ir::Variable::h)});
   by_head.score = ir::apply(ir::Op::add, {ir::variable(ir::Variable::s), head});
   EXPECT_DOUBLE_EQ(few(by_head, 1, 4), 3);
+  // A condition on pairs, which one position turns into a filter of keys: up to whole groups of keys, as above.
+  const auto k = ir::variable(ir::Variable::k), q = ir::variable(ir::Variable::q);
+  const auto sum = ir::apply(ir::Op::add, {q, ir::apply(ir::Op::multiply, {k, k})});
+  const auto pairs = one(ir::make_where(
+      ir::apply(ir::Op::not_equal, {ir::apply(ir::Op::modulo, {sum, ir::constant(3)}), ir::constant(0)})));
+  EXPECT_DOUBLE_EQ(3 * few(pairs, 1, 4), few(pairs, 1, 1));
 }
 
 TEST(Work, SegmentsWithoutACommonMeasure) {
