@@ -461,7 +461,7 @@ std::string weigh_vector(const Kernel& k) {
   const Value groups = Part::argument("i64", "groups");
   const Value v = Part::argument("i64", "v");
   if (k.plan.score) on_pairs(f, "rewrite_kept", groups, v);
-  f.when(update_maxima(f, v), [&] { rescale(f, v, 1); });
+  raise_maxima(f, v);
   partial_weights(f, groups, v);
   if (k.plan.dropout > 0) on_pairs(f, "drop_kept", groups, v);
   if (k.pair != pair_of_weights(k)) {
@@ -563,6 +563,13 @@ Value list_all_groups(Part& f, const Value& count) {
 void keep_all_pairs(Part& f, const Value& count, const Value& v) {
   f.for_each(kZero, count, 1, [&](const Value& key) {
     f.vstore(broadcast(f, Part::argument("ptr", "weights"), key), f.pair_at(f.kernel.weight, key, v), kZero);
+  });
+}
+
+void raise_maxima(Part& f, const Value& v) {
+  f.when(update_maxima(f, v), [&] {
+    rescale(f, v, 1);
+    if (f.kernel.few) f.when(is_few(f), [&] { f.call_void("scale_few", {f.a, f.s, v}); });
   });
 }
 

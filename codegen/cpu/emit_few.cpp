@@ -11,8 +11,21 @@ namespace weft::codegen::cpu {
 namespace {
 
 const Value kZero = Part::i64(0);
+const Value kMinusInfinity{"float", "0xFFF0000000000000"};
 constexpr int kRows = ir::kFewRowsOfScores;           // what 128 bits of sums hold
 constexpr int kRowsOfOutput = ir::kFewRowsOfOutputs;  // their sums over a row of V fill the registers
+
+/// Where nothing asks for single pairs, scores of four rows stand key by key, so that no lane idles; else as in other
+/// blocks.
+bool is_packed(const Kernel& k) { return !k.plan.score && k.plan.dropout == 0; }
+
+/// The scores, or weights, of one key and of four rows from r on, or of one row.
+Value pairs_of_key(Part& f, const Value& key, const Value& r) {
+  const Kernel& k = f.kernel;
+  if (!is_packed(k)) return f.pair_at(k.scores, key, r);
+  const Value of_rows = f.add(f.mul(f.bit_and(r, Part::i64(-kRows)), Part::i64(k.keys)), f.mul(key, Part::i64(kRows)));
+  return f.at(f.in_scratch(k.scores), "float", f.add(of_rows, f.bit_and(r, Part::i64(kRows - 1))));
+}
 
 Value row_of(Part& f, const char* rows, const Value& key) {
   return f.load("ptr", f.at(Part::argument("ptr", rows), "ptr", key), 8);
@@ -47,33 +60,6 @@ Value joined(Part& f, const Value& a, const Value& b, bool upper) {
   return shuffled(f, a, b, [&](int group, int i) { return 4 * group + i % 2 + 2 * upper + i / 2 * lanes; });
 }
 
-/// Fours of two vectors: those whose number has `bit` clear or set, a's in front of b's.
-Value fours(Part& f, const Value& a, const Value& b, int bit, bool set) {
-  const int lanes = f.kernel.lanes, of_each = lanes / 8;
-  return shuffled(f, a, b, [&](int group, int i) {
-    const int n = group % of_each, low = n % bit, high = n / bit;
-    return 4 * (low + (2 * high + set) * bit) + i + group / of_each * lanes;
-  });
-}
-
-/// The sums over all lanes of as many vectors, in order.
-Value sums_of_lanes(Part& f, std::vector<Value> v) {
-  for (const auto& mixed : {interleaved, joined}) {
-    std::vector<Value> halves;
-    for (std::size_t i = 0; i < v.size(); i += 2)
-      halves.push_back(f.fadd(mixed(f, v[i], v[i + 1], false), mixed(f, v[i], v[i + 1], true)));
-    v = std::move(halves);
-  }
-  // Each four lanes hold the vectors' shares of one part.
-  for (int bit = f.kernel.lanes / 8; bit > 0; bit /= 2) {
-    std::vector<Value> halves;
-    for (std::size_t i = 0; i < v.size(); i += 2)
-      halves.push_back(f.fadd(fours(f, v[i], v[i + 1], bit, false), fours(f, v[i], v[i + 1], bit, true)));
-    v = std::move(halves);
-  }
-  return v[0];
-}
-
 /// Four lanes of a vector.
 Value four_of(Part& f, const Value& v, int first) {
   return f.emit("<4 x float>",
@@ -81,55 +67,70 @@ Value four_of(Part& f, const Value& v, int first) {
                             v.name, first, first + 1, first + 2, first + 3));
 }
 
-/// Asks for the line of a row that column c is on.
-void ask_for_column(Part& f, const Value& row, const Value& c) {
-  f.ask_for_line(f.at(row, "i8", f.mul(c, Part::i64(f.kernel.element))), Part::Use::later);
+/// One number for each of four rows from those of all lanes, which are fours for some keys.
+Value of_four_rows(Part& f, Value v, const std::function<Value(const Value&, const Value&)>& of_two) {
+  for (int apart = f.kernel.lanes / 2; apart >= kRows; apart /= 2)
+    v = of_two(v, shuffled(f, v, v, [&](int group, int i) { return (4 * group + i + apart) % f.kernel.lanes; }));
+  return four_of(f, v, 0);
 }
 
-/// Scores of some keys and of four rows from r on: dot products along the columns. Rows of K are read from end to end,
-/// one behind the other, as the processor foresees it.
-Value dot_products(Part& f, const std::vector<Value>& keys, const std::vector<Value>& ahead, const Value& r) {
+/// The sums over all lanes of a vector for each of four rows.
+Value sums_of_lanes(Part& f, const std::vector<Value>& v) {
+  const auto halves = [&](const auto& mixed, const Value& a, const Value& b) {
+    return f.fadd(mixed(f, a, b, false), mixed(f, a, b, true));
+  };
+  const Value fours = halves(joined, halves(interleaved, v[0], v[1]), halves(interleaved, v[2], v[3]));
+  return of_four_rows(f, fours, [&](const Value& a, const Value& b) { return f.fadd(a, b); });
+}
+
+/// Asks for the next block's row number `key` in the first turn over a block.
+void ask_for_row(Part& f, const Value& turn, const char* next, const Value& key, int width) {
+  f.when(f.icmp("eq", turn, kZero), [&] { f.ask_for(row_of(f, next, key), width, Part::Use::later); });
+}
+
+/// Vectors of columns that are taken at a time: at most `most`.
+int vectors_at_once(const Kernel& k, int width, int most) {
+  while (width % (most * k.lanes) != 0) most /= 2;
+  return most;
+}
+
+/// Scores of a key and of four rows from r on: dot products along the columns. Rows of K are read from end to end, one
+/// behind the other, and each load of the text sees them a row apart, as the processor foresees it.
+Value dot_products(Part& f, const Value& row, const Value& r) {
   const Kernel& k = f.kernel;
   const Value q = f.at(f.in_scratch(k.q_lanes), "float", f.mul(r, Part::i64(k.d)));
-  std::vector<Value> all;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const Value& key = keys[i];
-    const std::vector<Value> zeros(kRows, f.vsplat(0));
-    const auto sums = f.fold(kZero, Part::i64(k.d), k.lanes, zeros, [&](const Value& c, std::vector<Value> so_far) {
-      const Value columns = load_columns(f, key, c);
-      ask_for_column(f, ahead[i], c);
-      for (int j = 0; j < kRows; ++j) {
-        Value& sum = so_far[static_cast<std::size_t>(j)];
-        sum = f.fma(columns, f.vload(q, f.add(c, Part::i64(j * k.d))), sum);
-      }
-      return so_far;
-    });
-    all.insert(all.end(), sums.begin(), sums.end());
-  }
-  return sums_of_lanes(f, std::move(all));
+  const int vectors = vectors_at_once(k, k.d, 8);
+  const std::vector<Value> zeros(kRows, f.vsplat(0));
+  const auto sums =
+      f.fold(kZero, Part::i64(k.d), vectors * k.lanes, zeros, [&](const Value& first, std::vector<Value> so_far) {
+        for (int n = 0; n < vectors; ++n) {
+          const Value c = f.add(first, Part::i64(n * k.lanes));
+          const Value columns = load_columns(f, row, c);
+          for (int j = 0; j < kRows; ++j) {
+            Value& sum = so_far[static_cast<std::size_t>(j)];
+            sum = f.fma(columns, f.vload(q, f.add(c, Part::i64(j * k.d))), sum);
+          }
+        }
+        return so_far;
+      });
+  return sums_of_lanes(f, sums);
 }
+
+/// Keys of which four rows' scores fill a vector; divides sub_k.
+int keys_at_once(const Kernel& k) { return k.lanes / kRows; }
 
 void few_scores(Part& f, const Value& count, const Value& rows) {
   const Kernel& k = f.kernel;
-  const int at_once = k.lanes / kRows;  // keys; divides sub_k
-  f.for_each(kZero, count, at_once, [&](const Value& key) {
-    std::vector<Value> keys;
-    for (int i = 0; i < at_once; ++i) {
-      const Value of = f.add(key, Part::i64(i));
-      keys.push_back(row_of(f, "keys", of));
+  f.for_each(kZero, count, 1, [&](const Value& key) {
+    const Value row = row_of(f, "keys", key);
+    if (!is_packed(k)) {
       // Lanes without a row hold a number as well.
       f.for_each(kZero, rows, k.lanes,
-                 [&](const Value& v) { f.vstore(f.vsplat(0), f.pair_at(k.scores, of, v), kZero); });
+                 [&](const Value& v) { f.vstore(f.vsplat(0), f.pair_at(k.scores, key, v), kZero); });
     }
     f.for_each(kZero, rows, kRows, [&](const Value& r) {
-      std::vector<Value> ahead;
-      const Value rows_ahead =
-          f.select(f.icmp("eq", r, kZero), Part::argument("ptr", "next_keys"), Part::argument("ptr", "keys"));
-      for (int i = 0; i < at_once; ++i)
-        ahead.push_back(f.load("ptr", f.at(rows_ahead, "ptr", f.add(key, Part::i64(i))), 8));
-      const Value scores = dot_products(f, keys, ahead, r);
-      for (int i = 0; i < at_once; ++i)
-        f.store(four_of(f, scores, 4 * i), f.pair_at(k.scores, f.add(key, Part::i64(i)), r), 16);
+      ask_for_row(f, r, "next_keys", key, k.d);
+      f.store(dot_products(f, row, r), pairs_of_key(f, key, r), 16);
     });
   });
 }
@@ -145,10 +146,75 @@ void find_top(Part& f, const Value& count, const Value& v) {
   f.vstore(top[0], f.in_scratch(k.top), v);
 }
 
-/// The weight of a pair for all lanes; pairs of bf16 stand in the row of every other key.
+/// Sums of row r from column c on, as they stand while full blocks are summed up: row by row.
+Value few_sums(Part& f, const Value& r, const Value& c) {
+  return f.at(f.in_scratch(f.kernel.few_sums), "float", f.add(f.mul(r, Part::i64(f.kernel.d_v)), c));
+}
+
+/// Some numbers for all lanes: one each for the rows of every key, or for all rows of a key.
+Value to_all_lanes(Part& f, const Value& numbers, bool of_keys) {
+  const int lanes = f.kernel.lanes;
+  if (numbers.type == "float") return f.splat(numbers, lanes);
+  std::string order;
+  for (int i = 0; i < lanes; ++i) order += fmt::format("{}i32 {}", i == 0 ? "" : ", ", of_keys ? i / kRows : i % kRows);
+  return f.emit(f.kernel.vf(), fmt::format("shufflevector {0} {1}, {0} poison, <{2} x i32> <{3}>", numbers.type,
+                                           numbers.name, lanes, order));
+}
+
+/// Of four rows the largest score.
+void find_top_of_four(Part& f, const Value& count, const Value& r) {
+  const Kernel& k = f.kernel;
+  const auto larger = [&](const Value& a, const Value& b) { return f.select(f.fcmp("ogt", a, b), a, b); };
+  const auto top = f.fold(kZero, count, keys_at_once(k), {f.splat(kMinusInfinity, k.lanes)},
+                          [&](const Value& key, const std::vector<Value>& best) {
+                            return std::vector<Value>{larger(best[0], f.vload(pairs_of_key(f, key, r), kZero))};
+                          });
+  f.store(of_four_rows(f, top[0], larger), f.at(f.in_scratch(k.top), "float", r), 16);
+}
+
+/// The weights of four rows, and their sums.
+void weigh_four(Part& f, const Value& count, const Value& r) {
+  const Kernel& k = f.kernel;
+  const std::string four = "<4 x float>";
+  const Value from = to_all_lanes(f, f.load(four, f.at(f.in_scratch(k.top), "float", r), 16), false);
+  const std::string of_keys = vector_type(keys_at_once(k), "float");
+  const auto total =
+      f.fold(kZero, count, keys_at_once(k), {f.vsplat(0)}, [&](const Value& key, const std::vector<Value>& sum) {
+        const Value at = pairs_of_key(f, key, r);
+        const Value times = f.load(of_keys, f.at(Part::argument("ptr", "weights"), "float", key), 4);
+        const Value p = f.fmul(f.exp2(f.fsub(f.vload(at, kZero), from)), to_all_lanes(f, times, true));
+        f.vstore(p, at, kZero);
+        return std::vector<Value>{f.fadd(sum[0], p)};
+      });
+  const Value l = f.at(f.in_scratch(k.l), "float", r);
+  const Value sums = of_four_rows(f, total[0], [&](const Value& a, const Value& b) { return f.fadd(a, b); });
+  f.store(f.fadd(f.load(four, l, 16), sums), l, 16);
+}
+
+/// From scores to weights, four rows at a time.
+void weigh_packed(Part& f, const Value& count, const Value& rows) {
+  const Kernel& k = f.kernel;
+  // Lanes without a row hold a number as well.
+  f.for_each(kZero, rows, k.lanes, [&](const Value& v) { f.vstore(f.vsplat(0), f.in_scratch(k.top), v); });
+  f.for_each(kZero, rows, kRows, [&](const Value& r) { find_top_of_four(f, count, r); });
+  f.for_each(kZero, rows, k.lanes, [&](const Value& v) { raise_maxima(f, v); });
+  f.for_each(kZero, rows, kRows, [&](const Value& r) { weigh_four(f, count, r); });
+}
+
+/// The same, a vector of rows and one key at a time, for what is said of single pairs.
+void weigh_by_pairs(Part& f, const Value& count, const Value& rows) {
+  const Value groups = list_all_groups(f, count);
+  f.for_each(kZero, rows, f.kernel.lanes, [&](const Value& v) {
+    keep_all_pairs(f, count, v);
+    if (!f.kernel.plan.score) find_top(f, count, v);
+    weigh_vector(f, groups, v);
+  });
+}
+
+/// The weight of a pair for all lanes; where they are not packed, pairs of bf16 stand in the row of every other key.
 Value weight_at(Part& f, const Value& key, const Value& row) {
   const Kernel& k = f.kernel;
-  if (k.pair == 1) return f.splat(f.load("float", f.pair_at(k.scores, key, row), 4), k.lanes);
+  if (k.pair == 1 || is_packed(k)) return f.splat(f.load("float", pairs_of_key(f, key, row), 4), k.lanes);
   const Value words = f.load("i32", f.pair_at(k.scores, f.pair_row(key), row), 4);
   const Value to_the_top =
       f.op("shl", f.cast("trunc", f.op("xor", f.bit_and(key, Part::i64(1)), Part::i64(1)), "i32"), Part::i32(4));
@@ -156,53 +222,94 @@ Value weight_at(Part& f, const Value& key, const Value& row) {
   return f.splat(f.cast("bitcast", bits, "float"), k.lanes);
 }
 
-/// Sums of two rows and some columns from c on, added to those that stand column by column.
-void add_to_sums(Part& f, const Value& row, const Value& next, const Value& c, const Value& r) {
-  const Kernel& k = f.kernel;
-  // Columns 0 1, 2 3 of each four, both rows of each side by side.
-  const Value pairs[] = {interleaved(f, row, next, false), interleaved(f, row, next, true)};
-  for (int i = 0; i < k.lanes; ++i) {
-    const Value& of = pairs[i / 2 % 2];
-    const int first = i / 4 * 4 + i % 2 * 2;
-    const Value two =
-        f.emit("<2 x float>", fmt::format("shufflevector {0} {1}, {0} poison, <2 x i32> <i32 {2}, i32 {3}>", of.type,
-                                          of.name, first, first + 1));
-    const Value at = f.pair_at(k.acc, f.add(c, Part::i64(i)), r);
-    f.store(f.fadd(f.load(two.type, at, 8), two), at, 8);
-  }
-}
-
-/// acc += V^T P. As much of a row of V as registers hold sums for, with two rows of O.
+/// sums += P V: as much of a row of V as registers hold sums for, with two rows of O.
 void few_outputs(Part& f, const Value& count, const Value& rows) {
   const Kernel& k = f.kernel;
-  int chunks = k.target.vector_registers >= 32 ? 8 : 4;  // vectors of columns at a time
-  while (k.d_v % (chunks * k.lanes) != 0) chunks /= 2;
+  const int chunks = vectors_at_once(k, k.d_v, k.target.vector_registers >= 32 ? 8 : 4);
   f.for_each(kZero, rows, kRowsOfOutput, [&](const Value& r) {
-    const Value rows_ahead =
-        f.select(f.icmp("eq", r, kZero), Part::argument("ptr", "next_values"), Part::argument("ptr", "values"));
     f.for_each(kZero, Part::i64(k.d_v), chunks * k.lanes, [&](const Value& c) {
-      const std::vector<Value> zeros(static_cast<std::size_t>(chunks * kRowsOfOutput), f.vsplat(0));
-      const auto totals = f.fold(kZero, count, 1, zeros, [&](const Value& key, std::vector<Value> sums) {
+      const auto sums_at = [&](int n, int j) {
+        return few_sums(f, f.add(r, Part::i64(j)), f.add(c, Part::i64(n * k.lanes)));
+      };
+      std::vector<Value> before;
+      for (int n = 0; n < chunks; ++n)
+        for (int j = 0; j < kRowsOfOutput; ++j) before.push_back(f.vload(sums_at(n, j), kZero));
+      const Value turn = f.bit_or(r, c);
+      const auto totals = f.fold(kZero, count, 1, before, [&](const Value& key, std::vector<Value> sums) {
+        ask_for_row(f, turn, "next_values", key, k.d_v);
         const Value row = row_of(f, "values", key);
-        const Value ahead = f.load("ptr", f.at(rows_ahead, "ptr", key), 8);
         std::vector<Value> p;
         for (int j = 0; j < kRowsOfOutput; ++j) p.push_back(weight_at(f, key, f.add(r, Part::i64(j))));
+        auto sum = sums.begin();
         for (int n = 0; n < chunks; ++n) {
           const Value columns = load_columns(f, row, f.add(c, Part::i64(n * k.lanes)));
-          ask_for_column(f, ahead, f.add(c, Part::i64(n * k.lanes)));
-          for (std::size_t j = 0; j < p.size(); ++j) {
-            Value& sum = sums[static_cast<std::size_t>(n * kRowsOfOutput) + j];
-            sum = f.fma(columns, p[j], sum);
+          for (const Value& weight : p) {
+            *sum = f.fma(columns, weight, *sum);
+            ++sum;
           }
         }
         return sums;
       });
-      for (int n = 0; n < chunks; ++n) {
-        const auto first = totals.begin() + n * kRowsOfOutput;
-        add_to_sums(f, first[0], first[1], f.add(c, Part::i64(n * k.lanes)), r);
-      }
+      auto total = totals.begin();
+      for (int n = 0; n < chunks; ++n)
+        for (int j = 0; j < kRowsOfOutput; ++j) f.vstore(*total++, sums_at(n, j), kZero);
     });
   });
+}
+
+/// Body for each row r of four and some columns from c on, of those that have sums.
+void each_four_rows(Part& f, const std::function<void(const Value&, const Value&)>& body) {
+  f.for_each(kZero, f.tile(kCount), kRows, [&](const Value& r) {
+    f.for_each(kZero, Part::i64(f.kernel.d_v), f.kernel.lanes, [&](const Value& c) { body(r, c); });
+  });
+}
+
+/// @scale_few: a vector of rows measures scores from something else now.
+std::string scale_few(const Kernel& k) {
+  Part f(k, "scale_few", "void", "i64 %v");
+  f.seldom();
+  const Value v = Part::argument("i64", "v");
+  f.for_each(v, f.min(f.tile(kCount), f.add(v, Part::i64(k.lanes))), 1, [&](const Value& r) {
+    const Value alpha = f.splat(f.load("float", f.at(f.in_scratch(k.alpha), "float", r), 4), k.lanes);
+    f.for_each(kZero, Part::i64(k.d_v), k.lanes, [&](const Value& c) {
+      const Value at = few_sums(f, r, c);
+      f.vstore(f.fmul(f.vload(at, kZero), alpha), at, kZero);
+    });
+  });
+  f.ret();
+  return f.finish();
+}
+
+/// @clear_few: no sums yet.
+std::string clear_few(const Kernel& k) {
+  Part f(k, "clear_few");
+  f.seldom();
+  each_four_rows(f, [&](const Value& r, const Value& c) {
+    for (int i = 0; i < kRows; ++i) f.vstore(f.vsplat(0), few_sums(f, f.add(r, Part::i64(i)), c), kZero);
+  });
+  f.ret();
+  return f.finish();
+}
+
+/// @end_few: full blocks are done. Their sums go where those of other blocks are, column by column.
+std::string end_few(const Kernel& k) {
+  Part f(k, "end_few");
+  each_four_rows(f, [&](const Value& r, const Value& c) {
+    std::vector<Value> rows;
+    for (int i = 0; i < kRows; ++i) rows.push_back(f.vload(few_sums(f, f.add(r, Part::i64(i)), c), kZero));
+    std::vector<Value> columns;  // numbers of four rows for one column in each four
+    for (const bool upper : {false, true}) {
+      const Value ab = interleaved(f, rows[0], rows[1], upper), cd = interleaved(f, rows[2], rows[3], upper);
+      for (const bool second : {false, true}) columns.push_back(joined(f, ab, cd, second));
+    }
+    for (int i = 0; i < k.lanes; ++i) {
+      const Value at = f.pair_at(k.acc, f.add(c, Part::i64(i)), r);
+      const Value four = four_of(f, columns[static_cast<std::size_t>(i % 4)], i / 4 * 4);
+      f.store(f.fadd(f.load(four.type, at, 16), four), at, 16);
+    }
+  });
+  f.ret();
+  return f.finish();
 }
 
 /// @few_block: a full block where the launch has few queries.
@@ -210,13 +317,8 @@ std::string few_block(const Kernel& k) {
   Part f(k, "few_block", "void", block_parameters(k));
   const Value count = Part::argument("i64", "count");
   const Value rows = f.tile(kCount);
-  const Value groups = list_all_groups(f, count);
   few_scores(f, count, rows);
-  f.for_each(kZero, rows, k.lanes, [&](const Value& v) {
-    keep_all_pairs(f, count, v);
-    if (!k.plan.score) find_top(f, count, v);
-    weigh_vector(f, groups, v);
-  });
+  is_packed(k) ? weigh_packed(f, count, rows) : weigh_by_pairs(f, count, rows);
   few_outputs(f, count, rows);
   f.ret();
   return f.finish();
@@ -243,7 +345,7 @@ Value is_few(Part& f) { return f.icmp("sle", f.arg(offsetof(weft_args, n_q)), Pa
 
 std::string emit_few(const Kernel& k) {
   if (!k.few) return "";
-  return "; Few queries\n" + load_few(k) + few_block(k);
+  return "; Few queries\n" + load_few(k) + clear_few(k) + scale_few(k) + few_block(k) + end_few(k);
 }
 
 }  // namespace weft::codegen::cpu

@@ -131,6 +131,7 @@ std::string flush_full(const Kernel& k) {
     const Value step = f.select(by_groups, Part::i64(k.sub_k), Part::i64(k.micro_k));
     run_full(f, now, f.call("i64", "pad", {f.a, f.s, now, filled, step}));
   });
+  if (k.few) f.when(is_few(f), [&] { f.call_void("end_few", {f.a, f.s}); });
   f.set_tile(kPending, kZero);
   f.set_tile(kFilled, kZero);
   f.ret();

@@ -65,6 +65,7 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
   score_factor = take(pair == 2 ? 4 : 0);
   q = take(d_words * rows * 4);
   q_lanes = take(few ? d * rows * 4 : 0);
+  few_sums = take(few ? d_v * rows * 4 : 0);
   acc = take(v_pad * rows * 4);
   out = take(many_passes ? v_pad * rows * 4 : 0);
   m = take(rows * 4);

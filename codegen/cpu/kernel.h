@@ -67,8 +67,6 @@ enum ConditionWord {
   kConditionWords = kRunRows + static_cast<int>(ir::kMostRuns)
 };
 
-/// Queries of a launch up to which lanes are columns: what a row's sums are like depends on nothing else.
-
 /// All sizes and byte offsets of one kernel.
 struct Kernel {
   Kernel(const ir::Plan& plan, const Target& target);
@@ -92,7 +90,7 @@ struct Kernel {
   bool positions;                       ///< positions of a block's keys stand beside their rows
 
   // Byte offsets in the scratch.
-  std::int64_t x, x32, bits, q_row, o_row, idle_row, score_factor, q, q_lanes, acc, out, m, l, alpha, top, scores,
+  std::int64_t x, x32, bits, q_row, o_row, idle_row, score_factor, q, q_lanes, few_sums, acc, out, m, l, alpha, top, scores,
       weight, active, groups;
   std::int64_t key_at[2], value_at[2], key_weight[2], key_position[2];
   std::int64_t key_wide, value_wide;
@@ -227,6 +225,8 @@ std::string block_parameters(const Kernel& kernel);
 Value list_all_groups(Part& f, const Value& count);
 /// Weights of pairs as if the rows of a vector kept every key.
 void keep_all_pairs(Part& f, const Value& count, const Value& v);
+/// What a vector of rows measures scores from follows the block's largest; sums are scaled where it moves.
+void raise_maxima(Part& f, const Value& v);
 /// From the scores of one vector of rows to weights; sums are scaled where a maximum moves.
 void weigh_vector(Part& f, const Value& groups, const Value& v);
 /// Has the launch so few queries that @few_block takes full blocks?
@@ -249,7 +249,7 @@ std::string emit_schedule(const Kernel& kernel);    ///< @bound, @spans, @interv
 std::string emit_walk(const Kernel& kernel);        ///< @full_zone, @partial_zone, @flush_full
 std::string emit_copies(const Kernel& kernel);      ///< @copy_rows
 std::string emit_blocks(const Kernel& kernel);      ///< @full_block, @partial_block
-std::string emit_few(const Kernel& kernel);         ///< @load_few, @few_block
+std::string emit_few(const Kernel& kernel);         ///< @load_few, @few_block and its sums
 std::string emit_conditions(const Kernel& kernel);  ///< what expressions use, @runs, @describe, @answers, @mask
 std::string emit_summaries(const Kernel& kernel);   ///< @summarize
 std::string emit_pairs(const Kernel& kernel);       ///< @rewrite, @rewrite_kept, @seed, @drop, @drop_kept
