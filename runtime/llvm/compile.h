@@ -15,6 +15,9 @@ struct Options {
   int level = 2;
   /// A pipeline for IR passes in the text form of `opt -passes=`, such as `default<O2>`; empty: none.
   std::string passes = {};
+  /// Long texts are compiled in so many parts at once: as many threads as the machine has cores take them in turn.
+  /// Fixed, because it changes the object's bytes; passes see one part at a time.
+  int parts = 8;
   /// Reject IR that LLVM's verifier rejects. It costs little, and without it LLVM may crash on such IR.
   bool verify = true;
 
