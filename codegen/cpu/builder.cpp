@@ -190,6 +190,8 @@ void Builder::for_each(const Value& begin, const Value& end, std::int64_t step,
 
 std::vector<Value> Builder::fold(const Value& begin, const Value& end, std::int64_t step, std::vector<Value> initial,
                                  const std::function<std::vector<Value>(Value, const std::vector<Value>&)>& body) {
+  const auto first = number(begin), last = number(end);
+  if (first && last && *last - *first <= step) return *first < *last ? body(begin, initial) : initial;
   const std::string head = label(), inside = label(), latch = label(), exit = label();
   const std::string before = current_;
   const Value i{begin.type, fmt::format("%v{}", next_value_++)};

@@ -64,7 +64,7 @@ class Builder {
   Value get(const Value& slot, const std::string& type = "i64") { return load(type, slot, 8); }
   void set(const Value& slot, const Value& v) { store(v, slot, 8); }
 
-  // Control flow.
+  // Control flow. A loop between literals that runs at most once is no loop.
   void for_each(const Value& begin, const Value& end, std::int64_t step, const std::function<void(Value)>& body);
   /// A loop that hands values from pass to pass; returns the last ones.
   std::vector<Value> fold(const Value& begin, const Value& end, std::int64_t step, std::vector<Value> initial,

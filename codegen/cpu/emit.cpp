@@ -226,9 +226,11 @@ std::string preamble(const Kernel& k) {
 Source emit(const ir::Plan& plan, const Target& target) {
   const Kernel k(plan, target);
   std::string text = preamble(k);
-  text += emit_conditions(k) + emit_summaries(k) + emit_schedule(k) + emit_rows(k) + emit_pairs(k) + emit_copies(k) +
-          emit_blocks(k) + emit_few(k) + emit_walk(k);
-  text += fresh(k) + sweep(k) + run_pass(k) + (plan.phases.size() > 1 ? run_tile_of_phases(k) : run_tile(k)) + entry(k);
+  const auto tile = plan.phases.size() > 1 ? run_tile_of_phases : run_tile;
+  for (const auto part : {emit_conditions, emit_summaries, emit_schedule, emit_rows, emit_pairs, emit_copies,
+                          emit_blocks, emit_few, emit_walk, fresh, sweep, run_pass, tile, entry}) {
+    text += part(k);
+  }
   // Frame pointers would cost a register; vectors are as wide as the target says.
   const auto attributes = [&](const char* number, const char* more) {
     text += fmt::format(

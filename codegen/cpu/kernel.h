@@ -90,8 +90,8 @@ struct Kernel {
   bool positions;                       ///< positions of a block's keys stand beside their rows
 
   // Byte offsets in the scratch.
-  std::int64_t x, x32, bits, q_row, o_row, idle_row, score_factor, q, q_lanes, few_sums, acc, out, m, l, alpha, top, scores,
-      weight, active, groups;
+  std::int64_t x, x32, bits, q_row, o_row, idle_row, score_factor, q, q_lanes, few_sums, acc, out, m, l, alpha, top,
+      scores, weight, active, groups;
   std::int64_t key_at[2], value_at[2], key_weight[2], key_position[2];
   std::int64_t key_wide, value_wide;
   std::int64_t round_keys, random;  ///< dropout: keys of ten rounds; words of four keys for one vector of rows
