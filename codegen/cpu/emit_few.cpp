@@ -6,7 +6,7 @@
 #include <algorithm>
 
 /// Blocks of keys where a launch has few queries, as in decoding: lanes are columns of K and V, which are read where
-/// they are, once, whatever their type. Lanes of rows would idle. Scores and weights stand as in other blocks.
+/// they are, once, whatever their type. Lanes of rows would idle.
 namespace weft::codegen::cpu {
 namespace {
 
@@ -138,7 +138,7 @@ void few_scores(Part& f, const Value& count, const Value& rows) {
 /// Of each row of a vector the largest score.
 void find_top(Part& f, const Value& count, const Value& v) {
   const Kernel& k = f.kernel;
-  const auto top = f.fold(kZero, count, 1, {f.splat({"float", "0xFFF0000000000000"}, k.lanes)},
+  const auto top = f.fold(kZero, count, 1, {f.splat(kMinusInfinity, k.lanes)},
                           [&](const Value& key, const std::vector<Value>& best) {
                             const Value s = f.vload(f.pair_at(k.scores, key, v), kZero);
                             return std::vector<Value>{f.select(f.fcmp("ogt", best[0], s), best[0], s)};
