@@ -1,6 +1,7 @@
 #include "tools/prediction.h"
 
 #include "codegen/cpu/emit.h"
+#include "compiler/ir/few_rows.h"
 #include "compiler/planner/cost.h"
 #include "runtime/llvm/peak.h"
 #include "tools/compiled.h"
@@ -8,10 +9,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 namespace weft::tools {
 
@@ -53,6 +57,36 @@ double cost_of_keys(const ir::Shape& shape, ir::DType dtype, bool heads_first) {
   return shape.n_k * apart > 2 * kFoundQuickly ? kManyPages : kKeysApart;
 }
 
+/// What all cores read of memory in a second, by reading a piece each: the best of a few times.
+double measured_bytes_per_second(int cores) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::size_t kAllBytes = 256U << 20, kMostOfACore = 32U << 20;
+  constexpr int kTimes = 3;
+  const std::size_t words = std::min(kMostOfACore, kAllBytes / static_cast<std::size_t>(cores)) / sizeof(std::uint64_t);
+  std::vector<std::vector<std::uint64_t>> pieces(static_cast<std::size_t>(cores));
+  std::atomic<std::uint64_t> total{0};
+  const auto on_all = [&](const auto& work) {
+    std::vector<std::thread> threads;
+    for (auto& piece : pieces) threads.emplace_back([&work, &piece] { work(piece); });
+    for (auto& thread : threads) thread.join();
+  };
+  on_all([&](auto& piece) { piece.assign(words, 1); });
+  double best = 0;
+  for (int i = 0; i < kTimes; ++i) {
+    const auto begin = Clock::now();
+    on_all([&](const auto& piece) {
+      std::uint64_t sums[4] = {};
+      for (std::size_t at = 0; at + 4 <= piece.size(); at += 4) {
+        for (std::size_t n = 0; n < 4; ++n) sums[n] += piece[at + n];
+      }
+      total += sums[0] + sums[1] + sums[2] + sums[3];
+    });
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    best = std::max(best, static_cast<double>(words * sizeof(std::uint64_t) * pieces.size()) / seconds);
+  }
+  return total != 0 ? best : kAssumedBytesPerSecond;
+}
+
 /// FLOP/s of all cores: measured, where this machine can execute the target's code.
 double peak_of_cpu(const Target& target, int cores, const std::string& llvm, std::string& assumed) {
   const auto library = llvm::Library::open(llvm);
@@ -82,14 +116,19 @@ Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::S
   const double masked = load.work.partial_tiles * c.tile_q * c.tile_k * of_pair;
   const double tiles = load.work.row_tiles * kRowTile * (c.tile_q / 64.0) * (of_pair / 256);
   const double flops = cost * load.executed_flops + kMask * masked + tiles;
-  const double seconds = std::max(flops / peak, load.bytes / kAssumedBytesPerSecond);
+  // Few rows read K and V once for little work, which hides none of it; many rows hide it all.
+  const bool few = shape.n_q <= ir::kFewQueries && ir::has_few_form(planned.plan);
+  const double bytes_per_s = few ? measured_bytes_per_second(cores) : kAssumedBytesPerSecond;
+  const double reading = load.bytes / bytes_per_s;
+  const double apart = few ? cost_of_keys(shape, planned.bind.dtype, heads_first) / kFullBlocks : 1;
+  const double seconds = few ? flops / peak + apart * reading : std::max(flops / peak, reading);
   return {.ms = 1e3 * seconds,
           .share_of_peak = seconds > 0 ? load.flops / seconds / peak : 0,
           .loop_share = 1 / cost,
           .from = "model",
-          .assumed = fmt::format("{}; {} in memory, {:.0f} GB/s", assumed,
-                                 heads_first ? "heads one behind the other" : "heads side by side",
-                                 kAssumedBytesPerSecond / 1e9)};
+          .assumed = fmt::format("{}; {} in memory, {:.0f} GB/s{}", assumed,
+                                 heads_first ? "heads one behind the other" : "heads side by side", bytes_per_s / 1e9,
+                                 few ? ", as just measured" : "")};
 }
 
 Prediction predict_gpu(const Workload& load, const Planned& planned, const Compiled& compiled) {

@@ -19,8 +19,9 @@ struct Prediction {
 
 struct Compiled;
 
-/// For a CPU target this machine, whose peak is measured for it (`llvm` as in Library::open; 0.1 s); for a GPU target
-/// the card that its row names. `heads_first`: of tensors [B, H, n, d], not [B, n, H, d].
+/// For a CPU target this machine, whose peak is measured for it (`llvm` as in Library::open; 0.1 s) and, for few
+/// queries, what it reads of memory; for a GPU target the card that its row names. `heads_first`: of tensors [B, H, n,
+/// d], not [B, n, H, d].
 Prediction predict(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape,
                    bool heads_first, const std::string& llvm);
 

@@ -281,6 +281,17 @@ TEST_F(Commands, KeysFarApartAreForeseen) {
   EXPECT_EQ(weft({"bench", window_, "--tokens", "256", "--layout", "hbnd"}).status, 2);
 }
 
+TEST_F(Commands, FewQueriesCostTheirProductsAndTheReading) {
+  const auto foreseen = [&](const std::string& queries) {
+    return json({"explain", window_, "--tokens", queries, "--keys", "64k", "--heads", "16", "--kv-heads", "4", "--dim",
+                 "128", "--dtype", "f32", "--target", "cpu:x86-64-v3", "--layout", "bhnd"})["predicted"];
+  };
+  const auto one = foreseen("1"), many = foreseen("64");
+  EXPECT_NE(one["assumed"].get<std::string>().find("GB/s, as just measured"), std::string::npos) << one["assumed"];
+  EXPECT_EQ(many["assumed"].get<std::string>().find("GB/s, as just measured"), std::string::npos) << many["assumed"];
+  EXPECT_GT(one["ms"], 0);
+}
+
 TEST_F(Commands, CacheWords) {
   EXPECT_EQ(weft({"cache", "path"}).out.find(scratch_.path(".store")), 0u);
   EXPECT_EQ(json({"cache", "stat"})["entries"], 0);
