@@ -90,7 +90,7 @@ void ask_for_row(Part& f, const Value& turn, const char* next, const Value& key,
 
 /// Vectors of columns that are taken at a time: at most `most`.
 int vectors_at_once(const Kernel& k, int width, int most) {
-  while (width % (most * k.lanes) != 0) most /= 2;
+  while (most > 1 && width % (most * k.lanes) != 0) most /= 2;
   return most;
 }
 
