@@ -1,6 +1,7 @@
 #include "tools/prediction.h"
 
 #include "codegen/cpu/emit.h"
+#include "compiler/base/parallel.h"
 #include "compiler/ir/few_rows.h"
 #include "compiler/planner/cost.h"
 #include "runtime/llvm/peak.h"
@@ -14,7 +15,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
-#include <thread>
 #include <vector>
 
 namespace weft::tools {
@@ -66,9 +66,10 @@ double measured_bytes_per_second(int cores) {
   std::vector<std::vector<std::uint64_t>> pieces(static_cast<std::size_t>(cores));
   std::atomic<std::uint64_t> total{0};
   const auto on_all = [&](const auto& work) {
-    std::vector<std::thread> threads;
-    for (auto& piece : pieces) threads.emplace_back([&work, &piece] { work(piece); });
-    for (auto& thread : threads) thread.join();
+    in_parallel(pieces.size(), pieces.size(), [&](std::size_t i) {
+      work(pieces[i]);
+      return true;
+    });
   };
   on_all([&](auto& piece) { piece.assign(words, 1); });
   double best = 0;
@@ -106,7 +107,7 @@ double peak_of_cpu(const Target& target, int cores, const std::string& llvm, std
 Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::Shape& shape, bool heads_first,
                        const std::string& llvm) {
   std::string assumed;
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int cores = static_cast<int>(core_count());
   const double peak = peak_of_cpu(planned.target, cores, llvm, assumed);
   const auto& c = planned.plan.choices;
   const double of_pair = 2 * static_cast<double>(shape.d + shape.d_v);

@@ -59,7 +59,7 @@ std::string run_pass(const Kernel& k) {
   f.seldom();
   const Value pass = Part::argument("ptr", "pass");
   for (TileWord w : {kLanesReady, kBuffer, kPending, kFilled}) f.set_tile(w, kZero);
-  if (k.few) f.when(is_few(f), [&] { f.call_void("clear_few", {f.a, f.s}); });
+  when_few(f, [&] { f.call_void("clear_few", {f.a, f.s}); });
   f.call_void("sweep", {f.a, f.s, pass, Part::i64(1)});
   f.call_void("flush_full", {f.a, f.s});
   f.call_void("flush_partial", {f.a, f.s});

@@ -569,7 +569,7 @@ void keep_all_pairs(Part& f, const Value& count, const Value& v) {
 void raise_maxima(Part& f, const Value& v) {
   f.when(update_maxima(f, v), [&] {
     rescale(f, v, 1);
-    if (f.kernel.few) f.when(is_few(f), [&] { f.call_void("scale_few", {f.a, f.s, v}); });
+    when_few(f, [&] { f.call_void("scale_few", {f.a, f.s, v}); });
   });
 }
 

@@ -341,7 +341,15 @@ std::string load_few(const Kernel& k) {
 
 }  // namespace
 
-Value is_few(Part& f) { return f.icmp("sle", f.arg(offsetof(weft_args, n_q)), Part::i64(ir::kFewQueries)); }
+Value is_few(Part& f) {
+  if (!f.kernel.few) return Part::i1(false);
+  return f.icmp("sle", f.arg(offsetof(weft_args, n_q)), Part::i64(ir::kFewQueries));
+}
+
+void when_few(Part& f, const std::function<void()>& then, const std::function<void()>& otherwise) {
+  if (f.kernel.few) return f.when(is_few(f), then, otherwise);
+  if (otherwise) otherwise();
+}
 
 std::string emit_few(const Kernel& k) {
   if (!k.few) return "";

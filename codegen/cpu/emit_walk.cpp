@@ -79,9 +79,8 @@ void run_full(Part& f, const Value& buffer, const Value& count) {
     f.when(
         is_narrow(f), [&] { f.call_void("narrow_block", arguments); }, [&] { f.call_void("full_block", arguments); });
   };
-  f.kernel.few ? f.when(
-                     is_few(f), [&] { f.call_void("few_block", arguments); }, by_rows)
-               : by_rows();
+  when_few(
+      f, [&] { f.call_void("few_block", arguments); }, by_rows);
 }
 
 /// @pad: fills the block up to a multiple of `step` with copies of its last key at weight 0; returns the
@@ -127,11 +126,11 @@ std::string flush_full(const Kernel& k) {
   f.when(f.icmp("ne", f.tile(kPending), kZero), [&] { run_full(f, f.sub(kOne, now), Part::i64(k.keys)); });
   const Value filled = f.tile(kFilled);
   f.when(f.icmp("sgt", filled, kZero), [&] {
-    const Value by_groups = k.few ? f.bit_or(is_few(f), is_narrow(f)) : is_narrow(f);
+    const Value by_groups = f.bit_or(is_few(f), is_narrow(f));
     const Value step = f.select(by_groups, Part::i64(k.sub_k), Part::i64(k.micro_k));
     run_full(f, now, f.call("i64", "pad", {f.a, f.s, now, filled, step}));
   });
-  if (k.few) f.when(is_few(f), [&] { f.call_void("end_few", {f.a, f.s}); });
+  when_few(f, [&] { f.call_void("end_few", {f.a, f.s}); });
   f.set_tile(kPending, kZero);
   f.set_tile(kFilled, kZero);
   f.ret();

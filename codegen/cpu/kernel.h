@@ -229,8 +229,9 @@ void keep_all_pairs(Part& f, const Value& count, const Value& v);
 void raise_maxima(Part& f, const Value& v);
 /// From the scores of one vector of rows to weights; sums are scaled where a maximum moves.
 void weigh_vector(Part& f, const Value& groups, const Value& v);
-/// Has the launch so few queries that @few_block takes full blocks?
+/// Has the launch so few queries that @few_block takes full blocks? And what is done then, or else.
 Value is_few(Part& f);
+void when_few(Part& f, const std::function<void()>& then, const std::function<void()>& otherwise = {});
 
 bool has_summaries(const Kernel& kernel);
 

@@ -1,15 +1,11 @@
 #include "runtime/llvm/compile.h"
 
+#include "compiler/base/parallel.h"
 #include "runtime/llvm/guard.h"
 #include "runtime/llvm/parts.h"
 #include "runtime/object/join.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
-#include <atomic>
-#include <system_error>
-#include <thread>
 
 namespace weft::llvm {
 namespace {
@@ -146,24 +142,6 @@ Result<std::string> run(const Library& library, std::string_view ir_text, const 
   return Job(library.functions(), ir_text, target, options, file_type).run();
 }
 
-/// Calls work(i) for each i below `count`, on as many threads as there are cores.
-template <typename Work>
-void each_at_once(std::size_t count, const Work& work) {
-  std::atomic<std::size_t> next{0};
-  const auto take_turns = [&] {
-    for (std::size_t i = next++; i < count; i = next++) work(i);
-  };
-  std::vector<std::thread> others;
-  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  try {
-    while (others.size() + 1 < std::min(count, cores)) others.emplace_back(take_turns);
-  } catch (const std::system_error&) {
-    // No more threads to be had: those there are do it all.
-  }
-  take_turns();
-  for (auto& thread : others) thread.join();
-}
-
 }  // namespace
 
 std::string Options::text() const { return fmt::format("level={} passes={} parts={}", level, passes, parts); }
@@ -173,7 +151,10 @@ Result<std::string> compile(const Library& library, std::string_view ir_text, co
   const auto parts = split(ir_text, options.parts);
   if (parts.size() == 1) return run(library, ir_text, target, options, kObjectFile);
   std::vector<Result<std::string>> results(parts.size(), std::string());
-  each_at_once(parts.size(), [&](std::size_t i) { results[i] = run(library, parts[i], target, options, kObjectFile); });
+  in_parallel(parts.size(), core_count(), [&](std::size_t i) {
+    results[i] = run(library, parts[i], target, options, kObjectFile);
+    return results[i].ok();
+  });
   std::vector<std::string> objects;
   for (auto& result : results) {
     if (!result) return result.error();

@@ -156,6 +156,12 @@ class Reader {
 
 }  // namespace
 
+bool is_loaded(const Section& section) {
+  constexpr std::uint32_t kUnwind = 0x70000001;  // SHT_X86_64_UNWIND, which not every <elf.h> has
+  return section.has(SHF_ALLOC) && section.header.sh_type != kUnwind && section.header.sh_type != SHT_NOTE &&
+         section.name != ".eh_frame";
+}
+
 Result<ElfObject> read_elf_object(std::string_view bytes, const std::string& name) {
   return Reader(bytes, name).read();
 }

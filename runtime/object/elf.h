@@ -28,6 +28,10 @@ struct Symbol {
   }
 };
 
+/// Is it text or data of the kernel? Unwind tables would have to be registered to be of use, and kernels throw nothing;
+/// notes are for linkers.
+bool is_loaded(const Section& section);
+
 /// The relocations of one section.
 struct Relocations {
   std::size_t section;  ///< index of the section they patch

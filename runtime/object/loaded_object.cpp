@@ -34,13 +34,6 @@ std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
   return (value + alignment - 1) & ~(alignment - 1);
 }
 
-/// Unwind tables would have to be registered to be of use, and kernels throw nothing; notes are for linkers.
-bool is_passed_over(const Section& section) {
-  constexpr std::uint32_t kUnwind = 0x70000001;  // SHT_X86_64_UNWIND, which not every <elf.h> has
-  return !section.has(SHF_ALLOC) || section.header.sh_type == kUnwind || section.header.sh_type == SHT_NOTE ||
-         section.name == ".eh_frame";
-}
-
 Group group_of(const Section& section) {
   if (section.has(SHF_EXECINSTR)) return text;
   return section.has(SHF_WRITE) ? data : constants;
@@ -108,7 +101,7 @@ class Loader {
       group_begin_[group] = end = align_up(end, page);
       for (std::size_t i = 0; i < object_.sections.size(); ++i) {
         const Section& section = object_.sections[i];
-        if (is_passed_over(section) || group_of(section) != group) continue;
+        if (!is_loaded(section) || group_of(section) != group) continue;
         WEFT_CHECK(check_section(section));
         end = align_up(end, std::max<std::uint64_t>(1, section.header.sh_addralign));
         offsets_[i] = end;

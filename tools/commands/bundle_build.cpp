@@ -1,3 +1,4 @@
+#include "compiler/base/parallel.h"
 #include "kernels_cache/bundle/writer.h"
 #include "runtime/engine/ahead.h"
 #include "tools/bundle_requests.h"
@@ -7,33 +8,16 @@
 #include "tools/pattern_file.h"
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <set>
-#include <thread>
 
 namespace weft::tools {
 
 namespace {
 
 constexpr std::size_t kMostThreads = 256;
-
-/// Work on a number of things by several threads; `each` returns false to stop everything.
-template <typename Each>
-void in_parallel(std::size_t count, std::size_t threads, const Each& each) {
-  std::atomic<std::size_t> next{0};
-  const auto run = [&] {
-    for (std::size_t i = next++; i < count; i = next++) {
-      if (!each(i)) next = count;
-    }
-  };
-  std::vector<std::thread> others;
-  for (std::size_t i = 1; i < std::min({threads, count, kMostThreads}); ++i) others.emplace_back(run);
-  run();
-  for (auto& thread : others) thread.join();
-}
 
 /// What could not be made, in the order of the requests, whichever thread was first.
 struct Failure {
@@ -47,7 +31,7 @@ class Build {
       : requests_(std::move(requests)),
         options_(options),
         console_(console),
-        threads_(static_cast<std::size_t>(options.jobs.value_or(std::max(1U, std::thread::hardware_concurrency())))),
+        threads_(options.jobs ? std::min(static_cast<std::size_t>(*options.jobs), kMostThreads) : core_count()),
         partial_(options.output + ".partial"),
         ahead_(engine_of(options, partial_)) {}
 
