@@ -39,7 +39,7 @@ ir::Choices for_plain_lanes(const ir::Plan& plan) {
   // 16 columns hide more of what comes next; beside several softmaxes they take too many registers.
   const bool wide = bind.d_v > 96 && column_warps == 1 && !sums;
   c.depth = wide ? 16 : 8;
-  c.staged = bind.d_v <= 32 ? 16 : 8;  // at least one load of 4 columns a thread
+  c.staged = bind.d_v <= 64 ? 16 : 8;  // at least one load of 4 columns a thread
   return c;
 }
 

@@ -11,16 +11,20 @@ struct Walk {
   int done, filled;
 };
 
-/// Every thread of a warp holds the same walk. While products need the registers, each lane keeps one word of it.
-__device__ __forceinline__ int park(const Walk& walk) {
-  const int lane = threadIdx.x % 32;
-  const int low = lane < 2 ? (lane < 1 ? walk.sweep : walk.zones) : lane < 3 ? walk.next : walk.begin;
-  const int high = lane < 6 ? (lane < 5 ? walk.end : walk.step) : lane < 7 ? walk.done : walk.filled;
-  return lane < 4 ? low : high;
+/// Every thread of a warp holds the same walk. While products need the registers, shared memory keeps it.
+__device__ __forceinline__ void park(Shared& s, const Walk& walk) {
+  int* const to = s.walk[threadIdx.x / 32];
+  if (threadIdx.x % 32 == 0) {
+    store_shared(to, make_int4(walk.sweep, walk.zones, walk.next, walk.begin));
+    store_shared(to + 4, make_int4(walk.end, walk.step, walk.done, walk.filled));
+  }
+  __syncwarp();
 }
-__device__ __forceinline__ Walk take_back(int parked) {
-  const auto word = [&](int lane) { return __shfl_sync(0xFFFFFFFFu, parked, lane); };
-  return {word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)};
+__device__ __forceinline__ Walk take_back(Shared& s) {
+  const int* const from = s.walk[thread_anew() / 32];
+  const int4 low = load_shared<int4>(from), high = load_shared<int4>(from + 4);
+  __syncwarp();
+  return {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 }
 
 /// Fills the list until a block of keys waits, or no zone is left. False when no key is. What full zones leave goes
@@ -59,9 +63,9 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   while (find_keys(a, s, t, walk)) {
     const int from = walk.done, count = min(kKeys, walk.filled - from);
     walk.done += count;
-    const int parked = park(walk);
+    park(s, walk);
     attend_block<Pairs>(a, s, st, w, t, from, count, walk.sweep);
-    walk = take_back(parked);
+    walk = take_back(s);
     if (walk.sweep == kOfMixed) walk.sweep = kOfPartial;
   }
 }

@@ -33,7 +33,7 @@ struct __align__(16) Shared : WorkingMemory {
   int x[kRows];     // positions of the tile's rows; behind the last one, that again
   int row_lo[kRows], row_hi[kRows];
   int key[kKeyList];
-  float key_weight[kKeyList];
+  float key_weight[kKeyList];             // branches that keep it; on plain lanes the logarithm of that, to base 2
   int hit[kKeys];                         // a key that the term at hand hits, or -1
   const i64* pass;                        // tables of the softmax at hand
   int inputs[kInputs > 0 ? kInputs : 1];  // of this batch entry

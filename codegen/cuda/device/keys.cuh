@@ -58,7 +58,7 @@ __device__ __forceinline__ int append_keys(const weft_args& a, Shared& s, const 
   }
   if (weight > 0) {
     put(s.key[at], (int)y);
-    put(s.key_weight[at], (float)weight);
+    put(s.key_weight[at], log2_approx((float)weight));
   }
   __syncthreads();
   const i64 next = zone.begin + (i64)kThreads * zone.step;

@@ -39,6 +39,12 @@ __device__ __forceinline__ i64 floor_to(int x, i64 divisor) {
 
 __device__ __forceinline__ i64 floor_mod(int x, i64 divisor) { return x - floor_to(x, divisor); }
 
+/// Loops add bytes instead of an index, which would have to be multiplied in every turn.
+template <typename T>
+__device__ __forceinline__ T* beyond(T* from, int bytes) {
+  return (T*)((unsigned char*)from + bytes);
+}
+
 __device__ __forceinline__ void unpack(float* to, float4 from) {
   to[0] = from.x;
   to[1] = from.y;

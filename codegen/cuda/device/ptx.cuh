@@ -53,6 +53,12 @@ __device__ __forceinline__ unsigned thread_anew() {
   return x;
 }
 
+/// The same number, of which the compiler does not know how to compute it anew in every turn of a loop.
+__device__ __forceinline__ int kept(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 /// Read-only memory that everybody reads: through the texture path, so that sm_61 caches it in L1.
 template <typename T>
 __device__ __forceinline__ T load_global(const void* from) {

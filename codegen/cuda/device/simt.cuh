@@ -67,21 +67,37 @@ __device__ __forceinline__ void clear(Shared& s, State& st) {
 /// it is still at hand, and registers meet less often in one bank (docs/how-the-cuda-kernel-works.md has figures).
 __device__ __forceinline__ int there_and_back(int i, int turn, int count) { return turn % 2 == 0 ? i : count - 1 - i; }
 
-/// Steps [first, end) of a chunk of columns.
-__device__ __forceinline__ void add_scores(const float* half, int first, int end, Scores& scores) {
+/// Where the sums of S start: see rows_of_thread.
+__device__ __forceinline__ void start_scores(Shared& s, Scores& scores) {
+#pragma unroll
+  for (int j = 0; j < kKeysEach; j += 4) {
+    float start[4];
+    unpack(start, load_shared<float4>(&s.start[key_of(j)]));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int r = 0; r < kRowsEach; ++r) scores[r][j + i] = start[i];
+    }
+  }
+}
+
+/// Steps [first, end) of a chunk of columns; `of_rows` and `of_keys`: where the thread's first row and key stand.
+__device__ __forceinline__ void add_scores(const float* of_rows, const float* of_keys, int first, int end,
+                                           Scores& scores) {
 #pragma unroll
   for (int c = first; c < end; ++c) {
     float rows[kRowsEach], keys[kKeysEach];
 #pragma unroll
-    for (int r = 0; r < kRowsEach; r += 4) unpack(&rows[r], load_shared<float4>(half + c * kRows + row_of(r)));
+    for (int r = 0; r < kRowsEach; r += 4)
+      unpack(&rows[r], load_shared<float4>(of_rows + c * kRows + (row_of(r) - row_of(0))));
 #pragma unroll
     for (int j = 0; j < kKeysEach; j += 4)
-      unpack(&keys[j], load_shared<float4>(half + (kDepth * kRows + c * kKeys) + key_of(j)));
+      unpack(&keys[j], load_shared<float4>(of_keys + c * kKeys + (key_of(j) - key_of(0))));
 #pragma unroll
-    for (int j = 0; j < kKeysEach; ++j) {
+    for (int r = 0; r < kRowsEach; ++r) {
 #pragma unroll
-      for (int i = 0; i < kRowsEach; ++i) {
-        const int r = there_and_back(i, j, kRowsEach);
+      for (int i = 0; i < kKeysEach; ++i) {
+        const int j = there_and_back(i, r, kKeysEach);
         scores[r][j] = __fmaf_rn(rows[r], keys[j], scores[r][j]);
       }
     }
@@ -97,20 +113,27 @@ constexpr int kLastSteps = kColumnsEach > 12 ? 1 : 2;
 template <bool kBusy>
 __device__ __forceinline__ void multiply_scores(Shared& s, const Rows& rows, bool aligned, ChunkOfColumns next,
                                                 Scores& scores) {
-  int half = 0;
-#pragma unroll 1
-  for (int chunk = 1; chunk <= kChunks; ++chunk) {
-    __syncthreads();
-    // The last turn stages the first chunk again: nobody reads it, and the loop has no branch.
-    const int staged = chunk < kChunks ? chunk : 0;
-    if (aligned) next = load_columns(rows, staged);
-    if (kBusy) add_scores(s.stage + half, 0, kDepth - kLastSteps, scores);
-    store_columns(s.stage + (kStageHalf - half), next);
-    if (kBusy) add_scores(s.stage + half, kDepth - kLastSteps, kDepth, scores);
-    if (!aligned) stage_each_column(s.stage + (kStageHalf - half), rows, staged);
-    half = kStageHalf - half;
-  }
+  const int of_rows = kept(4 * row_of(0)), of_keys = kept(4 * (kDepth * kRows + key_of(0)));
+  const Places places = places_of_columns();
+  int half = 0, column = 0;  // in bytes, as what is added to an address
   __syncthreads();
+  if (kBusy) start_scores(s, scores);
+#pragma unroll 1
+  for (int chunk = 1;; ++chunk) {
+    // The last turn stages its own chunk again: nobody reads it, and the loop has no branch.
+    const bool last = chunk == kChunks;
+    column += last ? 0 : kDepth * kBytes<kStored>;
+    if (aligned) next = load_columns(rows, column);
+    const float* const rows_at = beyond(s.stage, of_rows + half);
+    const float* const keys_at = beyond(s.stage, of_keys + half);
+    if (kBusy) add_scores(rows_at, keys_at, 0, kDepth - kLastSteps, scores);
+    half = kStageHalf * 4 - half;
+    store_columns(s, places, half, next);
+    if (kBusy) add_scores(rows_at, keys_at, kDepth - kLastSteps, kDepth, scores);
+    if (!aligned) stage_each_column(beyond(s.stage, half), rows, last ? chunk - 1 : chunk);
+    __syncthreads();
+    if (last) break;
+  }
 }
 
 /// Scores as the softmax wants them, where a full block of plain products does not already have them: in units of
@@ -125,7 +148,7 @@ __device__ __forceinline__ void finish_scores(const weft_args& a, Shared& s, con
   for (int j = 0; j < kKeysEach; ++j) {
     const int number = min(key_of(j), count - 1);
     const int k = get(s.key[from + number]);
-    const float of_key = key_of(j) < count ? log2_approx(get(s.key_weight[from + number])) : -infinity();
+    const float of_key = key_of(j) < count ? get(s.key_weight[from + number]) : -infinity();
     unsigned counts[2] = {};
     if (partial) {
       counts[0] = load_shared<unsigned>(counts_at(s, 2 * j));
@@ -234,16 +257,17 @@ __device__ __forceinline__ void store_part(Shared& s, Scores& p) {
   }
 }
 
-/// One key's columns of V that belong to this thread.
+/// One key's columns of V that belong to this thread; `row`: where the first of them stands.
 __device__ __forceinline__ void load_columns_of_key(const float* row, float (&v)[kColumnsEach]) {
+  const auto at = [&](int c) { return row + (column_of(c) - column_of(0)); };
 #pragma unroll
-  for (int c = 0; c < 4 * kFours; c += 4) unpack(&v[c], load_shared<float4>(row + column_of(c)));
+  for (int c = 0; c < 4 * kFours; c += 4) unpack(&v[c], load_shared<float4>(at(c)));
   if constexpr (kTwo) {
-    const float2 two = load_shared<float2>(row + column_of(4 * kFours));
+    const float2 two = load_shared<float2>(at(4 * kFours));
     v[4 * kFours] = two.x;
     v[4 * kFours + 1] = two.y;
   }
-  if constexpr (kSingle) v[kColumnsEach - 1] = load_shared<float>(row + column_of(kColumnsEach - 1));
+  if constexpr (kSingle) v[kColumnsEach - 1] = load_shared<float>(at(kColumnsEach - 1));
 }
 
 /// Keys [first, end) of a chunk.
@@ -290,7 +314,9 @@ template <typename Pairs, bool kBusy>
 __device__ __forceinline__ void multiply_values(const weft_args& a, Shared& s, State& st, const Tile& t,
                                                 ChunkOfValues next, bool aligned, bool strange, int from, int count,
                                                 Scores& p) {
-  int half = 0, chunk = 0;
+  const int of_columns = kept(4 * column_of(0));
+  int half = 0;   // in bytes
+  int first = 0;  // key of the chunk under way
 #pragma unroll 1
   for (int part = 0; part < kParts; ++part) {
     if (kBusy) {
@@ -307,13 +333,14 @@ __device__ __forceinline__ void multiply_values(const weft_args& a, Shared& s, S
 #pragma unroll 1
     for (int key = 0; key < kPartKeys; key += kStaged) {
       __syncthreads();
-      chunk = chunk + 1 < kKeys / kStaged ? chunk + 1 : 0;
-      if (aligned) next = load_values(s, chunk);
-      if (kBusy) add_values(st, weights, s.stage + half, 0, kStaged - kLastSteps);
-      store_values(s.stage + (kStageHalf - half), next);
-      if (kBusy) add_values(st, weights, s.stage + half, kStaged - kLastSteps, kStaged);
-      if (!aligned) stage_each_value(s.stage + (kStageHalf - half), s, chunk);
-      half = kStageHalf - half;
+      first += first < kKeys - kStaged ? kStaged : 0;
+      if (aligned) next = load_values(s, first);
+      const float* const values = beyond(s.stage, of_columns + half);
+      if (kBusy) add_values(st, weights, values, 0, kStaged - kLastSteps);
+      half = kStageHalf * 4 - half;
+      store_values(beyond(s.stage, half), next);
+      if (kBusy) add_values(st, weights, values, kStaged - kLastSteps, kStaged);
+      if (!aligned) stage_each_value(beyond(s.stage, half), s, first);
       weights.plain += kStaged * 32;
       weights.crossed += kStaged * 32;
     }
@@ -346,26 +373,14 @@ __device__ __forceinline__ bool values_are_strange(Shared& s, bool aligned) {
 template <typename Pairs>
 __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, State& st, const Tile& t,
                                               const Rows& rows, const ChunkOfColumns& first, bool aligned, int from,
-                                              int count, bool partial) {
-  constexpr float kToBaseTwo = 1.44269504088896341f;
-  float scale = (float)a.scale * kToBaseTwo;
-  // Whole blocks of plain products need no pass over their scores: weights enter where the sums start.
-  const bool plain = !Pairs::kScored && !partial && count == kKeys && scale > 1e-20f;
+                                              int count, bool partial, bool plain) {
+  float scale = get(s.scale);
   Scores scores;
-#pragma unroll
-  for (int j = 0; j < kKeysEach; ++j) {
-    float start = 0;
-    if (plain) start = log2_approx(get(s.key_weight[from + key_of(j)])) * reciprocal_approx(scale);
-#pragma unroll
-    for (int r = 0; r < kRowsEach; ++r) scores[r][j] = start;
-  }
   multiply_scores<true>(s, rows, aligned, first, scores);
   ChunkOfValues values = {};
   if (aligned) values = load_values(s, 0);  // under way while weights are computed
-  if (!plain) {
-    finish_scores<Pairs>(a, s, t, from, count, partial, scores);
-    scale = 1;
-  }
+  if (!plain) finish_scores<Pairs>(a, s, t, from, count, partial, scores);
+  if (!plain) scale = 1;
   raise_maxima(s, st, scores, scale);
   weigh_scores(s, scores, scale);
   const bool strange = partial && values_are_strange(s, aligned);
@@ -400,13 +415,16 @@ __device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, Stat
     if (!any) return;
   }
   busy = busy || kColumnWarps > 1;  // warps that share rows go together
-  const Rows rows = rows_of_thread(a, s, t, from, count);
+  const float scale = get(s.scale);
+  // Whole blocks of plain products need no pass over their scores: weights enter where the sums start.
+  const bool plain = !Pairs::kScored && !partial && count == kKeys && scale > 1e-20f;
+  const Rows rows = rows_of_thread(a, s, w, t, from, count, plain ? reciprocal_approx(scale) : 0);
   ChunkOfColumns columns = {};
   if (w.aligned) columns = load_columns(rows, 0);
-  store_columns(s.stage, columns);
+  store_columns(s, places_of_columns(), 0, columns);
   if (!w.aligned) stage_each_column(s.stage, rows, 0);
   if (busy) {
-    compute_block<Pairs>(a, s, st, t, rows, columns, w.aligned, from, count, partial);
+    compute_block<Pairs>(a, s, st, t, rows, columns, w.aligned, from, count, partial, plain);
   } else {
     help_to_stage<Pairs>(a, s, st, t, rows, columns, w.aligned, partial);
   }

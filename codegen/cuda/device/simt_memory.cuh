@@ -20,9 +20,12 @@ struct View {
 struct __align__(16) WorkingMemory {
   float weights[32 * kThreads];           // P of some keys, key-major, swizzled: see FourRows
   float stage[2 * kStageHalf];            // two chunks: columns of Q and K, transposed; or rows of V
+  float start[kKeys];                     // what scores of the block's keys start with
   float maxima[kRows];                    // m …
   float sums[8 * kThreads];               // … and l: see maxima_at, sums_at
+  int walk[kThreads / 32][8];             // of each warp: see park
   const unsigned char* value_row[kKeys];  // where V of the block's keys is, by place
   View views[kTensors];
+  float scale;               // of scores, for powers of 2
   int misaligned[kTensors];  // 0 where rows may be read or written 16 bytes at a time
 };

@@ -6,9 +6,12 @@
 // and K, or of rows of V, is multiplied, the next one is under way in registers; it is stored in the other half of the
 // stage before the barrier that ends the chunk. f16 and bf16 become f32 here, once.
 
+constexpr int kQueryColumns = kDepth * kRows / kThreads, kKeyColumns = kDepth * kKeys / kThreads;  // of a thread
+
 /// What is known of Q, K and V before any row of them is read: the rest stands in shared memory.
 struct Views {
-  bool aligned;  // may rows be read 16 bytes at a time?
+  bool aligned;            // may rows be read 16 bytes at a time?
+  const unsigned char* q;  // first column of Q that the thread stages
 };
 
 /// One thread a tensor finds where its rows begin. K and V of a paged cache begin with page 0.
@@ -32,9 +35,14 @@ __device__ __forceinline__ void open_view(const weft_args& a, Shared& s, const T
 
 __device__ __forceinline__ Views open_views(const weft_args& a, Shared& s, const Tile& t) {
   if (threadIdx.x < kTensors) open_view(a, s, t, threadIdx.x);
+  constexpr float kToBaseTwo = 1.44269504088896341f;
+  if (threadIdx.x == 0) put(s.scale, (float)a.scale * kToBaseTwo);
   __syncthreads();
+  const int row = get(s.x[threadIdx.x % kRows]) - t.offset;
+  const unsigned char* const q = get(s.views[kQ].base) + times(row, get(s.views[kQ].step)) +
+                                 threadIdx.x / kRows * (kQueryColumns * kBytes<kStored>);
   const int misaligned = get(s.misaligned[kQ]) | get(s.misaligned[kK]) | get(s.misaligned[kV]);
-  return {kDim % kDepth == 0 && kDimV == kColumns && misaligned == 0};
+  return {kDim % kDepth == 0 && kDimV == kColumns && misaligned == 0, q};
 }
 
 /// Where a key has its row of K or V.
@@ -84,7 +92,6 @@ __device__ __forceinline__ float element(const Packed<kCount>& x, int i) {
   return from_half((unsigned short)(i % 2 == 0 ? two : two >> 16));
 }
 
-constexpr int kQueryColumns = kDepth * kRows / kThreads, kKeyColumns = kDepth * kKeys / kThreads;  // of a thread
 constexpr int kChunks = (kDim + kDepth - 1) / kDepth;
 
 /// What a thread brings to the stage: from its own first column on a row of Q and one of K. V goes by the block's keys.
@@ -92,14 +99,18 @@ struct Rows {
   const unsigned char *q, *k;
 };
 
-__device__ __forceinline__ Rows rows_of_thread(const weft_args& a, Shared& s, const Tile& t, int from, int count) {
+/// Also notes of each key where its scores start, which is the logarithm of its weight times `unit`, and where its row
+/// of V is.
+__device__ __forceinline__ Rows rows_of_thread(const weft_args& a, Shared& s, const Views& w, const Tile& t, int from,
+                                               int count, float unit) {
   const unsigned thread = thread_anew();
-  const int row = get(s.x[thread % kRows]) - t.offset;
-  const int key = get(s.key[from + min((int)thread % kKeys, count - 1)]);
-  if (thread < kKeys) put(s.value_row[place_of(thread)], row_of_key(a, s, t, kV, key));
-  const unsigned char* const q = get(s.views[kQ].base) + times(row, get(s.views[kQ].step));
-  return {q + thread / kRows * (kQueryColumns * kBytes<kStored>),
-          row_of_key(a, s, t, kK, key) + thread / kKeys * (kKeyColumns * kBytes<kStored>)};
+  const int number = from + min((int)thread % kKeys, count - 1);
+  const int key = get(s.key[number]);
+  if (thread < kKeys) {
+    put(s.start[thread], get(s.key_weight[number]) * unit);
+    put(s.value_row[place_of(thread)], row_of_key(a, s, t, kV, key));
+  }
+  return {w.q, row_of_key(a, s, t, kK, key) + thread / kKeys * (kKeyColumns * kBytes<kStored>)};
 }
 
 struct ChunkOfColumns {
@@ -107,15 +118,25 @@ struct ChunkOfColumns {
   Packed<kKeyColumns> k;
 };
 
-__device__ __forceinline__ ChunkOfColumns load_columns(const Rows& rows, int chunk) {
-  const int at = chunk * (kDepth * kBytes<kStored>);
+/// The chunk that begins `at` bytes behind the first columns.
+__device__ __forceinline__ ChunkOfColumns load_columns(const Rows& rows, unsigned at) {
   return {load_packed<kQueryColumns>(rows.q + at), load_packed<kKeyColumns>(rows.k + at)};
 }
 
-/// Transposed: a warp stores one column of 32 rows at a time.
-__device__ __forceinline__ void store_columns(float* half, const ChunkOfColumns& x) {
-  float* const q = half + threadIdx.x / kRows * (kQueryColumns * kRows) + threadIdx.x % kRows;
-  float* const k = half + kDepth * kRows + threadIdx.x / kKeys * (kKeyColumns * kKeys) + threadIdx.x % kKeys;
+/// Where in half of the stage a thread stores columns of Q and of K, in bytes. A warp stores one column of 32 rows at a
+/// time.
+struct Places {
+  int q, k;
+};
+__device__ __forceinline__ Places places_of_columns() {
+  return {kept(4 * (threadIdx.x / kRows * (kQueryColumns * kRows) + threadIdx.x % kRows)),
+          kept(4 * (kDepth * kRows + threadIdx.x / kKeys * (kKeyColumns * kKeys) + threadIdx.x % kKeys))};
+}
+
+/// Transposed, in the half of the stage that begins at byte `half`.
+__device__ __forceinline__ void store_columns(Shared& s, const Places& places, int half, const ChunkOfColumns& x) {
+  float* const q = beyond(s.stage, places.q + half);
+  float* const k = beyond(s.stage, places.k + half);
 #pragma unroll
   for (int c = 0; c < kQueryColumns; ++c) store_shared(q + c * kRows, element(x.q, c));
 #pragma unroll
@@ -149,12 +170,13 @@ struct ChunkOfValues {
   Packed<4> v[kValueFours];
 };
 
-__device__ __forceinline__ ChunkOfValues load_values(Shared& s, int chunk) {
+/// The chunk that begins with key `first` of the block.
+__device__ __forceinline__ ChunkOfValues load_values(Shared& s, int first) {
   ChunkOfValues x;
 #pragma unroll
   for (int i = 0; i < kValueFours; ++i) {
     const int four = min((int)threadIdx.x + i * kThreads, kFoursAChunk - 1);
-    const unsigned char* const row = get(s.value_row[chunk * kStaged + four / kFoursARow]);
+    const unsigned char* const row = get(s.value_row[first + four / kFoursARow]);
     x.v[i] = load_packed<4>(row + four % kFoursARow * (4 * kBytes<kStored>));
   }
   return x;
@@ -169,10 +191,10 @@ __device__ __forceinline__ void store_values(float* half, const ChunkOfValues& x
   }
 }
 
-__device__ __forceinline__ void stage_each_value(float* half, Shared& s, int chunk) {
+__device__ __forceinline__ void stage_each_value(float* half, Shared& s, int first) {
 #pragma unroll 1
   for (int four = threadIdx.x; four < kFoursAChunk; four += kThreads) {
-    const unsigned char* const row = get(s.value_row[chunk * kStaged + four / kFoursARow]);
+    const unsigned char* const row = get(s.value_row[first + four / kFoursARow]);
 #pragma unroll 1
     for (int column = four % kFoursARow * 4, i = 4 * four; i < 4 * four + 4; ++column, ++i)
       store_shared(half + i, column < kDimV ? load1<kStored>(row + column * kBytes<kStored>) : 0);
