@@ -1,6 +1,5 @@
 #include "tools/prediction.h"
 
-#include "codegen/cpu/emit.h"
 #include "compiler/base/parallel.h"
 #include "compiler/ir/few_rows.h"
 #include "compiler/planner/cost.h"
@@ -111,9 +110,9 @@ Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::S
   const double peak = peak_of_cpu(planned.target, cores, llvm, assumed);
   const auto& c = planned.plan.choices;
   const double of_pair = 2 * static_cast<double>(shape.d + shape.d_v);
-  // Products cost half where two numbers share a lane; all else costs the same.
-  const double cost = cost_of_keys(shape, planned.bind.dtype, heads_first) - 1 +
-                      1.0 / codegen::cpu::products_per_lane(planned.bind.dtype, planned.target);
+  // Only products cost less where two numbers share a lane.
+  const double products = c.products == 2 ? 1 / planned.target.bf16_dot_rate : 1;
+  const double cost = cost_of_keys(shape, planned.bind.dtype, heads_first) - 1 + products;
   const double masked = load.work.partial_tiles * c.tile_q * c.tile_k * of_pair;
   const double tiles = load.work.row_tiles * kRowTile * (c.tile_q / 64.0) * (of_pair / 256);
   const double flops = cost * load.executed_flops + kMask * masked + tiles;

@@ -242,10 +242,6 @@ Source emit(const ir::Plan& plan, const Target& target) {
   return {.text = std::move(text), .symbol = "weft_kernel"};
 }
 
-int products_per_lane(ir::DType dtype, const Target& target) {
-  return dtype == ir::DType::bf16 && target.has_bf16_dot ? 2 : 1;
-}
-
 std::int64_t scratch_bytes(const ir::Plan& plan, const Target& target, std::int64_t most_terms) {
   const Kernel k(plan, target);
   // Behind the terms: four cut points each and the zone's list.

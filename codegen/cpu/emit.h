@@ -26,7 +26,4 @@ Source emit(const ir::Plan& plan, const Target& target);
 /// Bytes of `weft_args::scratch` that one call needs.
 std::int64_t scratch_bytes(const ir::Plan& plan, const Target& target, std::int64_t most_terms);
 
-/// Numbers that one lane multiplies with one instruction: 2 of bf16 where the target has one for pairs, else 1.
-int products_per_lane(ir::DType dtype, const Target& target);
-
 }  // namespace weft::codegen::cpu

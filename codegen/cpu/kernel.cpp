@@ -1,6 +1,5 @@
 #include "codegen/cpu/kernel.h"
 
-#include "codegen/cpu/emit.h"
 #include "compiler/ir/few_rows.h"
 
 #include <fmt/format.h>
@@ -42,7 +41,7 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
       micro_q(p.choices.micro_q),
       sub_k(p.choices.sub_k),
       element(ir::size_of(p.bind.dtype)),
-      pair(products_per_lane(p.bind.dtype, t)),
+      pair(p.choices.products),
       d_words(d_pad / pair),
       keys_in_place((p.bind.dtype == ir::DType::f32 || pair == 2) && d == d_pad),
       values_in_place(p.bind.dtype == ir::DType::f32 && d_v == v_pad),

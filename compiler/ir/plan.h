@@ -182,6 +182,8 @@ struct Choices {
   int depth = 0;    ///< GPUs: columns of Q and K staged in shared memory at a time …
   int staged = 0;   ///< … and rows of V
   int chunk_k = 0;  ///< GPUs: the least keys of a chunk, where few rows have many; 0: keys are not cut
+  /// CPUs: products that a lane does with one instruction. 2: of pairs of bf16, which else are widened to f32.
+  int products = 1;
   bool operator==(const Choices&) const = default;
 };
 
@@ -226,7 +228,8 @@ std::string print(const Plan& plan);
 Result<Plan> parse_plan(std::string_view text);
 
 /// Everything that is wrong with a plan, one sentence each; empty when it is sound. Invariants:
-///  1. d and d_v are from 1 to 256; tile, sub-tile and register tile divide each other.
+///  1. d and d_v are from 1 to 256; tile, sub-tile and register tile divide each other; two products at once are of
+///     bf16, on vectors of 16 rows and whole pairs of keys.
 ///  2. At least one phase; the last one does not carry out, the first one does not carry in, and
 ///     phases that carry have exactly one pass.
 ///  3. Every range belongs to a branch of its pass; rates >= 1, segments >= 0, parts within pieces.

@@ -296,7 +296,10 @@ class PlanReader {
     c.sub_k = line.small("sub_k");
     c.micro_k = line.small("micro_k");
     c.micro_q = line.small("micro_q");
-    if (c.kernel_class == KernelClass::vector) return;
+    if (c.kernel_class == KernelClass::vector) {
+      if (!line.at_end()) c.products = line.small("products");
+      return;
+    }
     c.threads = line.small("threads");
     c.depth = line.small("depth");
     c.staged = line.small("staged");

@@ -48,6 +48,7 @@ class Verifier {
       say("tile sizes are out of range");
       return;
     }
+    if (c.products != 1) pairs_of_bf16(c);
     if (c.kernel_class == KernelClass::simt) {
       block_of_threads(c);
       return;
@@ -62,6 +63,14 @@ class Verifier {
       say("chunks of {} keys are not whole blocks of {}", c.chunk_k, c.tile_k);
     if (c.tile_k % c.sub_k != 0 || c.tile_k % c.micro_k != 0)
       say("tile_k {} is not a multiple of sub_k {} and micro_k {}", c.tile_k, c.sub_k, c.micro_k);
+  }
+
+  /// What vdpbf16ps can do, as codegen/cpu spells it.
+  void pairs_of_bf16(const Choices& c) {
+    if (c.products != 2 || c.kernel_class != KernelClass::vector || plan_.bind.dtype != DType::bf16)
+      say("{} products at once: only CPUs do two, of bf16", c.products);
+    if (c.sub_q != 16 || c.sub_k % 2 != 0)
+      say("two products at once in sub-tiles of {} x {}, not of 16 x an even number", c.sub_q, c.sub_k);
   }
 
   /// What codegen/cuda/device relies on.

@@ -7,15 +7,25 @@
 namespace weft::planner {
 namespace {
 
+bool may_multiply_pairs(const Draft& draft) {
+  return draft.plan.bind.dtype == ir::DType::bf16 && draft.target.has_bf16_dot();
+}
+
 /// Keys × vectors of a full block's register tile: what fits beside the broadcasts and loads. Measured
 /// on AVX-512 (docs/how-the-cpu-kernel-works.md): 4 × 4 leads; 16 registers hold 4 × 2.
-ir::Choices for_cpu(const Target& target) {
+ir::Choices for_cpu(Draft& draft) {
+  const Target& target = draft.target;
   ir::Choices c;
   c.sub_q = std::max(4, target.lanes());
   c.micro_k = 4;
   c.micro_q = target.vector_registers >= 32 ? 4 : 2;
   c.sub_k = target.vector_registers >= 32 ? 8 : 4;
   c.tile_k = target.vector_registers >= 32 ? 128 : 64;
+  if (!may_multiply_pairs(draft)) return c;
+  c.products = target.bf16_dot_pays() ? 2 : 1;
+  draft.plan.reasons.push_back(fmt::format("bf16 {}: vdpbf16ps does {:.1f} times the products of f32, {}",
+                                           c.products == 2 ? "in pairs" : "widened to f32", target.bf16_dot_rate,
+                                           target.bf16_dot_measured ? "measured here" : "by the table of targets"));
   return c;
 }
 
@@ -125,11 +135,12 @@ struct Key {
 void choose_tiles(Draft& draft) {
   ir::Choices& c = draft.plan.choices;
   const bool is_gpu = draft.target.kind == TargetKind::cuda;
-  c = is_gpu ? for_gpu(draft) : for_cpu(draft.target);
+  c = is_gpu ? for_gpu(draft) : for_cpu(draft);
   if (is_gpu) c.chunk_k = (kLeastKeysOfChunk + c.tile_k - 1) / c.tile_k * c.tile_k;
   const int step = is_gpu ? c.tile_q : c.sub_q * c.micro_q;
   const Key keys[] = {{"tile_q", &ir::Choices::tile_q, step, is_gpu ? step : 256, step},
                       {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16},
+                      {"products", &ir::Choices::products, 1, 2, 1, may_multiply_pairs(draft)},
                       {"chunk", &ir::Choices::chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k, is_gpu}};
   for (const auto& hint : draft.pattern.schedule) {
     const auto at = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return hint.key == k.name; });

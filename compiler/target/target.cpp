@@ -25,7 +25,7 @@ constexpr CpuFeatureSet kZnver4 = kIcelake.with(F::avx512bf16, F::sse4a);
 constexpr CpuFeatureSet kZnver5 = kZnver4.with(F::avxvnni, F::avx512vp2intersect);
 
 Target cpu_row(const char* name, const char* llvm_cpu, CpuFeatureSet needs, int vector_bits, int vector_registers,
-               bool fma, bool f16c, bool bf16_dot) {
+               bool fma, bool f16c, double bf16_dot_rate) {
   Target out;
   out.name = std::string("cpu:") + name;
   out.kind = TargetKind::cpu;
@@ -35,7 +35,7 @@ Target cpu_row(const char* name, const char* llvm_cpu, CpuFeatureSet needs, int 
   out.vector_registers = vector_registers;
   out.has_fma = fma;
   out.has_f16c = f16c;
-  out.has_bf16_dot = bf16_dot;
+  out.bf16_dot_rate = bf16_dot_rate;
   return out;
 }
 

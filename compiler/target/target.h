@@ -23,8 +23,13 @@ struct Target {
   int vector_bits = 128;
   int vector_registers = 16;
   bool has_fma = false;
-  bool has_f16c = false;      ///< hardware f16 <-> f32
-  bool has_bf16_dot = false;  ///< vdpbf16ps at twice the f32 rate; where it is slower than that it does not pay
+  bool has_f16c = false;  ///< hardware f16 <-> f32
+  /// Products that vdpbf16ps does in the time of one by FMA on f32, vector for vector; 0 without the instruction.
+  double bf16_dot_rate = 0;
+  bool bf16_dot_measured = false;  ///< on this machine; else it is what is known of the row's processors
+  bool has_bf16_dot() const { return bf16_dot_rate > 0; }
+  /// There are processors with a rate of 1 and of 2: noise leads from neither across the middle.
+  bool bf16_dot_pays() const { return bf16_dot_rate >= 1.4; }
   int lanes() const { return vector_bits / 32; }
   bool has_scalef() const { return vector_bits == 512; }  ///< y 2^n and x - round(x), an instruction each
 

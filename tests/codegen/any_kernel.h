@@ -11,7 +11,7 @@ namespace weft::testing {
 inline ir::DType best_dtype(const std::string& name) {
   const Target target = find_target(name).value();
   if (target.has_mma) return ir::DType::f16;
-  return target.has_bf16_dot && name != "cpu" ? ir::DType::bf16 : ir::DType::f32;
+  return target.bf16_dot_pays() && name != "cpu" ? ir::DType::bf16 : ir::DType::f32;
 }
 
 /// Can a test run its kernels here: on this processor, or emulated?

@@ -149,6 +149,22 @@ TEST_P(Kernels, StoredTypes) {
   }
 }
 
+/// Whichever form the machine's units favour, the other is right too: for many rows, few, and parts of blocks.
+TEST_P(Kernels, ProductsOfBf16InPairsAndWidened) {
+  if (!find_target(GetParam()).value().has_bf16_dot()) GTEST_SKIP() << "it has no pairs of bf16";
+  for (const int products : {1, 2}) {
+    SCOPED_TRACE("products " + std::to_string(products));
+    for (const std::int64_t n_q : {3, 300}) {
+      auto shape = square(300, 2, 40);
+      shape.n_q = n_q;
+      for (auto pattern : {one_branch(make_set(SetKind::all)), longnet({{64, 1}, {128, 2}}, true)}) {
+        pattern.schedule = {{.key = "products", .value = products, .range = {}}};
+        expect_matches(pattern, make_problem(shape, ir::DType::bf16), ir::DType::bf16);
+      }
+    }
+  }
+}
+
 /// As in decoding; a fifth query is computed like many. GPUs have no form of their own for it.
 TEST_P(Kernels, FewQueries) {
   if (find_target(GetParam()).value().kind == TargetKind::cuda) GTEST_SKIP() << "CPUs only";

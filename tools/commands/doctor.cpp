@@ -43,7 +43,7 @@ Item examine_cpu() {
           .usable = true,
           .found = fmt::format("{}: {}-bit vectors{}{}{}, {} threads", target.name, target.vector_bits,
                                target.has_fma ? ", fma" : "", target.has_f16c ? ", f16c" : "",
-                               target.has_bf16_dot ? ", bf16 dot" : "", std::thread::hardware_concurrency()),
+                               target.has_bf16_dot() ? ", bf16 dot" : "", std::thread::hardware_concurrency()),
           .reason = "kernels are compiled for it",
           .mend = {}};
 }

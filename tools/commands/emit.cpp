@@ -81,6 +81,10 @@ Result<std::string> emit_from(const Options& options) {
     return user_error(fmt::format("{}: the plan was made for {}, which {} does not run", options.from, plan.target,
                                   destination.target.name));
   }
+  if (options.stage != "plan" && plan.choices.products > 1 && !destination.target.has_bf16_dot()) {
+    return user_error(fmt::format("{}: the plan multiplies pairs of bf16, for which {} has no instruction",
+                                  options.from, destination.target.name));
+  }
   return emit_plan(plan, destination.target, options);
 }
 
