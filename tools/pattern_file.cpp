@@ -1,6 +1,7 @@
 #include "tools/pattern_file.h"
 
 #include "runtime/engine/destination.h"
+#include "runtime/engine/measured.h"
 #include "runtime/engine/tuned.h"
 #include "tools/files.h"
 
@@ -102,13 +103,18 @@ EngineOptions engine_options(const Options& options, const Console& console) {
 Result<Planned> plan_as_engines_do(const PatternFile& file, const CompileOptions& compile, const Options& options,
                                    const Target& target) {
   WEFT_TRY(auto front, read_pattern(file.source, compile));
-  take_tuned({open_store(options)}, front.pattern, compile, target);
-  return plan_pattern(std::move(front), compile, target);
+  const Stores stores = {open_store(options, StoreUse::look)};
+  take_tuned(stores, front.pattern, compile, target);
+  const auto known = as_measured(stores, target, front.pattern.dtype);
+  return plan_pattern(std::move(front), compile, known);
 }
 
-std::shared_ptr<cache::Store> open_store(const Options& options) {
+std::shared_ptr<cache::Store> open_store(const Options& options, StoreUse use) {
   const auto engine = engine_options(options);
-  return cache::Store::open({.directory = engine.cache_dir, .disabled = engine.no_cache, .cap = engine.cache_bytes});
+  return cache::Store::open({.directory = engine.cache_dir,
+                             .disabled = engine.no_cache,
+                             .read_only = use == StoreUse::look,
+                             .cap = engine.cache_bytes});
 }
 
 Result<Planned> plan_file(const PatternFile& file, const Options& options, const Console& console) {

@@ -45,10 +45,12 @@ EngineOptions engine_options(const Options& options);
 /// The same, with notices as remarks.
 EngineOptions engine_options(const Options& options, const Console& console);
 
-/// The store that the options name.
-std::shared_ptr<cache::Store> open_store(const Options& options);
+/// The store that the options name; or the same to look into, which changes nothing.
+enum class StoreUse { change, look };
+std::shared_ptr<cache::Store> open_store(const Options& options, StoreUse use = StoreUse::change);
 
-/// What an engine comes to for these options: with the schedule that `weft tune` found, where it did.
+/// What an engine comes to for these options: with the schedule that `weft tune` found, where it did, and
+/// with what was measured of this machine.
 Result<Planned> plan_as_engines_do(const PatternFile& file, const CompileOptions& compile, const Options& options,
                                    const Target& target);
 

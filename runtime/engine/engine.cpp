@@ -2,6 +2,7 @@
 #include "runtime/engine/engine_state.h"
 #include "runtime/engine/front.h"
 #include "runtime/engine/kernel_state.h"
+#include "runtime/engine/measured.h"
 #include "runtime/engine/reference.h"
 #include "runtime/engine/tuned.h"
 
@@ -58,8 +59,12 @@ std::shared_ptr<const Kernel::State> interpreter_state(Front front, const Compil
 Result<Prepared> Engine::State::prepare_best(Front front, const CompileOptions& options,
                                              const Destination& destination) const {
   // Kernels of bundles were planned where nobody knows this machine.
-  if (binaries.bundles().empty()) take_tuned(binaries.stores(), front.pattern, options, destination.target);
-  WEFT_TRY(auto planned, plan_pattern(front, options, destination.target));
+  Target wanted = destination.target;
+  if (binaries.bundles().empty()) {
+    take_tuned(binaries.stores(), front.pattern, options, wanted);
+    wanted = as_measured(binaries.stores(), wanted, front.pattern.dtype);
+  }
+  WEFT_TRY(auto planned, plan_pattern(front, options, wanted));
   auto best = prepare(std::move(planned));
   if (binaries.bundles().empty() || binaries.has(best)) return best;
   for (const auto& target : substitutes_for(options.target, destination)) {

@@ -1,6 +1,7 @@
 #include "kernels_cache/bundle/writer.h"
 #include "runtime/engine/ahead.h"
 #include "runtime/engine/destination.h"
+#include "runtime/engine/measured.h"
 #include "tests/bundle/pem.h"
 #include "tests/cli/command.h"
 
@@ -63,6 +64,19 @@ TEST_F(EngineBundles, ComeAfterMemoryAndStore) {
   // What the store has is not taken from the bundle.
   EXPECT_EQ(origin(Engine({.cache_dir = scratch_.path("store")}), p_for("cpu:x86-64")), CacheOrigin::miss);
   EXPECT_EQ(origin(Engine(options()), p_for("cpu:x86-64")), CacheOrigin::disk);
+}
+
+/// Who made the bundle knew the table only: its kernels serve machines whose processors turned out otherwise.
+TEST_F(EngineBundles, HoldBf16InTheTablesForm) {
+  const Target host = host_target();
+  if (!host.has_bf16_dot()) GTEST_SKIP() << "this processor multiplies bf16 in one way only";
+  CompileOptions wanted = p_for("cpu");
+  wanted.dtype = DType::bf16;
+  auto to = without_compiler();
+  to.bundles = {scratch_.write("bf16.wfb", bundle_of({wanted}))};
+  bf16_dot_rate({cache::Store::open({.directory = to.cache_dir})}, host_cpu_model(),
+                [&] { return host.bf16_dot_pays() ? 1.0 : 2.0; });
+  EXPECT_EQ(origin(Engine(to), wanted), CacheOrigin::bundle);
 }
 
 /// R10, all tiers at once: each has one kernel that those before it lack, and the bundle has what the store has, too.

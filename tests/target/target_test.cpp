@@ -1,4 +1,5 @@
 #include "compiler/target/target.h"
+#include "compiler/target/bf16_dot.h"
 
 #include <gtest/gtest.h>
 
@@ -166,6 +167,27 @@ TEST(Target, AReasonNamesWhatIsMissing) {
   EXPECT_FALSE(reason.empty());
 }
 #endif
+
+// Processors whose units are known; another build, or a busy machine, must come to the same.
+TEST(Bf16Dot, IsMeasuredWhereTheInstructionIs) {
+  const auto rate = measure_bf16_dot_rate();
+  ASSERT_EQ(rate.has_value(), host_cpu_features().has(CpuFeature::avx512bf16));
+  if (!rate) return;
+  EXPECT_GT(*rate, 0.5);
+  EXPECT_LT(*rate, 4);
+  Target here = host_target();
+  const auto pays = [&] {
+    here.bf16_dot_rate = measure_bf16_dot_rate().value();
+    return here.bf16_dot_pays();
+  };
+  const bool first = pays();
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(pays(), first) << here.bf16_dot_rate;
+  const std::string model = host_cpu_model();
+  const bool zen4 = model.starts_with("AuthenticAMD-25-"), sapphire_rapids = model.starts_with("GenuineIntel-6-143-");
+  if (zen4 || sapphire_rapids) {
+    EXPECT_EQ(first, zen4) << model << ", " << here.bf16_dot_rate;
+  }
+}
 
 TEST(CpuFeatureSet, SubtractsAndPrints) {
   constexpr CpuFeatureSet two = CpuFeatureSet().with(CpuFeature::fma, CpuFeature::avx2);
