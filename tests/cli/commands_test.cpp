@@ -336,6 +336,48 @@ TEST_F(Commands, TargetsAndDoctor) {
   for (const auto& row : doctor["items"]) expect_keys(row, {"/name", "/usable", "/reason"});
 }
 
+// The form of a bf16 kernel is a fact of the machine, which doctor shows; a schedule overrules it. Looking writes
+// nothing, running keeps it.
+TEST_F(Commands, Bf16IsMultipliedAsWasMeasured) {
+  const auto doctor = json({"doctor"})["items"][0];
+  ASSERT_EQ(doctor["name"], "cpu");
+  const std::vector<std::string> bf16 = {"--dim", "16", "--dtype", "bf16", "--heads", "1", "--tokens", "64"};
+  const auto explained = json({"explain", window_, "--target", "cpu"}, bf16);
+  EXPECT_TRUE(json({"explain", window_, "--target", "cpu", "--dim", "16", "--dtype", "f32"})["bf16"].is_null());
+  EXPECT_EQ(json({"cache", "stat"})["entries"], 0) << "looking keeps nothing";
+  const auto table = json({"explain", window_, "--target", "cpu:sapphirerapids"}, bf16)["bf16"];
+  if (doctor["bf16"].is_null()) {
+    EXPECT_TRUE(explained["bf16"].is_null());
+    GTEST_SKIP() << "this processor has no vdpbf16ps";
+  }
+  EXPECT_EQ(explained["bf16"]["from"], "measured");
+  EXPECT_EQ(explained["bf16"]["products"], doctor["bf16"]["products"]);
+  EXPECT_NEAR(explained["bf16"]["dot_rate"].get<double>(), doctor["bf16"]["dot_rate"].get<double>(), 0.6);
+  EXPECT_NE(explained["reasons"][0].get<std::string>().find("measured here"), std::string::npos);
+  EXPECT_EQ(table["products"], "widened");
+
+  EXPECT_EQ(json({"run", window_, "--target", "cpu", "--check"}, bf16)["check"]["ok"], true);
+  EXPECT_EQ(json({"cache", "stat"})["entries"], 2) << "a kernel and the rate";
+  const auto kept = json({"explain", window_, "--target", "cpu"}, bf16)["bf16"];
+  EXPECT_EQ(kept, json({"doctor"})["items"][0]["bf16"]) << "the same record";
+
+  std::vector<double> costs;  // of a product that is executed, in FMAs
+  for (const auto& [number, form] : {std::pair{"1", "widened"}, {"2", "pairs"}}) {
+    const auto schedule = "schedule { products: " + std::string(number) + "; }";
+    const auto path = scratch_.write("forced.weft", "pattern forced { keep window(9, 0); " + schedule + " }");
+    const auto forced = json({"explain", path, "--target", "cpu"}, bf16);
+    EXPECT_EQ(forced["bf16"]["products"], form);
+    costs.push_back(1 / forced["predicted"]["loop_share"].get<double>());
+    EXPECT_EQ(json({"run", path, "--target", "cpu", "--check"}, bf16)["check"]["ok"], true) << form;
+    const auto text = weft({"emit", path, "--stage", "llvm", "--target", "cpu", "--dim", "16", "--dtype", "bf16"}).out;
+    EXPECT_EQ(text.find("dpbf16ps") != std::string::npos, form == std::string("pairs"));
+  }
+  EXPECT_NEAR(costs[0] - costs[1], 1 - 1 / kept["dot_rate"].get<double>(), 1e-9);
+
+  const auto last = json({"tune", window_, "--threads", "1"}, bf16)["/results/0/tried"_json_pointer].back()["schedule"];
+  EXPECT_EQ(last, Json({{"products", kept["products"] == "pairs" ? 1 : 2}})) << "the other form is tried";
+}
+
 TEST_F(Commands, StandardInputIsAFile) {
   const auto finished =
       run_weft(scratch_, Call{.arguments = {"emit", "-", "--stage", "pattern"}, .input = "pattern p { }"});

@@ -2,11 +2,14 @@
 #include "kernels_cache/store.h"
 #include "runtime/cuda/examine.h"
 #include "runtime/emulate/compiler.h"
+#include "runtime/engine/measured.h"
 #include "runtime/llvm/search.h"
 #include "runtime/nvrtc/disassemble.h"
 #include "runtime/nvrtc/search.h"
 #include "tools/commands/commands.h"
 #include "tools/json.h"
+#include "tools/pattern_file.h"
+#include "tools/products.h"
 
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -37,15 +40,23 @@ Item examine_llvm(const std::string& option) {
           .mend = report.mend};
 }
 
-Item examine_cpu() {
-  const auto target = host_target();
-  return {.name = "cpu",
-          .usable = true,
-          .found = fmt::format("{}: {}-bit vectors{}{}{}, {} threads", target.name, target.vector_bits,
-                               target.has_fma ? ", fma" : "", target.has_f16c ? ", f16c" : "",
-                               target.has_bf16_dot() ? ", bf16 dot" : "", std::thread::hardware_concurrency()),
-          .reason = "kernels are compiled for it",
-          .mend = {}};
+std::string say_bf16(const Target& target, int products) {
+  if (!target.has_bf16_dot()) return "";
+  return fmt::format(", bf16 {} (vdpbf16ps at {:.2f} times the rate of f32{})", products == 2 ? "in pairs" : "widened",
+                     target.bf16_dot_rate, target.bf16_dot_measured ? ", measured" : "");
+}
+
+Item examine_cpu(const Options& options) {
+  const auto target = as_measured({open_store(options, StoreUse::look)}, host_target(), ir::DType::bf16);
+  const int products = target.bf16_dot_pays() ? 2 : 1;
+  Item item{.name = "cpu",
+            .usable = true,
+            .found = fmt::format("{}: {}-bit vectors{}{}{}, {} threads", target.name, target.vector_bits,
+                                 target.has_fma ? ", fma" : "", target.has_f16c ? ", f16c" : "",
+                                 say_bf16(target, products), std::thread::hardware_concurrency()),
+            .reason = "kernels are compiled for it"};
+  item.details["bf16"] = json_of_products(target, products);
+  return item;
 }
 
 /// The nearest directory that exists: could the store be made there?
@@ -150,7 +161,7 @@ std::vector<Item> examine_cuda() {
 }
 
 std::vector<Item> examine_all(const Options& options) {
-  std::vector<Item> items = {examine_cpu(), examine_llvm(options.llvm), examine_store(options)};
+  std::vector<Item> items = {examine_cpu(options), examine_llvm(options.llvm), examine_store(options)};
   const auto add = [&items](std::vector<Item> more) {
     items.insert(items.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   };

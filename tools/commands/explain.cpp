@@ -7,6 +7,7 @@
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
 #include "tools/prediction.h"
+#include "tools/products.h"
 #include "tools/workload.h"
 
 #include <algorithm>
@@ -137,6 +138,7 @@ const char* keys_of(const ir::Plan& plan) {
 void print_json(const PatternFile& file, const Planned& planned, const ir::Shape& shape, const Workload& load,
                 const Compiled& compiled, const Prediction& predicted, const Console& console) {
   const auto known = [&](double value) { return load.inputs_missing ? Json(nullptr) : Json(value); };
+  const bool is_bf16 = planned.bind.dtype == ir::DType::bf16;
   const Json out{{"pattern", file.pattern.name},
                  {"target", planned.target.name},
                  {"batch", shape.batch},
@@ -171,6 +173,7 @@ void print_json(const PatternFile& file, const Planned& planned, const ir::Shape
                  {"keys", keys_of(planned.plan)},
                  {"key_chunks", ir::key_chunks(planned.plan, shape, 0).count},
                  {"phases", planned.plan.phases.size()},
+                 {"bf16", is_bf16 ? json_of_products(planned.target, planned.plan.choices.products) : Json(nullptr)},
                  {"reasons", planned.plan.reasons}};
   console.print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
 }

@@ -1,4 +1,5 @@
 #include "runtime/engine/destination.h"
+#include "runtime/engine/measured.h"
 #include "runtime/engine/tuned.h"
 #include "tools/commands/commands.h"
 #include "tools/json.h"
@@ -31,19 +32,25 @@ struct Candidate {
   double median() const { return tools::median(ms); }
 };
 
-/// Every pair of tile sizes that a plan for the target may have.
-std::vector<Candidate> candidates_for(const ir::Choices& usual) {
+ir::ScheduleHint tried(const char* key, int value) { return {.key = key, .value = value, .range = {}, .tuned = true}; }
+
+/// Every pair of tile sizes that a plan for the target may have; and bf16 in the other form, where there are two.
+std::vector<Candidate> candidates_for(const Planned& planned) {
+  const ir::Choices& usual = planned.plan.choices;
   std::vector<Candidate> out = {{.schedule = {}, .text = "the planner's choice"}};
   for (int tile_q : {usual.sub_q * usual.micro_q, 64, 128}) {
     for (int tile_k : {32, 64, 96, 128, 192, 256}) {
       if (tile_q % (usual.sub_q * usual.micro_q) != 0) continue;
       if (tile_q == usual.tile_q && tile_k == usual.tile_k) continue;
-      Candidate one{.schedule = {{.key = "tile_q", .value = tile_q, .range = {}, .tuned = true},
-                                 {.key = "tile_k", .value = tile_k, .range = {}, .tuned = true}},
+      Candidate one{.schedule = {tried("tile_q", tile_q), tried("tile_k", tile_k)},
                     .text = fmt::format("tile_q {}, tile_k {}", tile_q, tile_k)};
       const auto known = [&](const Candidate& other) { return other.text == one.text; };
       if (std::none_of(out.begin(), out.end(), known)) out.push_back(std::move(one));
     }
+  }
+  if (planned.bind.dtype == ir::DType::bf16 && planned.target.has_bf16_dot()) {
+    const int other = usual.products == 2 ? 1 : 2;
+    out.push_back({.schedule = {tried("products", other)}, .text = fmt::format("products {}", other)});
   }
   return out;
 }
@@ -120,9 +127,10 @@ Result<Tuning> tune(const PatternFile& file, const Options& options, const Targe
   if (!front.pattern.schedule.empty())
     return user_error(fmt::format("pattern {} has a schedule of its own, which nothing found here would replace",
                                   front.pattern.name));
-  WEFT_TRY(const auto planned, plan_pattern(front, compile, target));
+  const auto store = open_store(options);
+  WEFT_TRY(const auto planned, plan_pattern(front, compile, as_measured({store}, target, front.pattern.dtype)));
 
-  Tuning out{.pattern = front.pattern.name, .path = {}, .candidates = candidates_for(planned.plan.choices)};
+  Tuning out{.pattern = front.pattern.name, .path = {}, .candidates = candidates_for(planned)};
   auto engine_of = engine_options(options);
   engine_of.no_cache = true;  // most of them are never asked for again
   engine_of.threads = static_cast<int>(options.threads.value_or(0));
@@ -153,7 +161,6 @@ Result<Tuning> tune(const PatternFile& file, const Options& options, const Targe
   }
   const auto measured = fmt::format("{} at {} tokens: {:.4g} ms, {:.4g} ms by the planner's choice", out.best->text,
                                     tokens, out.best->median(), usual.median());
-  const auto store = open_store(options);
   const auto kept = keep_tuned(*store, tuned_key(front.pattern, planned.bind, target),
                                {.schedule = out.best->schedule, .measured = measured});
   if (kept.warning) console.warn("{}", kept.warning->message);
