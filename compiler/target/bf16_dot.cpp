@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Some 20 µs a loop: often whole between two interruptions, and long beside a look at the clock.
+/// Some 15 µs a loop: often whole between two interruptions, and long beside a look at the clock.
 constexpr long kTurns = 1000;
 /// Both take turns, so that neighbours and clocks disturb both, and the best of each counts, so that one quiet turn of
 /// each is enough. Together they outlast the time that wide units need to wake up.
