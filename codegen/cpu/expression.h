@@ -9,8 +9,9 @@
 #include <vector>
 
 /// Spells `ir::Expr` trees as IR values at one place of a kernel: i64, f32 and i1, one value where the expression is
-/// the same for all lanes, a vector where it differs. A node is spelled once, however often it is shared; what only
-/// depends on variables known so far can be spelled ahead, in front of a loop:
+/// the same for all lanes, a vector where it differs. Equal sub-expressions are spelled once whether or not they are
+/// shared in memory, so that a plan and its text give the same kernel. What only depends on variables known so far can
+/// be spelled ahead, in front of a loop:
 ///
 ///     Expression outside(f, plan, target, lanes);
 ///     outside.let(ir::Variable::q, rows);
@@ -73,7 +74,10 @@ class Expression {
   int lanes_;
   Value offset_;
   std::map<ir::Variable, Value> variables_;
-  std::map<const ir::Expr*, Value> known_;
+  struct Before {
+    bool operator()(const ir::Expr* a, const ir::Expr* b) const { return ir::compare(*a, *b) < 0; }
+  };
+  std::map<const ir::Expr*, Value, Before> known_;
   std::map<std::string, Value> widened_;
   std::map<int, InputFacts> facts_;
 };

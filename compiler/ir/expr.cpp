@@ -1,11 +1,13 @@
 #include "compiler/ir/expr.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 namespace weft::ir {
@@ -214,6 +216,19 @@ bool same(const Expr& a, const Expr& b) {
   if ((a.op == Op::input || a.op == Op::listed) && a.input != b.input) return false;
   return std::equal(a.args.begin(), a.args.end(), b.args.begin(),
                     [](const ExprPtr& x, const ExprPtr& y) { return same(*x, *y); });
+}
+
+std::strong_ordering compare(const Expr& a, const Expr& b) {
+  if (&a == &b) return std::strong_ordering::equal;
+  const auto facts = [](const Expr& e) {
+    return std::make_tuple(e.nodes, e.op, e.type, e.integer, std::bit_cast<std::uint64_t>(e.real), e.boolean,
+                           e.variable, e.input, e.args.size());
+  };
+  if (const auto order = facts(a) <=> facts(b); order != 0) return order;
+  for (std::size_t i = 0; i < a.args.size(); ++i) {
+    if (const auto order = compare(*a.args[i], *b.args[i]); order != 0) return order;
+  }
+  return std::strong_ordering::equal;
 }
 
 bool reads(const Expr& e, Variable v) {

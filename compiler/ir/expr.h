@@ -2,6 +2,7 @@
 
 #include "compiler/base/diagnostic.h"
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -53,6 +54,8 @@ ExprPtr input_at(int input, Type type, std::vector<ExprPtr> indices, SourceRange
 ExprPtr listed(int list, ExprPtr row, ExprPtr key);
 
 bool same(const Expr& a, const Expr& b);
+/// A total order by what is written, sharing ignored. Unlike same(), it tells 0.0 from -0.0.
+std::strong_ordering compare(const Expr& a, const Expr& b);
 /// Is `v` read anywhere in the expression?
 bool reads(const Expr& e, Variable v);
 
