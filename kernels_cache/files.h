@@ -16,14 +16,17 @@ inline bool is_hex(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
-enum class Kind { entry, bad, temporary, foreign };
+enum class Kind { entry, note, bad, temporary, foreign };
 
 inline Kind kind_of(std::string_view name) {
   constexpr std::size_t kRest = kDigestDigits - kShardDigits;
   if (name.substr(0, 4) == "tmp-") return Kind::temporary;
   if (name.size() < kRest || !is_hex(name.substr(0, kRest))) return Kind::foreign;
-  if (name.size() == kRest) return Kind::entry;
-  return name.substr(kRest, 4) == ".bad" ? Kind::bad : Kind::foreign;
+  std::string_view ending = name.substr(kRest);
+  const bool note = ending.starts_with(kNoteEnding);
+  if (note) ending.remove_prefix(kNoteEnding.size());
+  if (ending.empty()) return note ? Kind::note : Kind::entry;
+  return ending.starts_with(".bad") ? Kind::bad : Kind::foreign;
 }
 
 /// visit(shard's descriptor, shard's digits, file) for everything in every shard that can be trusted.

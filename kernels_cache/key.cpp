@@ -11,7 +11,16 @@
 namespace weft::cache {
 namespace {
 
-std::string first_line() { return fmt::format("weft kernel key {}\n", kFormat); }
+std::string first_line(EntryKind kind) {
+  return fmt::format("weft {} key {}\n", kind == EntryKind::note ? "note" : "kernel", kFormat);
+}
+
+std::optional<EntryKind> kind_of_text(std::string_view key_text) {
+  for (const auto kind : {EntryKind::kernel, EntryKind::note}) {
+    if (key_text.starts_with(first_line(kind))) return kind;
+  }
+  return std::nullopt;
+}
 
 bool is_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
@@ -46,7 +55,16 @@ std::string unescaped(std::string_view value) {
 
 }  // namespace
 
-Key::Key() : text_(first_line()) {}
+Key::Key(EntryKind kind) : kind_(kind), text_(first_line(kind)) {}
+
+std::optional<Key> Key::parse(std::string_view text) {
+  const auto kind = kind_of_text(text);
+  if (!kind) return std::nullopt;
+  Key out(*kind);
+  for (const Field& field : fields_of(text)) out.add(field.name, field.value);
+  if (out.text_ != text) return std::nullopt;
+  return out;
+}
 
 Key& Key::add(std::string_view name, std::string_view value) {
   assert(is_name(name));
@@ -60,10 +78,16 @@ Key& Key::add_digest_of(std::string_view name, std::string_view text) {
 
 std::string Key::digest() const { return hex(sha256(text_)); }
 
+std::string Key::entry_name() const {
+  std::string out = digest();
+  if (kind_ == EntryKind::note) out += kNoteEnding;
+  return out;
+}
+
 std::vector<Field> fields_of(std::string_view key_text) {
-  const std::string start = first_line();
-  if (key_text.substr(0, start.size()) != start) return {};
-  key_text.remove_prefix(start.size());
+  const auto kind = kind_of_text(key_text);
+  if (!kind) return {};
+  key_text.remove_prefix(first_line(*kind).size());
   std::vector<Field> out;
   while (!key_text.empty()) {
     const std::size_t end = key_text.find('\n');

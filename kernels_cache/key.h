@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,12 +11,21 @@ namespace weft::cache {
 /// that versions of Weft that share a root never see each other's entries.
 inline constexpr unsigned kFormat = 1;
 
+inline constexpr std::string_view kNoteEnding = ".note";  ///< of their files
+
+/// What an entry is: a kernel, or a note about one, such as a schedule that was measured. Notes are small, are no
+/// kernels to who counts and lists, and are verified, kept and swept like them.
+enum class EntryKind { kernel, note };
+
 /// Everything that can change a binary's bytes, as named fields. The text is canonical (the same fields in the
 /// same order give the same text, different ones a different text) and is stored in the entry, so that a hit
 /// is a match of texts and a miss can say which fields differ.
 class Key {
  public:
-  Key();
+  explicit Key(EntryKind kind = EntryKind::kernel);
+
+  /// The key that has this text; nothing for a text that no Key has.
+  static std::optional<Key> parse(std::string_view text);
 
   /// `name` of lower-case letters, digits, `_` and `.`; `value` any bytes.
   Key& add(std::string_view name, std::string_view value);
@@ -28,7 +38,13 @@ class Key {
   /// SHA-256 of the text, in 64 hexadecimal digits.
   std::string digest() const;
 
+  EntryKind kind() const { return kind_; }
+
+  /// What the entry is called in a store: the digest, and a note's ending.
+  std::string entry_name() const;
+
  private:
+  EntryKind kind_;
   std::string text_;
 };
 

@@ -87,7 +87,7 @@ bool Store::make_room(const Descriptor& root, std::uint64_t bytes, Found& why) {
 std::uint64_t Store::sweep(std::uint64_t cap, std::uint64_t goal, Removed& out) {
   struct Stored {
     std::int64_t used;
-    std::string digest;
+    std::string name;
     Listed file;
   };
   std::vector<Stored> entries;
@@ -98,17 +98,19 @@ std::uint64_t Store::sweep(std::uint64_t cap, std::uint64_t goal, Removed& out) 
     const bool rubbish = kind == Kind::bad || (kind == Kind::temporary && is_abandoned(file));
     if (rubbish && remove_file(at, file, out)) return;
     left += size_of(file);
-    if (kind == Kind::entry) entries.push_back({.used = used(file), .digest = shard + file.name, .file = file});
+    if (kind == Kind::entry || kind == Kind::note) {
+      entries.push_back({.used = used(file), .name = shard + file.name, .file = file});
+    }
   });
   if (left <= cap) return left;
   std::sort(entries.begin(), entries.end(),
-            [](const Stored& a, const Stored& b) { return std::tie(a.used, a.digest) < std::tie(b.used, b.digest); });
+            [](const Stored& a, const Stored& b) { return std::tie(a.used, a.name) < std::tie(b.used, b.name); });
   Found why;
   const Root at = root(false, why);
   for (const Stored& entry : entries) {
     Descriptor shard;
     if (left <= goal || at == nullptr) break;
-    if (!open_checked(*at, entry.digest.substr(0, kShardDigits), shard, why)) continue;
+    if (!open_checked(*at, entry.name.substr(0, kShardDigits), shard, why)) continue;
     if (remove_file(shard, entry.file, out)) left -= size_of(entry.file);
   }
   return left;

@@ -174,19 +174,19 @@ bool Store::open_checked(const Descriptor& at, const std::string& name, Descript
 }
 
 /// A network file system says that a file or directory was replaced under us: what is opened anew is the new one.
-Store::Found Store::find(const std::string& digest, const std::string* key_text) {
-  Found out = find_once(digest, key_text);
-  for (int tries = 1; out.failure == ESTALE && tries < kTries; ++tries) out = find_once(digest, key_text);
+Store::Found Store::find(const std::string& name, const std::string* key_text) {
+  Found out = find_once(name, key_text);
+  for (int tries = 1; out.failure == ESTALE && tries < kTries; ++tries) out = find_once(name, key_text);
   return out;
 }
 
-Store::Found Store::find_once(const std::string& digest, const std::string* key_text) {
+Store::Found Store::find_once(const std::string& name, const std::string* key_text) {
   Found out;
   const Root at = root(false, out);
   if (at == nullptr) return out;
   Descriptor shard;
-  if (open_checked(*at, digest.substr(0, kShardDigits), shard, out)) {
-    out = find_in(shard, digest.substr(kShardDigits), key_text);
+  if (open_checked(*at, name.substr(0, kShardDigits), shard, out)) {
+    out = find_in(shard, name.substr(kShardDigits), key_text);
   }
   if (out.failure == ESTALE) forget(at);
   return out;
@@ -236,7 +236,7 @@ Lookup Store::get(const Key& key) {
 }
 
 Lookup Store::look_again(const Key& key) {
-  Found found = find(key.digest(), &key.text());
+  Found found = find(key.entry_name(), &key.text());
   Lookup out{.outcome = found.outcome, .entry = {}, .detail = {}};
   if (found.outcome == Outcome::hit) {
     out.entry = std::move(found.decoded.entry);
@@ -246,11 +246,11 @@ Lookup Store::look_again(const Key& key) {
   return out;
 }
 
-bool Store::publish(const std::string& digest, const std::string& bytes, Found& why) {
+bool Store::publish(const std::string& name, const std::string& bytes, Found& why) {
   for (int tries = 1;; ++tries) {
     const Root at = root(true, why);
     if (at == nullptr) return false;
-    if (publish_in(*at, digest, bytes, why)) return true;
+    if (publish_in(*at, name, bytes, why)) return true;
     // The directory, or the file that was being written, was removed meanwhile.
     const bool removed = why.failure == ENOENT || why.failure == ESTALE;
     if (!removed || tries == kTries) return false;
@@ -259,16 +259,16 @@ bool Store::publish(const std::string& digest, const std::string& bytes, Found& 
   }
 }
 
-bool Store::publish_in(const Descriptor& at, const std::string& digest, const std::string& bytes, Found& why) {
+bool Store::publish_in(const Descriptor& at, const std::string& name, const std::string& bytes, Found& why) {
   if (!make_room(at, bytes.size(), why)) return false;
-  const std::string shard_name = digest.substr(0, kShardDigits);
+  const std::string shard_name = name.substr(0, kShardDigits);
   why.failure = make_directory(at, shard_name);
   Descriptor shard;
   if (why.failure != 0 || !open_checked(at, shard_name, shard, why)) return false;
   const std::string temporary = temporary_name();
   why.failure = write_new(shard, temporary, bytes);
   if (why.failure != 0) return false;
-  why.failure = rename_in(shard, temporary, digest.substr(kShardDigits));
+  why.failure = rename_in(shard, temporary, name.substr(kShardDigits));
   if (why.failure != 0) {
     (void)remove_in(shard, temporary);
     return false;
@@ -280,13 +280,14 @@ bool Store::publish_in(const Descriptor& at, const std::string& digest, const st
 
 PutResult Store::put(const Key& key, const Entry& entry) {
   Found why;
+  const bool counted = key.kind() == EntryKind::kernel;
   const std::string digest = key.digest();
-  if (options_.read_only || !publish(digest, encode(key.text(), entry), why)) {
+  if (options_.read_only || !publish(key.entry_name(), encode(key.text(), entry), why)) {
     if (options_.read_only || why.outcome == Outcome::disabled) return {};
-    failed_puts_.fetch_add(1, std::memory_order_relaxed);
+    if (counted) failed_puts_.fetch_add(1, std::memory_order_relaxed);
     return {.published = false, .warning = warning(why)};
   }
-  puts_.fetch_add(1, std::memory_order_relaxed);
+  if (counted) puts_.fetch_add(1, std::memory_order_relaxed);
   // One put of 64 counts anew and sweeps, whichever process makes it: what was guessed wrong does not stay.
   for (const char* ending : {"00", "40", "80", "c0"}) {
     if (digest.ends_with(ending)) (void)prune(options_.cap);

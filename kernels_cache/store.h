@@ -56,6 +56,7 @@ struct PutResult {
   std::optional<Warning> warning;  ///< why not; none where there is no store to publish in
 };
 
+/// Of kernels: notes are not counted.
 struct Stats {
   std::array<std::uint64_t, kOutcomes> lookups{};  ///< by Outcome
   std::uint64_t puts = 0;
@@ -78,7 +79,7 @@ struct Removed {
 };
 
 struct Verified {
-  std::uint64_t good = 0;
+  std::uint64_t good = 0;  ///< kernels
   struct Bad {
     std::string digest;
     std::string reason;
@@ -91,8 +92,9 @@ struct Verified {
 /// entry appears whole by one rename, and the loser of a race keeps its own bytes.
 ///
 /// On disk: ROOT/kernels-FORMAT/xx/, 256 shards by the first two digits of the key's digest; in them
-/// `REST` (an entry), `REST.bad` (moved aside) and `tmp-...` (being written, or left by a killed process).
-/// ROOT/kernels-FORMAT/usage is the sum of their sizes, at least, as far as is known: a guess that saves counting.
+/// `REST` (a kernel), `REST.note` (a note), either with `.bad` (moved aside) and `tmp-...` (being written, or left by a
+/// killed process). ROOT/kernels-FORMAT/usage is the sum of their sizes, at least, as far as is known: a guess that
+/// saves counting.
 ///
 /// Writers take turns (a lock that is not waited for long) to add their entry to that sum; whoever would exceed the
 /// cap sweeps first. So the files exceed the cap by no more than one entry per writer, and by what writers
@@ -127,19 +129,19 @@ class Store {
 
   // Upkeep, for `weft cache`. Each works on what it can read and passes over the rest, other formats included.
 
-  /// Least recently used first.
+  /// Kernels, the least recently used first.
   std::vector<Listing> list();
 
   struct Totals {
-    std::uint64_t entries = 0;
-    std::uint64_t bytes = 0;  ///< of all files of the store, leftovers included
+    std::uint64_t entries = 0;  ///< kernels
+    std::uint64_t bytes = 0;    ///< of all files of the store, notes and leftovers included
   };
   Totals totals();
 
-  /// One entry by its digest. User error where it is absent, internal error where it is bad.
+  /// One kernel by its digest. User error where it is absent, internal error where it is bad.
   Result<Decoded> read(const std::string& digest);
 
-  /// Reads all entries; bad ones are moved aside.
+  /// Reads all entries, notes among them; bad ones are moved aside.
   Verified verify();
 
   Removed clear();
@@ -148,7 +150,7 @@ class Store {
   /// used in the future, by a clock that was wrong, counts as not used.
   Removed prune(std::uint64_t cap);
 
-  /// What of `key` differs from the stored entry nearest to it; empty in a store without entries.
+  /// What of `key` differs from the stored kernel nearest to it; empty in a store without kernels.
   struct Nearest {
     std::string digest;
     std::vector<Difference> differences;
@@ -174,11 +176,11 @@ class Store {
   void forget(const Root& root);
   void refuse(Outcome outcome, std::string reason);
   bool open_checked(const Descriptor& at, const std::string& name, Descriptor& out, Found& why) const;
-  Found find(const std::string& digest, const std::string* key_text);
-  Found find_once(const std::string& digest, const std::string* key_text);
+  Found find(const std::string& name, const std::string* key_text);
+  Found find_once(const std::string& name, const std::string* key_text);
   Found find_in(const Descriptor& shard, const std::string& name, const std::string* key_text);
-  bool publish(const std::string& digest, const std::string& bytes, Found& why);
-  bool publish_in(const Descriptor& root, const std::string& digest, const std::string& bytes, Found& why);
+  bool publish(const std::string& name, const std::string& bytes, Found& why);
+  bool publish_in(const Descriptor& root, const std::string& name, const std::string& bytes, Found& why);
   bool make_room(const Descriptor& root, std::uint64_t bytes, Found& why);
   Lock room_lock();
   std::uint64_t sweep(std::uint64_t cap, std::uint64_t goal, Removed& out);

@@ -67,18 +67,20 @@ Result<Decoded> Store::read(const std::string& digest) {
 Verified Store::verify() {
   Verified out;
   each_file([&](const Descriptor& at, const std::string& shard, const Listed& file) {
-    if (kind_of(file.name) != Kind::entry) return;
+    const Kind kind = kind_of(file.name);
+    if (kind != Kind::entry && kind != Kind::note) return;
     Found found = find_in(at, file.name, nullptr);
     if (found.outcome == Outcome::absent) return;  // swept meanwhile
-    if (found.outcome == Outcome::hit && hex(sha256(found.decoded.key_text)) != shard + file.name) {
+    const auto key = Key::parse(found.decoded.key_text);
+    if (found.outcome == Outcome::hit && (!key || key->entry_name() != shard + file.name)) {
       (void)rename_in(at, file.name, file.name + ".bad");
       found = {
           .outcome = Outcome::other_key, .detail = "it lies under another key's digest", .failure = 0, .decoded = {}};
     }
     if (found.outcome == Outcome::hit) {
-      ++out.good;
+      if (kind == Kind::entry) ++out.good;
     } else {
-      out.bad.push_back({.digest = shard + file.name, .reason = std::move(found.detail)});
+      out.bad.push_back({.digest = (shard + file.name).substr(0, kDigestDigits), .reason = std::move(found.detail)});
     }
   });
   return out;

@@ -14,7 +14,7 @@ constexpr char kKind[] = "tuned schedule 1";
 }  // namespace
 
 cache::Key tuned_key(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target) {
-  cache::Key key;
+  cache::Key key(cache::EntryKind::note);
   key.add("kind", kKind)
       .add("version", version())
       .add("target", target.name)

@@ -46,6 +46,28 @@ TEST(Key, FieldsComeBackFromTheText) {
   EXPECT_TRUE(fields_of("").empty());
 }
 
+TEST(Key, ANoteIsNoKernel) {
+  const Key kernel = Key().add("source", "x"), note = Key(EntryKind::note).add("source", "x");
+  EXPECT_NE(kernel.digest(), note.digest());
+  EXPECT_EQ(kernel.entry_name(), kernel.digest());
+  EXPECT_EQ(note.entry_name(), note.digest() + ".note");
+  EXPECT_EQ(fields_of(note.text()), fields_of(kernel.text()));
+}
+
+TEST(Key, ComesBackFromItsText) {
+  for (const auto kind : {EntryKind::kernel, EntryKind::note}) {
+    const Key key = Key(kind).add("one", "a=b\nc\\n").add("two", "");
+    const auto again = Key::parse(key.text());
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->text(), key.text());
+    EXPECT_EQ(again->kind(), kind);
+    EXPECT_FALSE(Key::parse(key.text() + "unfinished"));
+    EXPECT_FALSE(Key::parse(key.text() + "three=a\\b\n")) << "no key writes it so";
+  }
+  EXPECT_FALSE(Key::parse("weft other key 1\none=1\n"));
+  EXPECT_FALSE(Key::parse(""));
+}
+
 TEST(Key, DifferencesNameTheFields) {
   const Key mine = Key().add("llvm", "22").add("target", "v3").add("same", "s");
   const Key theirs = Key().add("llvm", "19").add("same", "s").add("extra", "e");
