@@ -4,12 +4,16 @@
 
 namespace weft::codegen {
 
-/// A plan spelled for one target: text for its compiler, and the names of the kernels in it.
-struct Source {
-  std::string text;
+/// The kernels in a text.
+struct Names {
   std::string symbol;
   std::string merge = {};    ///< of what merges chunks of keys; empty where keys are never cut
   std::string prepass = {};  ///< of what runs before it; empty where nothing does, or the host does it
+};
+
+/// A plan spelled for one target: text for its compiler, and the names of the kernels in it.
+struct Source : Names {
+  std::string text;
 };
 
 }  // namespace weft::codegen

@@ -223,6 +223,8 @@ std::string preamble(const Kernel& k) {
 
 }  // namespace
 
+Names names(const ir::Plan&) { return {.symbol = "weft_kernel"}; }
+
 Source emit(const ir::Plan& plan, const Target& target) {
   const Kernel k(plan, target);
   std::string text = preamble(k);
@@ -239,7 +241,7 @@ Source emit(const ir::Plan& plan, const Target& target) {
   };
   attributes("#0", "");
   attributes("#1", " noinline optnone");
-  return {.text = std::move(text), .symbol = "weft_kernel"};
+  return {names(plan), std::move(text)};
 }
 
 std::int64_t scratch_bytes(const ir::Plan& plan, const Target& target, std::int64_t most_terms) {

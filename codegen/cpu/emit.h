@@ -23,6 +23,9 @@ namespace weft::codegen::cpu {
 /// differ in segment lengths or rates share a binary.
 Source emit(const ir::Plan& plan, const Target& target);
 
+/// Of the kernels that emit() would give.
+Names names(const ir::Plan& plan);
+
 /// Bytes of `weft_args::scratch` that one call needs.
 std::int64_t scratch_bytes(const ir::Plan& plan, const Target& target, std::int64_t most_terms);
 

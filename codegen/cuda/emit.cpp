@@ -220,6 +220,12 @@ void write_header(TextWriter& w, const Header& h) {
   if (has_twin) w.line("#endif");
 }
 
+Names names(const ir::Plan& plan) {
+  return {.symbol = "weft_kernel",
+          .merge = plan.may_cut_keys() ? "weft_merge" : std::string(),
+          .prepass = has_prepass(plan) ? kPrepassSymbol : std::string()};
+}
+
 Source emit(const ir::Plan& plan, const Target& target) {
   const char* const elements[] = {"f32", "f16", "bf16"};
   TextWriter w;
@@ -253,10 +259,7 @@ Source emit(const ir::Plan& plan, const Target& target) {
   if (has_pairs(plan)) write_pairs(w, plan);
   if (has_prepass(plan)) write_prepass(w, plan);
   kernel(w, plan);
-  return {.text = std::move(w).take(),
-          .symbol = "weft_kernel",
-          .merge = plan.may_cut_keys() ? "weft_merge" : std::string(),
-          .prepass = has_prepass(plan) ? kPrepassSymbol : std::string()};
+  return {names(plan), std::move(w).take()};
 }
 
 std::string annotated(const Source& source, const ir::Plan& plan, std::string_view pattern_text) {

@@ -20,6 +20,9 @@ namespace weft::codegen::cuda {
 /// choices, shape of its passes and the kinds of conditions in them, not on their numbers: those are tables.
 Source emit(const ir::Plan& plan, const Target& target);
 
+/// Of the kernels that emit() would give.
+Names names(const ir::Plan& plan);
+
 /// For people: the same text behind comments that quote the pattern and the plan it came from. What is compiled, and
 /// what keys are made of, is the plain text, which holds no word of the user's.
 std::string annotated(const Source& source, const ir::Plan& plan, std::string_view pattern_text);
