@@ -149,9 +149,9 @@ struct CacheStats {
 
 /// What making a kernel took, in milliseconds. All 0 for one from memory.
 struct BuildTimes {
-  double plan_ms = 0, emit_ms = 0;
-  double compile_ms = 0;  ///< 0 unless the origin is `miss`
-  double load_ms = 0;     ///< mapping the binary, and reading the store before
+  double plan_ms = 0, emit_ms = 0;  ///< emit_ms: 0 for a stored kernel whose text nobody needed
+  double compile_ms = 0;            ///< 0 unless the origin is `miss`
+  double load_ms = 0;               ///< mapping the binary, and reading the store before
 };
 
 /// A pattern compiled for one target. Immutable; a handle that is cheap to copy. Any number of threads may run

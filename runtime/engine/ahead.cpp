@@ -48,7 +48,7 @@ Result<Ahead::Made> Ahead::make(const Work& work) const {
                         .compiler = std::move(compiler),
                         .launch = work.kernel.launch,
                         .binary = std::move(found.entry.binary),
-                        .source = work.kernel.source.text,
+                        .source = work.kernel.texts->source().text,
                         .registers = found.entry.registers,
                         .spill_bytes = found.entry.spill_bytes};
   return Made{.kernel = named_for(work, std::move(kernel)), .compiled = found.origin == CacheOrigin::miss};
@@ -57,7 +57,7 @@ Result<Ahead::Made> Ahead::make(const Work& work) const {
 bundle::Kernel Ahead::named_for(const Work& work, bundle::Kernel kernel) {
   kernel.name = work.kernel.planned.front.pattern.name;
   kernel.variant = work.variant;
-  kernel.plan = work.kernel.plan_text;
+  kernel.plan = work.kernel.texts->plan();
   return kernel;
 }
 

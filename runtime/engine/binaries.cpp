@@ -2,6 +2,7 @@
 
 #include "compiler/base/result.h"
 #include "kernels_cache/once.h"
+#include "runtime/engine/memo.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +14,7 @@ namespace weft {
 Built built(std::shared_ptr<const Kernel::State> state, const Binaries::Found& binary, double emit_ms) {
   return {.state = std::move(state),
           .origin = binary.origin,
-          .times = {.emit_ms = emit_ms, .compile_ms = binary.compile_ms, .load_ms = binary.load_ms}};
+          .times = {.emit_ms = emit_ms + binary.emit_ms, .compile_ms = binary.compile_ms, .load_ms = binary.load_ms}};
 }
 
 Binaries::Binaries(const EngineOptions& options)
@@ -64,11 +65,30 @@ Result<Binaries::Found> Binaries::find_or_compile(const Prepared& kernel) const 
 }
 
 Result<Binaries::Found> Binaries::find_or_make(const Prepared& kernel, const Result<cache::Key>& key) const {
-  if (auto found = find(kernel, key)) return std::move(*found);
+  if (auto found = find(kernel, key)) {
+    if (found->origin == CacheOrigin::disk) note(kernel);
+    return std::move(*found);
+  }
   count(counts_.misses);
   if (no_compile_) return missing(kernel, key);
   if (!key) return key.error();
-  return make(kernel, *key);
+  return kernel.texts->emitted() ? make(kernel, *key) : emit_and_make(kernel);
+}
+
+/// A note led here, and the kernel is gone. What is compiled, and the key it gets, follow from the plan alone.
+Result<Binaries::Found> Binaries::emit_and_make(const Prepared& kernel) const {
+  auto emitted = prepare(kernel.planned);
+  emitted.memo = kernel.memo;
+  WEFT_TRY(const auto key, compilers_.key_of(emitted));
+  WEFT_TRY(auto made, make(emitted, key));
+  if (made.origin == CacheOrigin::disk) note(emitted);  // it was there under its own key
+  made.emit_ms = emitted.emit_ms;
+  return made;
+}
+
+void Binaries::note(const Prepared& kernel) const {
+  const bool is_news = kernel.memo && kernel.texts->emitted();
+  if (is_news && stores_.front()->can_publish()) keep_memo(*stores_.front(), kernel);
 }
 
 Result<Binaries::Found> Binaries::make(const Prepared& kernel, const cache::Key& key) const {
@@ -88,6 +108,7 @@ Result<Binaries::Found> Binaries::make(const Prepared& kernel, const cache::Key&
                              .notice = notice_,
                              .longest_wait = wait_}));
   if (made.warning) warn(made.warning->message);
+  if (made.published) note(kernel);
   if (made.by_another) {
     return Found{.entry = std::move(made.entry),
                  .origin = CacheOrigin::disk,
@@ -114,6 +135,10 @@ CacheStats Binaries::stats() const {
   out.published = own.puts;
   out.not_published = own.failed_puts;
   return out;
+}
+
+bool Binaries::has_stores() const {
+  return std::any_of(stores_.begin(), stores_.end(), [](const auto& store) { return !store->path().empty(); });
 }
 
 bool Binaries::has(const Prepared& kernel) const {

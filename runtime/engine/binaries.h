@@ -32,11 +32,14 @@ class Binaries {
     cache::Entry entry;
     CacheOrigin origin = CacheOrigin::miss;
     std::string place = {};  ///< the directory of the store, the name of the bundle
-    double compile_ms = 0, load_ms = 0;
+    double emit_ms = 0, compile_ms = 0, load_ms = 0;
   };
   /// A stored entry with another launch is not used. Where compiling is forbidden a miss is an
   /// environment error that names the kernel and says what there is.
   Result<Found> find_or_compile(const Prepared& kernel) const;
+
+  /// Is there any to find notes in?
+  bool has_stores() const;
 
   /// Would no compiler be needed?
   bool has(const Prepared& kernel) const;
@@ -59,6 +62,9 @@ class Binaries {
   Result<Found> find_or_make(const Prepared& kernel, const Result<cache::Key>& key) const;
   std::optional<Found> find(const Prepared& kernel, const Result<cache::Key>& key) const;
   Result<Found> make(const Prepared& kernel, const cache::Key& key) const;
+  Result<Found> emit_and_make(const Prepared& kernel) const;
+  /// In one's own store, which has the kernel, or another store has it.
+  void note(const Prepared& kernel) const;
   Error missing(const Prepared& kernel, const Result<cache::Key>& key) const;
 
   bool no_compile_;

@@ -14,16 +14,16 @@ Result<Built> CpuBackend::build(Prepared prepared, const Binaries& binaries) con
   if (std::string why; !host_can_execute(target, &why)) {
     return environment_error(fmt::format("this machine cannot execute {}: {}", target.name, why));
   }
-  auto& source = prepared.source;
+  const auto& symbol = prepared.names.symbol;
   WEFT_TRY(auto binary, binaries.find_or_compile(prepared));
 
   const Stopwatch loading;
   WEFT_TRY(auto object, object::LoadedObject::load(binary.entry.binary, front.pattern.name));
-  auto* const entry_point = object->symbol(source.symbol);
-  if (entry_point == nullptr) return internal_error(fmt::format("the object has no symbol {}", source.symbol));
+  auto* const entry_point = object->symbol(symbol);
+  if (entry_point == nullptr) return internal_error(fmt::format("the object has no symbol {}", symbol));
   binary.load_ms += loading.ms();
 
-  auto state = make_state(std::move(front), bind, target.name, std::move(prepared.plan_text), std::move(source.text));
+  auto state = make_state(std::move(front), bind, target.name, std::move(prepared.texts));
   state->binary = std::move(binary.entry.binary);
   state->origin_path = binary.place;
   state->executor = std::make_unique<CpuExecutor>(std::move(plan), target, std::move(object),

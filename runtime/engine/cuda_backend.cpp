@@ -42,7 +42,7 @@ Result<std::shared_ptr<const cuda::Device>> device_for(const Destination& destin
 
 Result<Built> CudaBackend::build(Prepared prepared, const Destination& destination, const Binaries& binaries) {
   auto& [front, bind, target, plan] = prepared.planned;
-  auto& source = prepared.source;
+  const auto& names = prepared.names;
   WEFT_TRY(auto binary, binaries.find_or_compile(prepared));
 
   const Stopwatch loading;
@@ -53,18 +53,18 @@ Result<Built> CudaBackend::build(Prepared prepared, const Destination& destinati
   } else {
     CudaExecutor::Modules modules;
     WEFT_TRY(modules.attend,
-             cuda::Module::load(std::move(*device), binary.entry.binary, source.symbol, front.pattern.name));
-    if (!source.prepass.empty()) {
-      WEFT_TRY(modules.prepass, modules.attend->sibling(source.prepass));
+             cuda::Module::load(std::move(*device), binary.entry.binary, names.symbol, front.pattern.name));
+    if (!names.prepass.empty()) {
+      WEFT_TRY(modules.prepass, modules.attend->sibling(names.prepass));
     }
-    if (!source.merge.empty()) {
-      WEFT_TRY(modules.merge, modules.attend->sibling(source.merge));
+    if (!names.merge.empty()) {
+      WEFT_TRY(modules.merge, modules.attend->sibling(names.merge));
     }
     executor = std::make_unique<CudaExecutor>(std::move(plan), target, std::move(modules));
   }
   binary.load_ms += loading.ms();
 
-  auto state = make_state(std::move(front), bind, target.name, std::move(prepared.plan_text), std::move(source.text));
+  auto state = make_state(std::move(front), bind, target.name, std::move(prepared.texts));
   state->binary = std::move(binary.entry.binary);
   state->origin_path = binary.place;
   state->registers = binary.entry.registers;

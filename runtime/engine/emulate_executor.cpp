@@ -202,14 +202,13 @@ Result<Built> CudaBackend::emulate(Planned planned) {
   const auto& bind = planned.bind;
   const auto& target = planned.target;
   const Stopwatch emitting;
-  auto source = codegen::cuda::emit(plan, target);
+  auto texts = std::make_shared<const Texts>(plan, target);
+  const auto& source = texts->source();
   const double emit_ms = emitting.ms();
-  auto plan_text = ir::print(plan);
   const Stopwatch compiling;
   WEFT_TRY(auto executor, EmulateExecutor::make(std::move(plan), source));
   const double compile_ms = compiling.ms();
-  auto state =
-      make_state(std::move(front), bind, "emulate:" + target.name, std::move(plan_text), std::move(source.text));
+  auto state = make_state(std::move(front), bind, "emulate:" + target.name, std::move(texts));
   state->executor = std::move(executor);
   return Built{.state = std::move(state), .times = {.emit_ms = emit_ms, .compile_ms = compile_ms}};
 }

@@ -1,8 +1,8 @@
-#include "runtime/engine/destination.h"
 #include "runtime/engine/engine_state.h"
 #include "runtime/engine/front.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/engine/measured.h"
+#include "runtime/engine/memo.h"
 #include "runtime/engine/reference.h"
 #include "runtime/engine/tuned.h"
 
@@ -56,17 +56,29 @@ std::shared_ptr<const Kernel::State> interpreter_state(Front front, const Compil
 
 }  // namespace
 
-Result<Prepared> Engine::State::prepare_best(Front front, const CompileOptions& options,
-                                             const Destination& destination) const {
-  // Kernels of bundles were planned where nobody knows this machine.
-  Target wanted = destination.target;
-  if (binaries.bundles().empty()) {
-    take_tuned(binaries.stores(), front.pattern, options, wanted);
-    wanted = as_measured(binaries.stores(), wanted, front.pattern.dtype);
+Result<Prepared> Engine::State::prepare_noted(Front front, const Request& request) const {
+  const auto& [key, source, options, destination] = request;
+  take_tuned(binaries.stores(), front.pattern, options, destination.target);
+  const Target target = as_measured(binaries.stores(), destination.target, front.pattern.dtype);
+  const auto bind = bind_of(front.pattern, options);
+  std::optional<cache::Key> memo;
+  if (bind && binaries.has_stores()) memo = memo_key(key, front.pattern, target, build_id);
+  if (memo) {
+    if (auto known = find_memo(binaries.stores(), *memo, front, *bind, target)) return std::move(*known);
   }
-  WEFT_TRY(auto planned, plan_pattern(front, options, wanted));
+  WEFT_TRY(auto planned, plan_pattern(std::move(front), options, target));
+  auto kernel = prepare(std::move(planned));
+  kernel.memo = std::move(memo);
+  return kernel;
+}
+
+Result<Prepared> Engine::State::prepare_best(Front front, const Request& request) const {
+  // Kernels of bundles were planned where nobody knows this machine, and notes tell nothing about them.
+  if (binaries.bundles().empty()) return prepare_noted(std::move(front), request);
+  const auto& [key, source, options, destination] = request;
+  WEFT_TRY(auto planned, plan_pattern(front, options, destination.target));
   auto best = prepare(std::move(planned));
-  if (binaries.bundles().empty() || binaries.has(best)) return best;
+  if (binaries.has(best)) return best;
   for (const auto& target : substitutes_for(options.target, destination)) {
     if (!binaries.bundles().has_target(target.name)) continue;
     auto lesser = plan_pattern(front, options, target);
@@ -86,11 +98,11 @@ Result<Built> Engine::State::emulate(Front front, const CompileOptions& options,
   return built;
 }
 
-Result<Built> Engine::State::build(Front front, const Source& source, const CompileOptions& options,
-                                   const Destination& destination) const {
+Result<Built> Engine::State::build(Front front, const Request& request) const {
+  const auto& [key, source, options, destination] = request;
   if (destination.kind == Destination::Kind::emulate) return emulate(std::move(front), options, destination.target);
   const Stopwatch planning;
-  WEFT_TRY(auto prepared, prepare_best(std::move(front), options, destination));
+  WEFT_TRY(auto prepared, prepare_best(std::move(front), request));
   const double plan_ms = planning.ms() - prepared.emit_ms;
   if (no_compile) prepared.command = build_command(options, prepared.planned, binaries.bundles().file());
   const auto line = record.wanted() ? record_line(source.text, options, prepared.planned) : std::string();
@@ -121,7 +133,7 @@ Result<Kernel> Engine::compile(std::string_view text, const CompileOptions& opti
     auto state = state_->kernels.keep(key, interpreter_state(std::move(front), options));
     return Kernel(std::move(state), CacheOrigin::miss, {});
   }
-  WEFT_TRY(auto built, state_->build(std::move(front), source, options, destination));
+  WEFT_TRY(auto built, state_->build(std::move(front), {key, source, options, destination}));
   auto state = state_->kernels.keep(key, std::move(built.state));
   return Kernel(std::move(state), built.origin, built.times);
 }

@@ -4,8 +4,10 @@
 #include "runtime/engine/binaries.h"
 #include "runtime/engine/cpu_backend.h"
 #include "runtime/engine/cuda_backend.h"
+#include "runtime/engine/destination.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/engine/recipe.h"
+#include "runtime/object/identity.h"
 
 #include <weft/weft.h>
 
@@ -38,15 +40,28 @@ class KernelMap {
 
 struct Engine::State {
   explicit State(const EngineOptions& options)
-      : no_compile(options.no_compile), binaries(options), cpu(options), record(options.record) {}
+      : no_compile(options.no_compile),
+        build_id(object::own_build()),
+        binaries(options),
+        cpu(options),
+        record(options.record) {}
 
+  /// One request on its way to a kernel.
+  struct Request {
+    const std::string& key;  ///< all of it, in words
+    const Source& source;
+    const CompileOptions& options;
+    const Destination& destination;
+  };
   /// For the destination, or where bundles lack that, for the best substitute that they have.
-  Result<Prepared> prepare_best(Front front, const CompileOptions& options, const Destination& destination) const;
+  Result<Prepared> prepare_best(Front front, const Request& request) const;
+  /// For the destination, from one's stores' notes or anew.
+  Result<Prepared> prepare_noted(Front front, const Request& request) const;
   Result<Built> emulate(Front front, const CompileOptions& options, const Target& target) const;
-  Result<Built> build(Front front, const Source& source, const CompileOptions& options,
-                      const Destination& destination) const;
+  Result<Built> build(Front front, const Request& request) const;
 
   bool no_compile;
+  std::string build_id;  ///< of planner and emitters; empty: not known, and nothing is noted
   KernelMap kernels;
   Binaries binaries;
   CpuBackend cpu;

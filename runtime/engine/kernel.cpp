@@ -5,6 +5,12 @@
 
 namespace weft {
 
+namespace {
+
+const std::string kNoText;
+
+}  // namespace
+
 LaunchContract contract_of(const Kernel::State& state) {
   return {.pattern = state.pattern,
           .dtype = state.dtype,
@@ -13,15 +19,14 @@ LaunchContract contract_of(const Kernel::State& state) {
           .paged = state.paged};
 }
 
-std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std::string target, std::string plan_text,
-                                          std::string source_text) {
+std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std::string target,
+                                          std::shared_ptr<const Texts> texts) {
   auto state = std::make_shared<Kernel::State>();
   state->dtype = from_ir(bind.dtype);
   state->branch_lse = bind.branch_lse;
   state->paged = bind.paged;
   state->pattern_text = ir::print(front.pattern);
-  state->plan_text = std::move(plan_text);
-  state->source_text = std::move(source_text);
+  state->texts = std::move(texts);
   state->target = std::move(target);
   state->pattern = std::move(front.pattern);
   state->warnings = std::move(front.warnings);
@@ -43,8 +48,8 @@ Result<std::vector<ChosenList>> Kernel::lists(const RunShape& shape, std::span<c
 }
 
 const std::string& Kernel::pattern_text() const { return state_->pattern_text; }
-const std::string& Kernel::plan_text() const { return state_->plan_text; }
-const std::string& Kernel::source_text() const { return state_->source_text; }
+const std::string& Kernel::plan_text() const { return state_->texts ? state_->texts->plan() : kNoText; }
+const std::string& Kernel::source_text() const { return state_->texts ? state_->texts->source().text : kNoText; }
 const std::string& Kernel::target() const { return state_->target; }
 const std::vector<Diagnostic>& Kernel::warnings() const { return state_->warnings; }
 

@@ -3,6 +3,7 @@
 #include "compiler/ir/pattern.h"
 #include "runtime/engine/front.h"
 #include "runtime/engine/launch_checks.h"
+#include "runtime/engine/texts.h"
 
 #include <weft/weft.h>
 
@@ -29,9 +30,10 @@ struct Kernel::State {
   bool any_float = false;
   bool branch_lse = false;
   bool paged = false;
-  std::string pattern_text, plan_text, source_text, target;
-  std::string binary;       ///< the object or cubin that is loaded; empty where nothing is
-  std::string origin_path;  ///< where `binary` was read from; empty where it was compiled
+  std::string pattern_text, target;
+  std::shared_ptr<const Texts> texts;  ///< null on the interpreter
+  std::string binary;                  ///< the object or cubin that is loaded; empty where nothing is
+  std::string origin_path;             ///< where `binary` was read from; empty where it was compiled
   std::optional<int> registers, spill_bytes;
   std::vector<Diagnostic> warnings;
   std::unique_ptr<const Executor> executor;
@@ -48,7 +50,7 @@ struct Built {
 };
 
 /// All of a compiled kernel's state that does not depend on how it is run.
-std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std::string target, std::string plan_text,
-                                          std::string source_text);
+std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std::string target,
+                                          std::shared_ptr<const Texts> texts);
 
 }  // namespace weft

@@ -23,7 +23,6 @@ std::optional<double> rate_in(const std::string& text) {
 }
 
 std::optional<double> find_rate(cache::Store& store, const cache::Key& key) {
-  // Not counted: it is no kernel.
   const auto found = store.look_again(key);
   return found.entry && found.entry->launch == kKind ? rate_in(found.entry->plan) : std::nullopt;
 }
@@ -42,7 +41,7 @@ std::optional<double> measured_once() {
 }  // namespace
 
 cache::Key bf16_dot_key(const std::string& processor) {
-  cache::Key key;
+  cache::Key key(cache::EntryKind::note);
   key.add("kind", kKind).add("processor", processor);
   return key;
 }

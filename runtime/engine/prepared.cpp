@@ -9,35 +9,39 @@
 
 #include <fmt/format.h>
 
-#include <tuple>
-
 namespace weft {
 
 namespace {
 
-std::string cpu_launch(const codegen::Source& source) {
-  return fmt::format("abi {}\nsymbol {}\n", kWeftArgsAbi, source.symbol);
+bool is_cuda(const Planned& planned) { return planned.target.kind == TargetKind::cuda; }
+
+codegen::Names names_of(const Planned& planned) {
+  return is_cuda(planned) ? codegen::cuda::names(planned.plan) : codegen::cpu::names(planned.plan);
 }
 
-std::string cuda_launch(const codegen::Source& source, const codegen::cuda::Geometry& geometry) {
+std::string cpu_launch(const codegen::Names& names) {
+  return fmt::format("abi {}\nsymbol {}\n", kWeftArgsAbi, names.symbol);
+}
+
+std::string cuda_launch(const codegen::Names& names, const codegen::cuda::Geometry& geometry) {
   auto text = fmt::format("abi {}\nsymbol {}\nthreads {}\nshared_fixed {}\nshared_per_term {}\n", kWeftArgsAbi,
-                          source.symbol, geometry.threads, geometry.shared_fixed, geometry.shared_per_term);
-  if (!source.prepass.empty()) {
-    text += fmt::format("prepass {}\nprepass_threads {}\nprepass_shared {}\n", source.prepass, geometry.prepass_threads,
+                          names.symbol, geometry.threads, geometry.shared_fixed, geometry.shared_per_term);
+  if (!names.prepass.empty()) {
+    text += fmt::format("prepass {}\nprepass_threads {}\nprepass_shared {}\n", names.prepass, geometry.prepass_threads,
                         geometry.prepass_shared);
   }
-  if (!source.merge.empty()) text += fmt::format("merge {}\n", source.merge);
+  if (!names.merge.empty()) text += fmt::format("merge {}\n", names.merge);
   return text;
 }
 
-cache::Key request_of(const Target& target, const std::string& launch, const codegen::Source& source) {
+cache::Key request_of(const Target& target, const std::string& launch, const std::string& source) {
   const bool cuda = target.kind == TargetKind::cuda;
   cache::Key request;
   request.add("backend", cuda ? "cuda" : "cpu").add("abi", std::to_string(kWeftArgsAbi)).add("target", target.name);
   if (!cuda) request.add("cpu", target.llvm_cpu).add("features", target.llvm_features);
   request.add("options", cuda ? nvrtc::Options{}.text() : llvm::Options{}.text())
       .add("launch", launch)
-      .add_digest_of("source", source.text);
+      .add_digest_of("source", source);
   return request;
 }
 
@@ -45,18 +49,26 @@ cache::Key request_of(const Target& target, const std::string& launch, const cod
 
 Prepared prepare(Planned planned) {
   const Stopwatch emitting;
-  const auto& [plan, target] = std::tie(planned.plan, planned.target);
-  const bool cuda = target.kind == TargetKind::cuda;
-  auto source = cuda ? codegen::cuda::emit(plan, target) : codegen::cpu::emit(plan, target);
-  auto launch = cuda ? cuda_launch(source, codegen::cuda::geometry(plan)) : cpu_launch(source);
-  auto request = request_of(target, launch, source);
-  auto plan_text = ir::print(plan);
+  auto texts = std::make_shared<const Texts>(planned.plan, planned.target);
+  auto names = names_of(planned);
+  auto launch = is_cuda(planned) ? cuda_launch(names, codegen::cuda::geometry(planned.plan)) : cpu_launch(names);
+  auto request = request_of(planned.target, launch, texts->source().text);
   return {.planned = std::move(planned),
-          .plan_text = std::move(plan_text),
-          .source = std::move(source),
+          .texts = std::move(texts),
+          .names = std::move(names),
           .launch = std::move(launch),
           .request = std::move(request),
           .emit_ms = emitting.ms()};
+}
+
+Prepared recalled(Planned planned, cache::Key request, std::string launch) {
+  auto texts = std::make_shared<const Texts>(planned.plan, planned.target);
+  auto names = names_of(planned);
+  return {.planned = std::move(planned),
+          .texts = std::move(texts),
+          .names = std::move(names),
+          .launch = std::move(launch),
+          .request = std::move(request)};
 }
 
 std::string variant_of(const ir::Bind& bind) {

@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <span>
 #include <tuple>
 
 namespace weft::object {
@@ -113,7 +115,39 @@ std::optional<std::string> remembered_hash(const File& file, const struct stat& 
   return hash;
 }
 
+/// Of a module of this process, if it is the one that holds `address`.
+struct Search {
+  std::uintptr_t address;
+  std::string found = {};
+};
+
+int look_at_module(dl_phdr_info* module, std::size_t, void* to) {
+  auto& search = *static_cast<Search*>(to);
+  const std::span segments(module->dlpi_phdr, module->dlpi_phnum);
+  std::uint64_t size = 0;
+  bool here = false;
+  for (const auto& segment : segments) {
+    if (segment.p_type != PT_LOAD) continue;
+    size += segment.p_filesz;
+    here = here || search.address - (module->dlpi_addr + segment.p_vaddr) < segment.p_memsz;
+  }
+  if (!here) return 0;
+  for (const auto& segment : segments) {
+    if (segment.p_type != PT_NOTE) continue;
+    const auto* const notes = reinterpret_cast<const char*>(module->dlpi_addr + segment.p_vaddr);
+    const auto id = build_id_in({notes, segment.p_filesz});
+    if (id) search.found = fmt::format("build-id {} size {}", *id, size);
+  }
+  return 1;
+}
+
 }  // namespace
+
+std::string own_build() {
+  Search search{.address = reinterpret_cast<std::uintptr_t>(&own_build)};
+  dl_iterate_phdr(look_at_module, &search);
+  return search.found;
+}
 
 Result<std::string> library_identity(const std::string& path) {
   const File file(path);

@@ -307,7 +307,7 @@ TEST_F(Commands, CacheWords) {
   EXPECT_FALSE(json({"cache", "why", window_})["stored"]);
   EXPECT_EQ(weft({"run", window_, "--tokens", "32"}).status, 0);
   EXPECT_TRUE(json({"cache", "why", window_})["stored"]);
-  EXPECT_EQ(json({"cache", "stat"})["entries"], 1);
+  EXPECT_EQ(json({"cache", "stat"})["entries"], 1) << "its note is no kernel";
   EXPECT_EQ(json({"cache", "ls"})["entries"].size(), 1u);
   const auto why = json({"cache", "why", window_, "--dim", "48"});
   EXPECT_FALSE(why["stored"]);

@@ -1,0 +1,58 @@
+#include "runtime/engine/memo.h"
+
+#include <fmt/format.h>
+
+namespace weft {
+namespace {
+
+constexpr char kKind[] = "memo 1";
+
+std::string schedule_text(const ir::Pattern& pattern) {
+  std::string out;
+  for (const auto& hint : pattern.schedule) {
+    out += fmt::format("{} {}{};", hint.key, hint.value, hint.tuned ? " tuned" : "");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<cache::Key> memo_key(std::string_view request, const ir::Pattern& pattern, const Target& target,
+                                   std::string_view build) {
+  if (build.empty()) return std::nullopt;
+  cache::Key key(cache::EntryKind::note);
+  key.add("kind", kKind)
+      .add("build", build)
+      .add("target", target.name)
+      .add("bf16_dot_rate", fmt::format("{:.1f}", target.bf16_dot_rate))
+      .add("schedule", schedule_text(pattern))
+      .add_digest_of("request", request);
+  return key;
+}
+
+std::optional<Prepared> find_memo(const std::vector<std::shared_ptr<cache::Store>>& stores, const cache::Key& key,
+                                  const Front& front, const ir::Bind& bind, const Target& target) {
+  for (const auto& store : stores) {
+    // Not counted: it is the kernel that was asked for.
+    auto found = store->look_again(key);
+    if (!found.entry) continue;
+    auto plan = ir::parse_plan(found.entry->plan);
+    auto request = cache::Key::parse(found.entry->source);
+    if (!plan || !request || plan->bind != bind) continue;
+    auto out = recalled({.front = front, .bind = bind, .target = target, .plan = std::move(*plan)}, std::move(*request),
+                        std::move(found.entry->launch));
+    out.memo = key;
+    return out;
+  }
+  return std::nullopt;
+}
+
+void keep_memo(cache::Store& store, const Prepared& kernel) {
+  const auto& plan_text = kernel.texts->plan();
+  auto again = ir::parse_plan(plan_text);
+  if (!again || ir::print(*again) != plan_text) return;
+  if (Texts(std::move(*again), kernel.planned.target).source().text != kernel.texts->source().text) return;
+  (void)store.put(*kernel.memo, {.source = kernel.request.text(), .plan = plan_text, .launch = kernel.launch});
+}
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "kernels_cache/store.h"
+#include "runtime/engine/prepared.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// What a kernel store notes of a request beside its kernel: the plan, and what its text is called in stores. With it
+/// the next engine plans and emits nothing, which takes ten times as long as reading a stored kernel.
+namespace weft {
+
+/// Names everything that a plan and its text follow from: the request as a whole, the target, a tuned schedule, and
+/// this build of planner and emitters. Nothing for an empty `build`: what cannot be told from another build is not
+/// believed.
+std::optional<cache::Key> memo_key(std::string_view request, const ir::Pattern& pattern, const Target& target,
+                                   std::string_view build);
+
+/// A kernel of `front` whose text is not emitted yet, from the first store that has a note of it. A note that makes no
+/// sense is none.
+std::optional<Prepared> find_memo(const std::vector<std::shared_ptr<cache::Store>>& stores, const cache::Key& key,
+                                  const Front& front, const ir::Bind& bind, const Target& target);
+
+/// Notes a kernel under its `memo`, where the plan as it will be read again gives the same text. That it may fail is as
+/// with every put: the next engine plans.
+void keep_memo(cache::Store& store, const Prepared& kernel);
+
+}  // namespace weft
