@@ -12,7 +12,7 @@ namespace weft::bench {
 
 namespace fs = std::filesystem;
 
-Result<std::vector<ir::Pattern>> corpus(const std::string& source_folder) {
+Result<std::vector<Listed>> corpus_texts(const std::string& source_folder) {
   std::vector<fs::path> files;
   for (const char* folder : {"examples", "tests/patterns"}) {
     for (const auto& entry : fs::directory_iterator(fs::path(source_folder) / folder)) {
@@ -20,15 +20,23 @@ Result<std::vector<ir::Pattern>> corpus(const std::string& source_folder) {
     }
   }
   std::sort(files.begin(), files.end());
-  std::vector<ir::Pattern> out;
+  std::vector<Listed> out;
   for (const auto& path : files) {
     std::ostringstream text;
     text << std::ifstream(path).rdbuf();
     WEFT_TRY(const auto file, dsl::parse({path.string(), text.str()}));
-    for (const auto& def : file.patterns) {
-      auto pattern = ir::lower(file, def.name, {});
-      if (pattern.ok()) out.push_back(std::move(*pattern));
-    }
+    for (const auto& def : file.patterns) out.push_back({.file = path.string(), .text = text.str(), .name = def.name});
+  }
+  return out;
+}
+
+Result<std::vector<ir::Pattern>> corpus(const std::string& source_folder) {
+  std::vector<ir::Pattern> out;
+  WEFT_TRY(const auto texts, corpus_texts(source_folder));
+  for (const auto& one : texts) {
+    WEFT_TRY(const auto file, dsl::parse({one.file, one.text}));
+    auto pattern = ir::lower(file, one.name, {});
+    if (pattern.ok()) out.push_back(std::move(*pattern));
   }
   return out;
 }

@@ -1,8 +1,10 @@
 /// How long the kernel store and bundles take, beside what docs/caching.md promises.
 
 #include "kernels_cache/store.h"
+#include "bench/corpus.h"
 #include "kernels_cache/bundle/reader.h"
 #include "kernels_cache/bundle/writer.h"
+#include "runtime/engine/front.h"
 
 #include <weft/weft.h>
 
@@ -15,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <random>
 #include <thread>
 #include <vector>
@@ -133,6 +136,54 @@ void many_entries(Report& report, const std::string& place) {
   report.count("hits among 100,000 entries", all.hits(), 20'000);
 }
 
+/// What the text leaves open is 8 heads of 64 columns in f32.
+CompileOptions filled_in(const Listed& one) {
+  CompileOptions out{.pattern = one.name, .source_name = one.file};
+  const auto front = read_pattern({one.file, one.text}, out);
+  if (!front || !front->pattern.heads) out.heads = 8;
+  if (!front || !front->pattern.dim) out.dim = 64;
+  if (!front || !front->pattern.dtype) out.dtype = DType::f32;
+  return out;
+}
+
+/// Of a pattern's times, each with an engine that knows nothing but its store, the least: other work only adds.
+double start(const EngineOptions& options, const Listed& one) {
+  constexpr int kTimes = 50;
+  double least = std::numeric_limits<double>::infinity();
+  const auto compile = filled_in(one);
+  for (int i = 0; i < kTimes; ++i) {
+    least = std::min(least, microseconds([&] {
+                       const Engine engine(options);
+                       const auto kernel = engine.compile(one.text, compile);
+                       if (!kernel || kernel->origin() != CacheOrigin::disk) std::abort();
+                     }));
+  }
+  return least;
+}
+
+/// From an engine's options to a kernel that can be launched, for every pattern of the corpus: as it is, and without
+/// the notes, where plans and texts are made anew to find the kernel.
+void stored_starts(Report& report, const std::string& place) {
+  const auto corpus = corpus_texts(WEFT_SOURCE_DIR);
+  if (!corpus) std::abort();
+  std::vector<Listed> stored;
+  for (const auto& one : *corpus) {
+    const Engine engine({.cache_dir = place});
+    if (engine.compile(one.text, filled_in(one))) stored.push_back(one);  // some need parameters, or only interpret
+  }
+  std::vector<double> noted, anew;
+  for (const auto& one : stored) noted.push_back(start({.cache_dir = place}, one));
+  for (const auto& item : fs::recursive_directory_iterator(place)) {
+    if (item.path().extension() == cache::kNoteEnding) fs::remove(item.path());
+  }
+  // Read only: else the first start would note it.
+  EngineOptions reading{.no_cache = true};
+  reading.read_only_caches = {place};
+  for (const auto& one : stored) anew.push_back(start(reading, one));
+  report.row("start of a stored kernel", std::move(noted), 0.5, 200);
+  report.row("the same, planned and emitted again", std::move(anew), 0.5, 5000);
+}
+
 void open_bundle(Report& report, const std::string& file) {
   constexpr int kKernels = 1000;
   bundle::Writer writer;
@@ -166,6 +217,7 @@ int run() {
   memory_hits(report, place + "/engine");
   threads_on_one_key(report, place + "/engine");
   disk_hits(report, place + "/one");
+  stored_starts(report, place + "/starts");
   open_bundle(report, place + "/kernels.wfb");
   many_entries(report, place + "/many");
   fs::remove_all(place);
