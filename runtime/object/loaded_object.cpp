@@ -114,7 +114,7 @@ class Loader {
   }
 
   Status map() {
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
     for (const Relocations& list : object_.relocations) {
       const bool low = std::any_of(list.entries.begin(), list.entries.end(),
                                    [](const Elf64_Rela& entry) { return is_absolute_32(ELF64_R_TYPE(entry.r_info)); });
