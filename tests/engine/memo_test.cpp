@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 namespace weft::test {
 namespace {
@@ -268,6 +269,26 @@ TEST_F(MemoTest, ServesKernelsForGpus) {
   EXPECT_FALSE(is_known(memo_key("a request", front.pattern, target, "another build")));
   EXPECT_FALSE(is_known(memo_key("a request", front.pattern, find_target("sm_86").value(), "a build")));
   EXPECT_FALSE(memo_key("a request", front.pattern, target, ""));
+}
+
+TEST_F(MemoTest, APlanWhoseTextGivesAnotherKernelIsNotNoted) {
+  const auto target = find_target("cpu:x86-64-v3").value();
+  const auto planned = [&](std::int64_t dim) {
+    return plan_pattern(read_pattern({.name = "p", .text = kLongnet}, f32(dim)).value(), f32(dim), target).value();
+  };
+  auto kernel = prepare(planned(64));
+  kernel.memo = memo_key("a request", kernel.planned.front.pattern, target, "a build");
+  const auto store = cache::Store::open({.directory = place()});
+  const auto is_noted = [&] {
+    keep_memo(*store, kernel);
+    return find_memo({store}, *kernel.memo, kernel.planned.front, kernel.planned.bind, target).has_value();
+  };
+  // The name of this kernel's text, and the plan of another.
+  const auto own =
+      std::exchange(kernel.texts, std::make_shared<const Texts>(planned(64).plan, find_target("sm_80").value()));
+  EXPECT_FALSE(is_noted());
+  kernel.texts = own;
+  EXPECT_TRUE(is_noted()) << "the control";
 }
 
 /// … and others may delete what they look for.
