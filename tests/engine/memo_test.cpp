@@ -113,7 +113,7 @@ TEST_F(MemoTest, OtherRequestsHaveOtherNotes) {
   };
   differs("dim", kLongnet, f32(24));
   auto options = f32(32);
-  options.dtype = DType::bf16;
+  options.dtype = DType::f16;
   differs("dtype", kLongnet, options);
   options = f32(32);
   options.heads = 4;
