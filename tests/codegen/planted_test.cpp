@@ -53,7 +53,7 @@ constexpr Planted kPlanted[] = {
      "wrong"},
     {"multiplicity_ignored_in_whole_blocks", "get(s.key_weight[number]) * unit", "0 * unit", "wrong"},
     {"walk_parked_too_early", "load_shared<int4>(from + 4);\n  __syncwarp();", "load_shared<int4>(from + 4);",
-     "barrier"},
+     "deadlock"},
     // Indices
     {"key_beyond_the_last", "const int key = get(s.key[number]);", "const int key = get(s.key[number]) + 1;",
      "out of bounds"},
