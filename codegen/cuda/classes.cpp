@@ -25,10 +25,11 @@ std::int64_t simt_keys(const ir::Plan& plan) { return plan.choices.tile_k + plan
 
 std::int64_t simt_bytes(const ir::Plan& plan) {
   const auto& c = plan.choices;
-  constexpr std::int64_t kViews = 4 * (16 + 4) + 16;
+  constexpr std::int64_t kViews = 4 * (16 + 4), kScale = 16;  // padded
   const std::int64_t columns = c.depth * (c.tile_q + c.tile_k);
   const std::int64_t chunk = std::max(columns, c.staged * up(plan.bind.d_v, 8 * column_warps(plan)));
-  return 4 * (32 * c.threads + 2 * chunk + c.tile_k + c.tile_q + 8 * c.threads + c.threads / 4) + 8 * c.tile_k + kViews;
+  return 4 * (32 * c.threads + 2 * chunk + c.tile_k + c.tile_q + 8 * c.threads + c.threads / 4) + 8 * c.tile_k +
+         kViews + kScale;
 }
 
 // ---------------------------------------------------------------- matrix instructions

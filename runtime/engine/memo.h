@@ -13,9 +13,9 @@
 /// the next engine plans and emits nothing, which takes ten times as long as reading a stored kernel.
 namespace weft {
 
-/// Names everything that a plan and its text follow from: the request as a whole, the target, a tuned schedule, and
-/// this build of planner and emitters. Nothing for an empty `build`: what cannot be told from another build is not
-/// believed.
+/// Names everything that a plan and its text follow from: the request as a whole, the target with what was measured of
+/// it, a tuned schedule, and this build of planner and emitters. Nothing for an empty `build`: what cannot be told from
+/// another build is not believed.
 std::optional<cache::Key> memo_key(std::string_view request, const ir::Pattern& pattern, const Target& target,
                                    std::string_view build);
 

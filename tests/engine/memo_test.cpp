@@ -19,6 +19,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <latch>
+#include <thread>
 #include <utility>
 
 namespace weft::test {
@@ -94,13 +96,21 @@ TEST_F(MemoTest, AStoredKernelStartsWithoutItsText) {
 }
 
 TEST_F(MemoTest, OneTextOfManyThreadsOnDemand) {
+  constexpr int kThreads = 8;
   const auto text = compiled().source_text();
   const auto kernel = compiled();
+  std::latch together(kThreads);
+  std::vector<const char*> seen(kThreads);
   std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([&] { EXPECT_TRUE(kernel.source_text() == text); });
+  for (auto& mine : seen) {
+    threads.emplace_back([&] {
+      together.arrive_and_wait();
+      mine = kernel.source_text().data();
+    });
   }
   for (auto& thread : threads) thread.join();
+  EXPECT_EQ(seen, std::vector<const char*>(kThreads, kernel.source_text().data())) << "it was made more than once";
+  EXPECT_TRUE(kernel.source_text() == text);
 }
 
 TEST_F(MemoTest, OtherRequestsHaveOtherNotes) {
