@@ -46,6 +46,7 @@ inline Value value_of(std::vector<ExprPtr> items) {
 struct Names {
   const Names* outer = nullptr;
   std::map<std::string, Value> values = {};
+  std::int64_t depth = outer ? outer->depth + 1 : 0;
 
   const Value* find(const std::string& name) const {
     for (const Names* names = this; names; names = names->outer) {
@@ -60,7 +61,7 @@ struct Lowering {
   Pattern pattern = {};
   std::vector<Diagnostic> findings = {};
   std::vector<SetPtr> default_tops = {};  ///< `top` that left `causal` to the rest of the branch
-  std::int64_t steps = 0;                 ///< nodes of the tree visited: comprehensions multiply
+  std::int64_t steps = 0;                 ///< nodes of the tree visited, deep ones more: comprehensions multiply
 
   bool lost = false;  ///< met what the front end's checks should have refused
 

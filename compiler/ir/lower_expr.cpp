@@ -312,8 +312,10 @@ Value lower_value(Lowering& l, const Names& names, const dsl::Expr& e) {
 }
 
 ExprPtr lower_expr(Lowering& l, const Names& names, const dsl::Expr& e) {
-  if (++l.steps > kMostSteps) {
-    if (l.steps == kMostSteps + 1) report_too_large(l, e.range);
+  const bool first = l.steps <= kMostSteps;
+  l.steps += 1 + names.depth / 8;  // a name is looked for in every scope around it
+  if (l.steps > kMostSteps) {
+    if (first) report_too_large(l, e.range);
     return nullptr;
   }
   return lower_scalar(l, names, e);

@@ -57,6 +57,10 @@ Call call_of(pid_t process, const __ptrace_syscall_info& info) {
     case SYS_mkdir:
       out.path = text_of(process, out.arguments[0]);
       break;
+    case SYS_rename:
+      out.path = text_of(process, out.arguments[0]);
+      out.second_path = text_of(process, out.arguments[1]);
+      break;
     case SYS_renameat:
     case SYS_renameat2:
       out.path = text_of(process, out.arguments[1]);
@@ -173,7 +177,7 @@ bool is_about_files(const Call& call) {
       SYS_openat, SYS_newfstatat, SYS_fstat, SYS_read,      SYS_pread64,   SYS_write,     SYS_pwrite64,
       SYS_fsync,  SYS_renameat,   SYS_mkdir, SYS_renameat2, SYS_mkdirat,   SYS_unlinkat,  SYS_getdents64,
       SYS_flock,  SYS_faccessat2, SYS_close, SYS_ftruncate, SYS_getrandom, SYS_utimensat, SYS_fcntl,
-      SYS_unlink, SYS_access,     SYS_lseek, SYS_faccessat, SYS_statx};
+      SYS_unlink, SYS_rename,     SYS_rmdir, SYS_access,    SYS_lseek,     SYS_faccessat, SYS_statx};
   return std::find(kNumbers.begin(), kNumbers.end(), static_cast<long>(call.number)) != kNumbers.end();
 }
 
