@@ -115,6 +115,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant("kDimV", plan.bind.d_v, "columns of V and O");
   traits_of(c.kernel_class).constants(constant, plan, target);
   constant.flag("kCutsKeys", plan.may_cut_keys(), "of few rows with many keys; weft_merge goes on");
+  constant.flag("kSeveralSoftmaxes", most_passes(plan) > 1, "of a row, and O is a weighted sum of some");
   w.line("constexpr bool kPaged = {};{:{}}// K and V come in pages", plan.bind.paged, "", plan.bind.paged ? 8 : 7);
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
@@ -151,25 +152,30 @@ constexpr const char* kOnePass = R"(
 )";
 
 constexpr const char* kSeveralPasses = R"(
-  // O is a weighted sum of several softmaxes.
+  // O is a weighted sum of several softmaxes. Of a chunk of keys it is one of them, and weft_merge goes on.
   Sum sum = {};
-  const int passes = (int)word(a.tables + word(a.tables + 1 + a.phase));
+  const bool chunk = kCutsKeys && a.chunks > 1;
+  int p = 0, end = softmaxes(a);
+  if (chunk) {
+    p = (int)(blockIdx.x % (unsigned)end);
+    end = p + 1;
+  }
 #pragma unroll 1
-  for (int p = 0; p < passes; ++p) {
+  for (; p < end; ++p) {
     const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt + p));
     clear(shared, state);
     attend(a, shared, state, views, tile, zones);
     close_sums(shared, state);
     const i64* const pass = get(shared.pass);
-    if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
-    if (word(pass + kOut) && zones > 0) {
+    if (!chunk && word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+    if (!chunk && word(pass + kOut) && zones > 0) {
       normalize(shared, state, (float)__longlong_as_double(word(pass + kFactor)));
       add_to_sum(a, shared, tile, sum, state);
     }
     __syncthreads();
   }
-  take_sum(a, shared, tile, sum, state);
-  store_rows(a, shared, state, tile);
+  if (!chunk) take_sum(a, shared, tile, sum, state);
+  store_rows(a, shared, state, tile, chunk);
 )";
 
 constexpr const char* kSeveralPhases = R"(

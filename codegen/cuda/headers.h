@@ -10,10 +10,9 @@ struct Header {
   const char* text;
 };
 extern const Header kHeaders[];
+extern const int kHeaderCount;
 
 /// One of them as a part of a text, under its name.
 void write_header(TextWriter& w, const Header& h);
-
-inline constexpr int kHeaderCount = 35;
 
 }  // namespace weft::codegen::cuda

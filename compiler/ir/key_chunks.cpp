@@ -10,6 +10,8 @@ namespace {
 
 /// With 8 heads that is two blocks of threads for each of 128 SMs.
 constexpr std::int64_t kMostChunks = 32;
+/// Chunks times softmaxes: a block of threads takes one of each, and each has a state to be kept.
+constexpr std::int64_t kMostShares = 128;
 /// More row tiles than that are work for a GPU as they are, with a few heads.
 constexpr std::int64_t kMostTiles = 2;
 /// A chunk's state is written and read once for each row; more rows want more keys to be worth it.
@@ -21,7 +23,8 @@ std::int64_t least_keys(const Plan& plan, std::int64_t n_q) {
 
 std::int64_t count_of(const Plan& plan, std::int64_t n_q, std::int64_t keys) {
   if (!plan.may_cut_keys() || n_q > kMostTiles * plan.choices.tile_q) return 1;
-  return std::clamp<std::int64_t>(keys / least_keys(plan, n_q), 1, kMostChunks);
+  const std::int64_t most = std::min(kMostChunks, kMostShares / std::ssize(plan.phases.front().passes));
+  return std::clamp<std::int64_t>(keys / least_keys(plan, n_q), 1, most);
 }
 
 /// Bounds that are known without the caller's tensors.
@@ -30,7 +33,7 @@ bool is_closed(const Bound& bound) { return bound.kind != Bound::Kind::input && 
 /// Keys that some row of the entry may keep lie from the first number up to the second.
 std::pair<std::int64_t, std::int64_t> span_of(const Plan& plan, const Extent& extent) {
   std::int64_t first = extent.y_end, end = extent.y_begin;
-  for (const auto& range : plan.phases.front().passes.front().ranges) {
+  const auto add = [&](const KeyRange& range) {
     std::int64_t lo = extent.y_begin, hi = extent.y_end;
     for (const auto& bound : range.lo) {
       if (is_closed(bound)) lo = std::max(lo, value_of(bound, extent.x_begin, extent));
@@ -38,14 +41,19 @@ std::pair<std::int64_t, std::int64_t> span_of(const Plan& plan, const Extent& ex
     for (const auto& bound : range.hi) {
       if (is_closed(bound)) hi = std::min(hi, value_of(bound, extent.x_end - 1, extent));
     }
-    if (lo >= hi) continue;
+    if (lo >= hi) return;
     first = std::min(first, lo);
     end = std::max(end, hi);
-  }
+  };
+  for (const auto& pass : plan.phases.front().passes) std::for_each(pass.ranges.begin(), pass.ranges.end(), add);
   return {first, end};
 }
 
 }  // namespace
+
+bool Plan::may_cut_keys() const {
+  return choices.chunk_k > 0 && phases.size() == 1 && 2 * std::ssize(phases[0].passes) <= kMostShares;
+}
 
 KeyChunks key_chunks(const Plan& plan, const Shape& shape, std::int64_t b) {
   const KeyChunks whole{.count = 1, .first = 0, .keys = shape.n_k};

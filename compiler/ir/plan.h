@@ -210,11 +210,9 @@ struct Plan {
   /// up to 64 columns; matrix instructions none.
   bool sums_in_memory() const;
 
-  /// Can a launch cut the keys of its rows into chunks (key_chunks.h)? That of one softmax in one phase can.
-  bool may_cut_keys() const {
-    return choices.chunk_k > 0 && phases.size() == 1 && phases[0].passes.size() == 1 &&
-           phases[0].passes[0].lse_slot < 0;
-  }
+  /// Can a launch cut the keys of its rows into chunks (key_chunks.h)? That of one phase can, unless it has very many
+  /// softmaxes.
+  bool may_cut_keys() const;
 
   /// f32 state of one row: acc, m, l.
   std::int64_t state_bytes() const { return 4 * (bind.d_v + 2); }

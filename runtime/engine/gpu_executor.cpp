@@ -24,6 +24,15 @@ std::int64_t heads_at_once(std::int64_t bytes_of_head) {
   return std::max<std::int64_t>(1, kChunkMemory / bytes_of_head);
 }
 
+/// Blocks of threads for a tile whose keys are cut: one for each softmax of a chunk.
+std::int64_t shares_of_tile(const ir::Plan& plan, std::int64_t chunks) {
+  return chunks * std::ssize(plan.phases.front().passes);
+}
+
+std::int64_t chunk_bytes_of_head(const ir::Plan& plan, std::int64_t n_q, std::int64_t chunks) {
+  return n_q * shares_of_tile(plan, chunks) * plan.state_bytes();
+}
+
 }  // namespace
 
 Status GpuExecutor::check_positions(const ir::Shape& shape) const {
@@ -44,7 +53,7 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
 std::size_t GpuExecutor::chunk_bytes(std::int64_t heads, std::int64_t n_q, std::int64_t n_k) const {
   const auto chunks = ir::most_key_chunks(plan_, n_q, n_k);
   if (chunks < 2) return 0;
-  const auto of_head = n_q * chunks * plan_.state_bytes();
+  const auto of_head = chunk_bytes_of_head(plan_, n_q, chunks);
   return static_cast<std::size_t>(std::min(heads, heads_at_once(of_head)) * of_head);
 }
 
@@ -88,10 +97,11 @@ Status GpuExecutor::each_step(std::size_t phase, const HeadTables& tables, Piece
   block.phase = static_cast<std::int64_t>(phase);
   const auto tiles = tiles_per_head(plan_.phases[phase], tables.tables.phases[phase], piece.shape);
   const std::int64_t chunks = block.chunks, n_q = piece.shape.n_q;
+  const std::int64_t shares = chunks > 1 ? shares_of_tile(plan_, chunks) : 1;
   const auto behind = piece.first_head + piece.heads;
   // Rows are counted where chunks of them are merged.
   std::int64_t most = 0;
-  if (__builtin_mul_overflow(behind, std::max(tiles * chunks, chunks > 1 ? n_q : 0), &most) || most > kMost) {
+  if (__builtin_mul_overflow(behind, std::max(tiles * shares, chunks > 1 ? n_q : 0), &most) || most > kMost) {
     return user_error(fmt::format("batch {}, {} heads and {} row tiles a head are more than the {} tiles of one launch",
                                   piece.shape.batch, piece.shape.heads, tiles, kMost));
   }
@@ -99,10 +109,10 @@ Status GpuExecutor::each_step(std::size_t phase, const HeadTables& tables, Piece
     block.tiles_per_head = tiles;
     block.tile_begin = first * tiles;
     block.tile_end = (first + heads) * tiles;
-    return run({.kernel = Step::Kernel::attend, .blocks = heads * tiles * chunks, .args = &block});
+    return run({.kernel = Step::Kernel::attend, .blocks = heads * tiles * shares, .args = &block});
   };
   if (chunks == 1) return launch(piece.first_head, piece.heads);
-  const auto of_head = n_q * chunks * plan_.state_bytes(), at_once = heads_at_once(of_head);
+  const auto of_head = chunk_bytes_of_head(plan_, n_q, chunks), at_once = heads_at_once(of_head);
   auto* const room = reinterpret_cast<std::byte*>(block.carry);
   for (auto first = piece.first_head; first < behind; first += at_once) {
     const auto heads = std::min(at_once, behind - first);

@@ -26,26 +26,37 @@ struct Case {
 
 class KeyChunks : public ::testing::TestWithParam<Case> {};
 
+struct Pattern {
+  const char* text;
+  std::int64_t branch_lses = 0;
+  bool lse = true;
+};
+
 struct Results {
-  std::vector<float> out, lse;
+  std::vector<float> out, lse, branch_lse;
   std::string plan;
 };
 
 /// Entries [first, first + batch) of the problem.
-Results run(const std::string& target, const std::string& text, const Case& c, std::int64_t first, std::int64_t batch) {
+Results run(const std::string& target, const Pattern& pattern, const Case& c, std::int64_t first, std::int64_t batch) {
   const Engine engine({.no_cache = true});
-  const auto kernel = engine.compile(text, {.dim = kDim, .dtype = DType::f16, .target = target});
+  const auto kernel = engine.compile(
+      pattern.text, {.dim = kDim, .dtype = DType::f16, .branch_lse = pattern.branch_lses > 0, .target = target});
   EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
   const auto rows = c.n_q * kHeads * kDim, keys = c.n_k * kHeads * kDim;
   const auto q = halves(kBatch * rows, 1), k = halves(kBatch * keys, 2), v = halves(kBatch * keys, 3);
   std::vector<std::uint16_t> out(static_cast<std::size_t>(batch * rows), 0x7FFF);
   Results results;
-  results.lse.assign(static_cast<std::size_t>(batch * kHeads * c.n_q), -7);
-  const auto status = kernel->run({.q = dense_view(q.data() + first * rows, DType::f16, {batch, c.n_q, kHeads, kDim}),
-                                   .k = dense_view(k.data() + first * keys, DType::f16, {batch, c.n_k, kHeads, kDim}),
-                                   .v = dense_view(v.data() + first * keys, DType::f16, {batch, c.n_k, kHeads, kDim}),
-                                   .out = dense_output(out.data(), DType::f16, {batch, c.n_q, kHeads, kDim}),
-                                   .lse = dense_output(results.lse.data(), DType::f32, {batch, kHeads, c.n_q})});
+  if (pattern.lse) results.lse.assign(static_cast<std::size_t>(batch * kHeads * c.n_q), -7);
+  results.branch_lse.assign(static_cast<std::size_t>(pattern.branch_lses * batch * kHeads * c.n_q), -7);
+  RunArgs args = {.q = dense_view(q.data() + first * rows, DType::f16, {batch, c.n_q, kHeads, kDim}),
+                  .k = dense_view(k.data() + first * keys, DType::f16, {batch, c.n_k, kHeads, kDim}),
+                  .v = dense_view(v.data() + first * keys, DType::f16, {batch, c.n_k, kHeads, kDim}),
+                  .out = dense_output(out.data(), DType::f16, {batch, c.n_q, kHeads, kDim})};
+  if (pattern.lse) args.lse = dense_output(results.lse.data(), DType::f32, {batch, kHeads, c.n_q});
+  if (pattern.branch_lses > 0)
+    args.branch_lse = dense_output(results.branch_lse.data(), DType::f32, {pattern.branch_lses, batch, kHeads, c.n_q});
+  const auto status = kernel->run(args);
   EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
   for (auto bits : out) results.out.push_back(half_to_float(bits));
   results.plan = kernel->plan_text();
@@ -53,28 +64,34 @@ Results run(const std::string& target, const std::string& text, const Case& c, s
 }
 
 /// The window's rows keep nothing of the first chunks, the sinks' nothing of those between.
-constexpr const char* kPatterns[] = {
-    "pattern p { keep causal; }",
-    "pattern p { branch window(200, 0) | global(3); keep causal; score softcap(s, 5); }",
+constexpr Pattern kPatterns[] = {
+    {"pattern p { keep causal; }"},
+    {"pattern p { branch window(200, 0) | global(3); keep causal; score softcap(s, 5); }"},
+    {"pattern p { branches dilated(segments: [512, 8192], rates: [1, 2]); combine mean; keep causal; }", 2, false},
+    {"pattern p { branch global(5); branch causal; branch window(300, 0); keep causal; combine sum; }", 3, false},
+    {"pattern p { branch window(300, 0); branch global(5); keep causal; }", 2},
 };
 
 TEST_P(KeyChunks, AreAllThatARowKeeps) {
   const Case& c = GetParam();
-  for (const std::string text : kPatterns) {
-    const auto got = run(c.target, text, c, 0, kBatch), want = run("interpreter", text, c, 0, kBatch);
+  for (const Pattern& pattern : kPatterns) {
+    const auto got = run(c.target, pattern, c, 0, kBatch), want = run("interpreter", pattern, c, 0, kBatch);
     const auto plan = ir::parse_plan(got.plan);
     ASSERT_TRUE(plan.ok());
     EXPECT_GT(ir::key_chunks(*plan, {.batch = kBatch, .n_q = c.n_q, .n_k = c.n_k, .heads = kHeads}, 0).count, 1);
-    EXPECT_LT(largest_difference(got.out, want.out), 1e-3) << text;
-    EXPECT_LT(largest_difference(got.lse, want.lse), 1e-4) << text;
+    EXPECT_LT(largest_difference(got.out, want.out), 1e-3) << pattern.text;
+    EXPECT_LT(largest_difference(got.lse, want.lse), 1e-4) << pattern.text;
+    EXPECT_LT(largest_difference(got.branch_lse, want.branch_lse), 1e-4) << pattern.text;
   }
 }
 
 TEST_P(KeyChunks, HaveTheSameBitsInAnyBatch) {
   const Case& c = GetParam();
-  const auto together = run(c.target, kPatterns[0], c, 0, kBatch), alone = run(c.target, kPatterns[0], c, 1, 1);
-  EXPECT_TRUE(std::equal(alone.out.begin(), alone.out.end(), together.out.end() - std::ssize(alone.out)));
-  EXPECT_TRUE(std::equal(alone.lse.begin(), alone.lse.end(), together.lse.end() - std::ssize(alone.lse)));
+  for (const Pattern& pattern : {kPatterns[0], kPatterns[2]}) {
+    const auto together = run(c.target, pattern, c, 0, kBatch), alone = run(c.target, pattern, c, 1, 1);
+    EXPECT_TRUE(std::equal(alone.out.begin(), alone.out.end(), together.out.end() - std::ssize(alone.out)));
+    EXPECT_TRUE(std::equal(alone.lse.begin(), alone.lse.end(), together.lse.end() - std::ssize(alone.lse)));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(FewRows, KeyChunks,
@@ -131,10 +148,22 @@ TEST(CutKeys, ManyRowsKeepThemWhole) {
   EXPECT_EQ(count(2 * plan.choices.tile_q + 1, 1 << 20), 1);
 }
 
-TEST(CutKeys, OnlyOfOneSoftmaxInOneLaunch) {
+TEST(CutKeys, FewerTheMoreSoftmaxes) {
+  const auto most = [](int branches) {
+    std::string text = "pattern p { combine sum; ";
+    for (int i = 0; i < branches; ++i) text += fmt::format("branch window({}, 0); ", i + 1);
+    return ir::most_key_chunks(plan_of(text + "}", 512), 1, std::int64_t{1} << 20);
+  };
+  EXPECT_EQ(most(2), 32);
+  EXPECT_EQ(most(5), 25);
+  EXPECT_EQ(most(64), 2);
+  EXPECT_EQ(most(65), 1);
+}
+
+TEST(CutKeys, OnlyInOneLaunch) {
   EXPECT_TRUE(plan_of("pattern p { keep causal; }", 512).may_cut_keys());
   EXPECT_FALSE(plan_of("pattern p { keep causal; }", 0).may_cut_keys());
-  EXPECT_FALSE(
+  EXPECT_TRUE(
       plan_of("pattern p { branches dilated(segments: [64, 128], rates: [1, 2]); combine sum; }", 512).may_cut_keys());
   EXPECT_FALSE(plan_of("pattern p { branches dilated(segments: [512, 4096], rates: [8, 7]); }", 512).may_cut_keys());
 }

@@ -1,40 +1,60 @@
 #pragma once
 
 #include "codegen/cuda/device/carried.cuh"
+#include "codegen/cuda/device/lse.cuh"
 
 // Where keys are cut into chunks: what each chunk gave a row becomes O and LSE. A warp takes a row, and the chunks from
 // left to right, so that a row's bits depend on nothing but its chunks. `tiles` are rows here.
 
 constexpr int kMergedColumns = (kDimV + 31) / 32;  // of a thread
 
+struct Merged {
+  float m, l, o[kMergedColumns];
+};
+
+/// One softmax of a row: what its chunks keep lies so many floats apart.
+__device__ __forceinline__ Merged merge_chunks(const weft_args& a, const float* from, int apart, int lane) {
+  Merged all = {kLowest, 0, {}};
+#pragma unroll 1
+  for (int left = (int)a.chunks; left > 0; --left, from += apart) {
+    const float its_m = load_written<float>(from + kDimV), its_l = load_written<float>(from + kDimV + 1);
+    const float top = fmaxf(all.m, its_m), keep = exp2_approx(all.m - top), add = exp2_approx(its_m - top);
+    all.m = top;
+    all.l = __fmaf_rn(its_l, add, all.l * keep);
+#pragma unroll
+    for (int i = 0; i < kMergedColumns; ++i) {
+      const int column = 32 * i + lane;
+      if (column < kDimV) all.o[i] = __fmaf_rn(load_written<float>(from + column), add, all.o[i] * keep);
+    }
+  }
+  return all;
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) weft_merge(const weft_args a) {
   const int number = (int)a.tile_begin + (int)blockIdx.x * kWarps + (int)threadIdx.x / 32, lane = threadIdx.x % 32;
   if (number >= a.tile_end) return;
   const int head_number = number / (int)a.n_q, row = number - head_number * (int)a.n_q;
   const int b = head_number / (int)a.heads, h = head_number - b * (int)a.heads;
-  const float* from = a.carry + times(number, a.chunks * kCarriedFloats);
-  float m = kLowest, l = 0, o[kMergedColumns] = {};
+  const int count = softmaxes(a);
+  const float* const state = a.carry + times(number, a.chunks * (count * kCarriedFloats));
+  const i64* const of_head = a.tables + word(a.tables + word(a.tables + 1 + a.phase) + 2 + h) + kPassesAt;
+  float sum[kMergedColumns] = {};
 #pragma unroll 1
-  for (int left = (int)a.chunks; left > 0; --left, from += kCarriedFloats) {
-    const float its_m = load_written<float>(from + kDimV), its_l = load_written<float>(from + kDimV + 1);
-    const float top = fmaxf(m, its_m), keep = exp2_approx(m - top), add = exp2_approx(its_m - top);
-    m = top;
-    l = __fmaf_rn(its_l, add, l * keep);
+  for (int n = 0; n < count; ++n) {
+    const Merged one = merge_chunks(a, state + n * kCarriedFloats, count * kCarriedFloats, lane);
+    const i64* const pass = a.tables + word(of_head + n);
+    float* const lse = word(pass + kWritesLse) ? lse_of_head(a, b, h, (int)word(pass + kLseSlot)) : nullptr;
+    if (lane == 0 && lse != nullptr) store_global(lse + row, lse_of_row(one.m, one.l));
+    if (one.l == 0 || !word(pass + kOut)) continue;
+    const float factor = kSeveralSoftmaxes ? (float)__longlong_as_double(word(pass + kFactor)) : 1;
 #pragma unroll
-    for (int i = 0; i < kMergedColumns; ++i) {
-      const int column = 32 * i + lane;
-      if (column < kDimV) o[i] = __fmaf_rn(load_written<float>(from + column), add, o[i] * keep);
-    }
+    for (int i = 0; i < kMergedColumns; ++i) sum[i] += one.o[i] * (factor * reciprocal_approx(one.l));
   }
-  const float scale = l == 0 ? 0 : reciprocal_approx(l);
   const i64 at = times(b, a.o.stride_b) + times(h, a.o.stride_h) + times(row, a.o.stride_n);
   unsigned char* const to = (unsigned char*)a.o.data + at * kBytes<kStored>;
 #pragma unroll
   for (int i = 0; i < kMergedColumns; ++i) {
     const int column = 32 * i + lane;
-    if (column < kDimV) store1<kStored>(to + column * kBytes<kStored>, o[i] * scale);
+    if (column < kDimV) store1<kStored>(to + column * kBytes<kStored>, sum[i]);
   }
-  if (lane > 0 || a.lse == nullptr) return;
-  const float lse = (m + log2_approx(l)) * 0.693147180559945309f;
-  store_global(a.lse + times(b, a.lse_stride_b) + times(h, a.lse_stride_h) + row, l == 0 ? -infinity() : lse);
 }

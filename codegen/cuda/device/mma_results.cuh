@@ -1,5 +1,6 @@
 #pragma once
 
+#include "codegen/cuda/device/lse.cuh"
 #include "codegen/cuda/device/mma_pairs.cuh"
 
 // From the state of a tile's rows to O and LSE, or to the state that the next phase takes up: by way of shared memory,
@@ -90,18 +91,11 @@ __device__ __forceinline__ void each_sum(Shared& s, const State& st, const Tile&
   if (mine < kRowsEach && row < t.count) use(get(s.x[row]) - t.offset, m, l);
 }
 
-/// The LSE in the natural logarithm, of the pattern or of branch `slot`.
 __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State& st, const Tile&, int slot) {
   const Tile t = tile_of(s);
-  const bool of_pattern = !kHasSlots || slot < 0;
-  float* const base = of_pattern ? a.lse + times(t.b, a.lse_stride_b) + times(t.h, a.lse_stride_h)
-                                 : a.branch_lse + times(slot, a.branch_lse_stride) +
-                                       times(t.b, a.branch_lse_stride_b) + times(t.h, a.branch_lse_stride_h);
-  if ((of_pattern ? a.lse : a.branch_lse) == nullptr) return;
-  each_sum(s, st, t, [&](int row, float m, float l) {
-    const float lse = (m + log2_approx(l)) * 0.693147180559945309f;
-    store_global(base + row, l == 0 ? -infinity() : lse);
-  });
+  float* const to = lse_of_head(a, t.b, t.h, slot);
+  if (to == nullptr) return;
+  each_sum(s, st, t, [&](int row, float m, float l) { store_global(to + row, lse_of_row(m, l)); });
 }
 
 /// Up to four numbers of a row's state that lie side by side, but not aligned.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "codegen/cuda/device/lse.cuh"
 #include "codegen/cuda/device/simt.cuh"
 
 // From the state of a tile's rows to O and LSE, or to the state that the next phase takes up.
@@ -43,19 +44,11 @@ __device__ __forceinline__ int row_of_thread(Shared& s, const Tile& t) {
   return (int)threadIdx.x < t.count ? get(s.x[threadIdx.x]) - t.offset : -1;
 }
 
-/// The LSE in the natural logarithm, of the pattern or of branch `slot`.
 __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State&, const Tile& t, int slot) {
-  float* const base = !kHasSlots || slot < 0
-                          ? a.lse + times(t.b, a.lse_stride_b) + times(t.h, a.lse_stride_h)
-                          : a.branch_lse + times(slot, a.branch_lse_stride) + times(t.b, a.branch_lse_stride_b) +
-                                times(t.h, a.branch_lse_stride_h);
-  if ((!kHasSlots || slot < 0 ? a.lse : a.branch_lse) == nullptr) return;
+  float* const to = lse_of_head(a, t.b, t.h, slot);
   const int row = row_of_thread(s, t);
-  if (row < 0) return;
-  constexpr float kFromBaseTwo = 0.693147180559945309f;
-  const float sum = row_sum(s, threadIdx.x);
-  const float lse = (get(s.maxima[threadIdx.x]) + log2_approx(sum)) * kFromBaseTwo;
-  store_global(base + row, sum == 0 ? -infinity() : lse);
+  if (to == nullptr || row < 0) return;
+  store_global(to + row, lse_of_row(get(s.maxima[threadIdx.x]), row_sum(s, threadIdx.x)));
 }
 
 /// Of V and O: how many of the four columns from this one on there are.

@@ -4,12 +4,22 @@
 
 // One tile of rows, from its number to what it says of itself.
 
+/// Of a row: those that O is a sum of, and those that only have an LSE.
+__device__ __forceinline__ int softmaxes(const weft_args& a) {
+  return kSeveralSoftmaxes ? (int)word(a.tables + word(a.tables + 1 + a.phase)) : 1;
+}
+
+/// Where keys are cut: blocks of threads, one behind the other, that compute a tile. Each takes one softmax of a chunk.
+__device__ __forceinline__ unsigned shares_of_tile(const weft_args& a) {
+  return kCutsKeys && a.chunks > 1 ? (unsigned)a.chunks * (unsigned)softmaxes(a) : 1;
+}
+
 /// Which (batch entry, head), which tile and which chunk of keys of it the block computes; its rows. False when it has
 /// none. The tile's facts go to s.tile: registers are dear, and few ask for them while products are summed up.
 __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i64*& head) {
   Tile t;
-  const unsigned chunks = kCutsKeys && a.chunks > 1 ? (unsigned)a.chunks : 1;  // one behind the other for a tile
-  const int number = (int)a.tile_begin + (int)(blockIdx.x / chunks);           // the launch has fewer than 2^31
+  const unsigned shares = shares_of_tile(a);
+  const int number = (int)a.tile_begin + (int)(blockIdx.x / shares);  // the launch has fewer than 2^31
   const int head_number = number / (int)a.tiles_per_head;
   t.b = head_number / (int)a.heads;
   t.h = head_number - t.b * (int)a.heads;
@@ -21,7 +31,8 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
     const int first = (int)(a.chunks_of_entry != nullptr ? word(of_entry) : a.chunk_first);
     const unsigned keys = (unsigned)(a.chunks_of_entry != nullptr ? word(of_entry + 1) : a.chunk_keys);
     // Other entries may have more chunks: behind the last one of this, they begin at the end.
-    t.key_begin = (int)min(first + (i64)((u64)(blockIdx.x % chunks) * keys), a.n_k);
+    const unsigned chunk = blockIdx.x % shares / (unsigned)softmaxes(a);
+    t.key_begin = (int)min(first + (i64)((u64)chunk * keys), a.n_k);
     t.key_end = (int)min(t.key_begin + (i64)keys, a.n_k);
   }
   if (threadIdx.x == 0) {

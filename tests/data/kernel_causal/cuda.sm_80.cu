@@ -15,6 +15,7 @@ constexpr bool kAsync = true;        // rows of K and V come to shared memory by
 constexpr bool kCounts = false;      // several branches may keep a pair
 constexpr int kDigits = 0;           // of how many those are, in base 2
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
+constexpr bool kSeveralSoftmaxes = false; // of a row, and O is a weighted sum of some
 constexpr bool kPaged = false;       // K and V come in pages
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
@@ -64,6 +65,8 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 // ---- keys.cuh ----
 
 // ---- tile.cuh ----
+
+// ---- lse.cuh ----
 
 // ---- carried.cuh ----
 

@@ -14,7 +14,8 @@ constexpr int kDimV = 64;            // columns of V and O
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
-constexpr bool kCutsKeys = false;    // of few rows with many keys; weft_merge goes on
+constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
+constexpr bool kSeveralSoftmaxes = true; // of a row, and O is a weighted sum of some
 constexpr bool kPaged = false;       // K and V come in pages
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
@@ -61,7 +62,11 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 
 // ---- tile.cuh ----
 
+// ---- lse.cuh ----
+
 // ---- carried.cuh ----
+
+// ---- merge.cuh ----
 
 // ---- lanes.cuh ----
 
@@ -86,23 +91,28 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   const Views views = open_views(a, shared, tile);
   State state;
 
-  // O is a weighted sum of several softmaxes.
+  // O is a weighted sum of several softmaxes. Of a chunk of keys it is one of them, and weft_merge goes on.
   Sum sum = {};
-  const int passes = (int)word(a.tables + word(a.tables + 1 + a.phase));
+  const bool chunk = kCutsKeys && a.chunks > 1;
+  int p = 0, end = softmaxes(a);
+  if (chunk) {
+    p = (int)(blockIdx.x % (unsigned)end);
+    end = p + 1;
+  }
 #pragma unroll 1
-  for (int p = 0; p < passes; ++p) {
+  for (; p < end; ++p) {
     const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt + p));
     clear(shared, state);
     attend(a, shared, state, views, tile, zones);
     close_sums(shared, state);
     const i64* const pass = get(shared.pass);
-    if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
-    if (word(pass + kOut) && zones > 0) {
+    if (!chunk && word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+    if (!chunk && word(pass + kOut) && zones > 0) {
       normalize(shared, state, (float)__longlong_as_double(word(pass + kFactor)));
       add_to_sum(a, shared, tile, sum, state);
     }
     __syncthreads();
   }
-  take_sum(a, shared, tile, sum, state);
-  store_rows(a, shared, state, tile);
+  if (!chunk) take_sum(a, shared, tile, sum, state);
+  store_rows(a, shared, state, tile, chunk);
 }

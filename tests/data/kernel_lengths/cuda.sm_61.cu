@@ -15,6 +15,7 @@ constexpr int kColumnWarps = 1;      // warps that share rows, each with columns
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
+constexpr bool kSeveralSoftmaxes = false; // of a row, and O is a weighted sum of some
 constexpr bool kPaged = false;       // K and V come in pages
 constexpr int kInputs = 1;           // tensors beside Q, K and V
 constexpr int kLengths = 1;          // those of them that are lengths, which bounds refer to, as bits
@@ -60,6 +61,8 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 // ---- keys.cuh ----
 
 // ---- tile.cuh ----
+
+// ---- lse.cuh ----
 
 // ---- carried.cuh ----
 

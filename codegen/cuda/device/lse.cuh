@@ -1,0 +1,19 @@
+#pragma once
+
+#include "codegen/cuda/device/tile.cuh"
+
+// The log-sum-exp of a row's scores.
+
+/// Where that of a head's rows goes: the pattern's, or that of branch `slot`. Null where nobody asked for it.
+__device__ __forceinline__ float* lse_of_head(const weft_args& a, int b, int h, int slot) {
+  if (!kHasSlots || slot < 0)
+    return a.lse == nullptr ? nullptr : a.lse + times(b, a.lse_stride_b) + times(h, a.lse_stride_h);
+  return a.branch_lse == nullptr ? nullptr
+                                 : a.branch_lse + times(slot, a.branch_lse_stride) + times(b, a.branch_lse_stride_b) +
+                                       times(h, a.branch_lse_stride_h);
+}
+
+/// In the natural logarithm; m and l are a row's maximum and sum in base 2.
+__device__ __forceinline__ float lse_of_row(float m, float l) {
+  return l == 0 ? -infinity() : (m + log2_approx(l)) * 0.693147180559945309f;
+}
