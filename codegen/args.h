@@ -64,7 +64,7 @@ struct weft_args {
   std::int64_t phase;                 ///< which phase of the plan to run
   std::int64_t tiles_per_head;        ///< row tiles of one (batch, head), the most of any head
   std::int64_t tile_begin, tile_end;  ///< of batch × heads / heads_per_tile × tiles_per_head; longest first in a head
-  /// CPU: query heads of one kv head whose rows stand in one tile, which then holds all rows of a sequence; mostly 1.
+  /// Query heads of one kv head whose rows stand in one tile, which then holds all rows of a sequence; mostly 1.
   std::int64_t heads_per_tile;
 
   std::int64_t chunks;                   ///< GPUs: of the keys of a row, see compiler/ir/key_chunks.h; below 2: not cut

@@ -6,6 +6,7 @@
 #include "codegen/cuda/lists.h"
 #include "codegen/cuda/pairs.h"
 #include "compiler/base/text_writer.h"
+#include "compiler/ir/few_rows.h"
 
 #include <fmt/format.h>
 
@@ -82,7 +83,7 @@ std::int64_t shared_struct_bytes(const ir::Plan& plan) {
   const ClassTraits& of_class = traits_of(c.kernel_class);
   const auto inputs = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.inputs.size()));
   const auto conditions = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.predicates.size()));
-  const std::int64_t of_rows = c.tile_q * (8 + 4 + 4 + 4);
+  const std::int64_t of_rows = c.tile_q * (8 + 4 + 4 + 4) + (ir::heads_may_share(plan) ? c.tile_q : 4);
   const std::int64_t of_keys = of_class.listed_keys(plan) * (4 + 4) + c.tile_k * 4;
   const std::int64_t bytes = of_class.working_bytes(plan) + kTileBytes + of_rows + of_keys + inputs * 4 +
                              c.threads / 32 * 4 + conditions * kConditionBytes;
@@ -116,6 +117,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   traits_of(c.kernel_class).constants(constant, plan, target);
   constant.flag("kCutsKeys", plan.may_cut_keys(), "of few rows with many keys; weft_merge goes on");
   constant.flag("kSeveralSoftmaxes", most_passes(plan) > 1, "of a row, and O is a weighted sum of some");
+  constant.flag("kSharesTiles", ir::heads_may_share(plan), "heads that share K and V may stand in one tile");
   w.line("constexpr bool kPaged = {};{:{}}// K and V come in pages", plan.bind.paged, "", plan.bind.paged ? 8 : 7);
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");

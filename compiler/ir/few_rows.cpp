@@ -9,19 +9,21 @@ bool has_few_form(const Plan& plan) {
   return c.kernel_class == KernelClass::vector && plan.bind.d % c.sub_q == 0 && plan.bind.d_v % c.sub_q == 0;
 }
 
-bool heads_are_alike(const Plan& plan, const Tables& tables) {
+bool heads_may_share(const Plan& plan) {
   const auto reads_head = [](const ExprPtr& e) { return e && reads(*e, Variable::h); };
-  return plan.phases.size() == 1 && plan.lists.empty() && plan.dropout == 0 && tables.phases[0].head.size() == 1 &&
-         tables.phases[0].head[0].cell == 0 && !reads_head(plan.score) &&
-         std::none_of(plan.forms.begin(), plan.forms.end(), reads_head) &&
+  return plan.phases.size() == 1 && plan.lists.empty() && plan.dropout == 0 && !plan.phases[0].rows.classes &&
+         !reads_head(plan.score) && std::none_of(plan.forms.begin(), plan.forms.end(), reads_head) &&
          std::none_of(plan.predicates.begin(), plan.predicates.end(), [&](const Predicate& p) {
            return reads_head(p.holds) || reads_head(p.key) || reads_head(p.lo) || reads_head(p.hi);
          });
 }
 
-std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape) {
-  const auto group = shape.heads / shape.kv_heads;
-  return alike && shape.n_q * group <= plan.choices.tile_q ? group : 1;
+bool heads_are_alike(const Plan& plan, const Tables& tables) {
+  return heads_may_share(plan) && tables.phases[0].head.size() == 1 && tables.phases[0].head[0].cell == 0;
+}
+
+std::int64_t heads_per_tile(const Plan& plan, bool alike, std::int64_t n_q, std::int64_t group) {
+  return alike && n_q * group <= plan.choices.tile_q ? group : 1;
 }
 
 void repeat_rows(TileRows& rows, std::int64_t heads) {

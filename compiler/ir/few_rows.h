@@ -7,22 +7,24 @@
 #include <cstddef>
 #include <cstdint>
 
-/// What a CPU's kernel does where a launch or a tile has few rows, as in decoding. The kernel, who launches it and who
-/// counts its work must agree.
+/// What a kernel does where a launch or a tile has few rows, as in decoding. The kernel, who launches it and who counts
+/// its work must agree.
 namespace weft::ir {
 
-/// Up to so many queries, full blocks have lanes for columns instead of rows (codegen/cpu/emit_few.cpp).
+/// On CPUs, up to so many queries, full blocks have lanes for columns instead of rows (codegen/cpu/emit_few.cpp).
 inline constexpr int kFewQueries = 4;
 /// Rows that such a block takes at a time, for scores and for outputs: others are computed in vain.
 inline constexpr int kFewRowsOfScores = 4, kFewRowsOfOutputs = 2;
 /// Has the kernel such blocks? Columns have to fill vectors.
 bool has_few_form(const Plan& plan);
 
+/// May heads be alike, by what the plan says? On GPUs only then the kernel knows of tiles that heads share.
+bool heads_may_share(const Plan& plan);
 /// Do all heads keep and score the same, so that a row is told by its position alone?
 bool heads_are_alike(const Plan& plan, const Tables& tables);
 /// Query heads whose rows stand in one tile, position by position: all that share K and V, where they fit and are
 /// alike; else each would read K and V anew.
-std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape);
+std::int64_t heads_per_tile(const Plan& plan, bool alike, std::int64_t n_q, std::int64_t group);
 /// Makes a tile's rows of one head those of so many that stand in it together.
 void repeat_rows(TileRows& rows, std::int64_t heads);
 

@@ -1,5 +1,6 @@
 #include "runtime/engine/arguments.h"
 
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/schedule.h"
 
 #include <algorithm>
@@ -127,7 +128,8 @@ Result<std::size_t> carry_bytes(const ir::Plan& plan, const RunShape& shape) {
 Result<HeadTables> make_head_tables(const ir::Plan& plan, std::int64_t heads) {
   WEFT_TRY(auto tables, ir::make_tables(plan, heads));
   auto image = codegen::make_image(plan, tables);
-  return HeadTables{.tables = std::move(tables), .image = std::move(image)};
+  const bool alike = ir::heads_are_alike(plan, tables);
+  return HeadTables{.tables = std::move(tables), .image = std::move(image), .alike = alike};
 }
 
 }  // namespace weft

@@ -43,6 +43,7 @@ inline constexpr std::int64_t kMostCarryBytes = std::int64_t{1} << 48;
 struct HeadTables {
   ir::Tables tables;
   codegen::TablesImage image;
+  bool alike = false;  ///< heads differ in nothing but their tensors
 };
 Result<HeadTables> make_head_tables(const ir::Plan& plan, std::int64_t heads);
 

@@ -33,8 +33,7 @@ Result<std::shared_ptr<const CpuExecutor::PerHeads>> CpuExecutor::per_heads(std:
   return known_heads_.get(heads, [&]() -> Result<PerHeads> {
     WEFT_TRY(auto tables, make_head_tables(plan_, heads));
     const auto scratch = codegen::cpu::scratch_bytes(plan_, target_, tables.image.most_terms);
-    const bool alike = ir::heads_are_alike(plan_, tables.tables);
-    return PerHeads{.tables = std::move(tables), .scratch = aligned(static_cast<std::size_t>(scratch)), .alike = alike};
+    return PerHeads{.tables = std::move(tables), .scratch = aligned(static_cast<std::size_t>(scratch))};
   });
 }
 
@@ -115,7 +114,8 @@ void CpuExecutor::run_phase(std::size_t phase, const PerHeads& per_heads, const 
   weft_args args = piece.block;
   args.phase = static_cast<std::int64_t>(phase);
   args.tiles_per_head = tiles_per_head(plan_.phases[phase], per_heads.tables.tables.phases[phase], piece.shape);
-  args.heads_per_tile = ir::heads_per_tile(plan_, per_heads.alike, piece.shape);
+  args.heads_per_tile =
+      ir::heads_per_tile(plan_, per_heads.tables.alike, piece.shape.n_q, piece.shape.heads / piece.shape.kv_heads);
   const auto first = piece.first_head / args.heads_per_tile * args.tiles_per_head;
   const auto total = piece.heads / args.heads_per_tile * args.tiles_per_head;
   const auto slots = static_cast<int>(std::min<std::int64_t>(threads, total));

@@ -30,7 +30,6 @@ class CpuExecutor : public Executor {
   struct PerHeads {
     HeadTables tables;
     std::size_t scratch = 0;  ///< bytes for one thread, a multiple of the alignment
-    bool alike = false;       ///< heads differ in nothing but their tensors
   };
   Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
   Result<std::size_t> total_scratch(const PerHeads& per_heads, const ir::Shape& shape, int threads) const;

@@ -2,6 +2,7 @@
 
 #include "codegen/cuda/conditions.h"
 #include "codegen/cuda/intervals.h"
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/key_chunks.h"
 
 #include <fmt/format.h>
@@ -20,8 +21,10 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 /// to fill a GPU.
 constexpr std::int64_t kChunkMemory = std::int64_t{32} << 20;
 
-std::int64_t heads_at_once(std::int64_t bytes_of_head) {
-  return std::max<std::int64_t>(1, kChunkMemory / bytes_of_head);
+/// In groups of those that stand in one tile. The room is made for groups of one: a tile's state is at most half of it,
+/// 128 rows of 128 chunks and 258 numbers.
+std::int64_t heads_at_once(std::int64_t bytes_of_head, std::int64_t together = 1) {
+  return std::max<std::int64_t>(1, kChunkMemory / bytes_of_head / together) * together;
 }
 
 /// Blocks of threads for a tile whose keys are cut: one for each softmax of a chunk.
@@ -98,6 +101,7 @@ Status GpuExecutor::each_step(std::size_t phase, const HeadTables& tables, Piece
   const auto tiles = tiles_per_head(plan_.phases[phase], tables.tables.phases[phase], piece.shape);
   const std::int64_t chunks = block.chunks, n_q = piece.shape.n_q;
   const std::int64_t shares = chunks > 1 ? shares_of_tile(plan_, chunks) : 1;
+  block.heads_per_tile = ir::heads_per_tile(plan_, tables.alike, n_q, piece.shape.heads / piece.shape.kv_heads);
   const auto behind = piece.first_head + piece.heads;
   // Rows are counted where chunks of them are merged.
   std::int64_t most = 0;
@@ -107,12 +111,13 @@ Status GpuExecutor::each_step(std::size_t phase, const HeadTables& tables, Piece
   }
   const auto launch = [&](std::int64_t first, std::int64_t heads) {
     block.tiles_per_head = tiles;
-    block.tile_begin = first * tiles;
-    block.tile_end = (first + heads) * tiles;
-    return run({.kernel = Step::Kernel::attend, .blocks = heads * tiles * shares, .args = &block});
+    const auto together = block.heads_per_tile;
+    block.tile_begin = first / together * tiles;
+    block.tile_end = (first + heads) / together * tiles;
+    return run({.kernel = Step::Kernel::attend, .blocks = heads / together * tiles * shares, .args = &block});
   };
   if (chunks == 1) return launch(piece.first_head, piece.heads);
-  const auto of_head = chunk_bytes_of_head(plan_, n_q, chunks), at_once = heads_at_once(of_head);
+  const auto of_head = chunk_bytes_of_head(plan_, n_q, chunks), at_once = heads_at_once(of_head, block.heads_per_tile);
   auto* const room = reinterpret_cast<std::byte*>(block.carry);
   for (auto first = piece.first_head; first < behind; first += at_once) {
     const auto heads = std::min(at_once, behind - first);

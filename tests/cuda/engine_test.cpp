@@ -196,6 +196,29 @@ TEST_F(CudaEngine, ArgumentBlockByteForByte) {
   EXPECT_EQ(launched.context, primary(0));
 }
 
+TEST_F(CudaEngine, FewRowsOfHeadsThatShareKeysStandInOneTile) {
+  const Engine engine(options());
+  const auto blocks = [&](const std::string& text, std::int64_t n_q) {
+    const auto kernel = compile(engine, text, f32());
+    Problem problem(2, 90, 6, 32);
+    const OnDevice memory(device_of(kernel), problem);
+    auto args = memory.args(problem);
+    args.q = dense_view(memory.q.data(), DType::f32, {2, n_q, 6, 32});
+    args.out = dense_output(memory.out.data(), DType::f32, {2, n_q, 6, 32});
+    args.lse = dense_output(memory.lse.data(), DType::f32, {2, 6, n_q});
+    for (auto* keys : {&args.k, &args.v}) *keys = dense_view(keys->data, DType::f32, {2, 90, 2, 32});
+    driver().forget();
+    EXPECT_TRUE(kernel.run(args).ok());
+    const auto& launched = driver().launches.at(0);
+    EXPECT_EQ(launched.args.tile_end, 12 / launched.args.heads_per_tile * launched.args.tiles_per_head);
+    return launched.grid[0];
+  };
+  EXPECT_EQ(blocks("pattern p { keep causal; }", 1), 4u);
+  EXPECT_EQ(blocks("pattern p { keep causal; }", 42), 4u);
+  EXPECT_EQ(blocks("pattern p { keep causal; }", 43), 12u) << "129 rows are more than a tile";
+  EXPECT_EQ(blocks("pattern p { score s - 0.1 * (h + 1) * (q - k); }", 1), 12u) << "heads differ";
+}
+
 /// A warm launch is a look at the pointers and one call a phase: no memory, no waiting.
 TEST_F(CudaEngine, WarmLaunchesOnlyLaunch) {
   const Engine engine(options());

@@ -7,11 +7,12 @@
 
 #include <algorithm>
 
-/// Few rows with many keys on GPUs: chunks of the keys, which another kernel merges.
+/// Few rows with many keys on GPUs: heads that share K and V stand in one tile, and chunks of the keys are merged by
+/// another kernel.
 namespace weft::test {
 namespace {
 
-constexpr std::int64_t kBatch = 2, kHeads = 3, kDim = 40;
+constexpr std::int64_t kBatch = 2, kHeads = 6, kKvHeads = 2, kDim = 40;
 
 std::vector<std::uint16_t> halves(std::int64_t count, std::uint32_t seed) {
   std::vector<std::uint16_t> out;
@@ -43,15 +44,15 @@ Results run(const std::string& target, const Pattern& pattern, const Case& c, st
   const auto kernel = engine.compile(
       pattern.text, {.dim = kDim, .dtype = DType::f16, .branch_lse = pattern.branch_lses > 0, .target = target});
   EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
-  const auto rows = c.n_q * kHeads * kDim, keys = c.n_k * kHeads * kDim;
+  const auto rows = c.n_q * kHeads * kDim, keys = c.n_k * kKvHeads * kDim;
   const auto q = halves(kBatch * rows, 1), k = halves(kBatch * keys, 2), v = halves(kBatch * keys, 3);
   std::vector<std::uint16_t> out(static_cast<std::size_t>(batch * rows), 0x7FFF);
   Results results;
   if (pattern.lse) results.lse.assign(static_cast<std::size_t>(batch * kHeads * c.n_q), -7);
   results.branch_lse.assign(static_cast<std::size_t>(pattern.branch_lses * batch * kHeads * c.n_q), -7);
   RunArgs args = {.q = dense_view(q.data() + first * rows, DType::f16, {batch, c.n_q, kHeads, kDim}),
-                  .k = dense_view(k.data() + first * keys, DType::f16, {batch, c.n_k, kHeads, kDim}),
-                  .v = dense_view(v.data() + first * keys, DType::f16, {batch, c.n_k, kHeads, kDim}),
+                  .k = dense_view(k.data() + first * keys, DType::f16, {batch, c.n_k, kKvHeads, kDim}),
+                  .v = dense_view(v.data() + first * keys, DType::f16, {batch, c.n_k, kKvHeads, kDim}),
                   .out = dense_output(out.data(), DType::f16, {batch, c.n_q, kHeads, kDim})};
   if (pattern.lse) args.lse = dense_output(results.lse.data(), DType::f32, {batch, kHeads, c.n_q});
   if (pattern.branch_lses > 0)

@@ -35,8 +35,8 @@ ir::Pattern one(ir::SetPtr set) {
   return p;
 }
 
-ir::Plan planned(const ir::Pattern& pattern) {
-  auto made = plan(pattern, {.d = 64, .d_v = 64}, find_target("cpu:x86-64-v4").value());
+ir::Plan planned(const ir::Pattern& pattern, const char* target = "cpu:x86-64-v4") {
+  auto made = plan(pattern, {.d = 64, .d_v = 64}, find_target(target).value());
   EXPECT_TRUE(made.ok()) << made.error().message;
   return std::move(*made);
 }
@@ -45,8 +45,8 @@ ir::Shape square(std::int64_t n, std::int64_t heads) {
   return {.batch = 1, .n_q = n, .n_k = n, .heads = heads, .kv_heads = heads, .d = 64, .d_v = 64};
 }
 
-double ratio(const ir::Pattern& pattern, const ir::Shape& shape) {
-  const ir::Plan p = planned(pattern);
+double ratio(const ir::Pattern& pattern, const ir::Shape& shape, const char* target = "cpu:x86-64-v4") {
+  const ir::Plan p = planned(pattern, target);
   const auto tables = ir::make_tables(p, shape.heads);
   EXPECT_TRUE(tables.ok());
   const Work work = count_work(p, *tables, shape, {});
@@ -79,11 +79,12 @@ TEST(Work, ExecutedOverUseful) {
 /// Vectors of 16 rows; up to four queries, scores of four rows at a time and outputs of two. Heads that share K and V
 /// stand in one tile unless something tells them apart.
 TEST(Work, OfFewRows) {
-  const auto few = [](const ir::Pattern& pattern, std::int64_t n_q, std::int64_t group) {
+  const auto few = [](const ir::Pattern& pattern, std::int64_t n_q, std::int64_t group,
+                      const char* target = "cpu:x86-64-v4") {
     ir::Shape shape = square(1024, 2 * group);
     shape.kv_heads = 2;
     shape.n_q = n_q;
-    return ratio(pattern, shape);
+    return ratio(pattern, shape, target);
   };
   const auto all = one(make_set(SetKind::all));
   EXPECT_DOUBLE_EQ(few(all, 1, 4), 1);
@@ -97,6 +98,10 @@ TEST(Work, OfFewRows) {
   const auto head = ir::apply(ir::Op::to_real, {ir::variable(ir::Variable::h)});
   by_head.score = ir::apply(ir::Op::add, {ir::variable(ir::Variable::s), head});
   EXPECT_DOUBLE_EQ(few(by_head, 1, 4), 3);
+  // On GPUs a warp computes all of its rows.
+  EXPECT_DOUBLE_EQ(few(all, 1, 8, "sm_61"), 32 / 8.0);
+  EXPECT_DOUBLE_EQ(few(all, 1, 1, "sm_61"), 32);
+  EXPECT_DOUBLE_EQ(few(by_head, 1, 8, "sm_61"), 32);
   // A condition on pairs, which one position turns into a filter of keys: up to whole groups of keys, as above.
   const auto k = ir::variable(ir::Variable::k), q = ir::variable(ir::Variable::q);
   const auto sum = ir::apply(ir::Op::add, {q, ir::apply(ir::Op::multiply, {k, k})});

@@ -38,6 +38,7 @@ struct __align__(16) Shared : WorkingMemory {
   const i64* pass;                        // tables of the softmax at hand
   int inputs[kInputs > 0 ? kInputs : 1];  // of this batch entry
   int counts[kWarps];
+  unsigned char head[kSharesTiles ? kRows : 4];  // of each row, counted from the tile's
 };
 static_assert(sizeof(Shared) % 16 == 0 && sizeof(Shared) == kSharedFixed, "the launch knows this number");
 

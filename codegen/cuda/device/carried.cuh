@@ -10,9 +10,9 @@ constexpr float kLowest = -3.40282347e38f;
 
 constexpr int kCarriedFloats = kDimV + 2;  // acc, m, l
 
-/// Of what this block of threads computes.
-__device__ __forceinline__ float* carried_row(const weft_args& a, const Tile& t, int row) {
-  const int head = t.b * (int)a.heads + t.h;
+/// Of row r of the tile, and of what this block of threads computes of it.
+__device__ __forceinline__ float* carried_row(const weft_args& a, Shared& s, const Tile& t, int r) {
+  const int head = t.b * (int)a.heads + t.h + head_of_row(s, r), row = tensor_row(s, t, r);
   if (!kCutsKeys) return a.carry + times(head, a.n_q * kCarriedFloats) + times(row, kCarriedFloats);
   const unsigned shares = shares_of_tile(a);
   const i64 of_row = (i64)(shares * kCarriedFloats);

@@ -13,6 +13,12 @@ __device__ __forceinline__ float* lse_of_head(const weft_args& a, int b, int h, 
                                        times(h, a.branch_lse_stride_h);
 }
 
+/// That of row r of the tile.
+__device__ __forceinline__ float* lse_at(const weft_args& a, Shared& s, const Tile& t, int r, int slot) {
+  float* const of_head = lse_of_head(a, t.b, t.h + head_of_row(s, r), slot);
+  return of_head == nullptr ? nullptr : of_head + tensor_row(s, t, r);
+}
+
 /// In the natural logarithm; m and l are a row's maximum and sum in base 2.
 __device__ __forceinline__ float lse_of_row(float m, float l) {
   return l == 0 ? -infinity() : (m + log2_approx(l)) * 0.693147180559945309f;

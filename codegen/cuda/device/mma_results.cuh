@@ -41,14 +41,14 @@ __device__ __forceinline__ void get_results(Shared& s, State& st) {
   __syncthreads();
 }
 
-/// Calls use(number of the row among the tensors' rows, column, where four values of it are) for all there are.
+/// Calls use(row of the tile, column, where four values of it are) for all there are.
 template <typename Use>
 __device__ __forceinline__ void each_four(Shared& s, const Tile& t, const Use& use) {
   constexpr int kFours = kColumns / 4;
 #pragma unroll 1
   for (int i = threadIdx.x; i < t.count * kFours; i += kThreads) {
     const int row = i / kFours, column = i % kFours * 4;
-    if (column < kDimV) use(get(s.x[row]) - t.offset, column, result_row(s, row) + column);
+    if (column < kDimV) use(row, column, result_row(s, row) + column);
   }
 }
 
@@ -88,14 +88,15 @@ __device__ __forceinline__ void each_sum(Shared& s, const State& st, const Tile&
     l = mine == i ? st.l[i] : l;
   }
   const int row = row_at(mine);
-  if (mine < kRowsEach && row < t.count) use(get(s.x[row]) - t.offset, m, l);
+  if (mine < kRowsEach && row < t.count) use(row, m, l);
 }
 
 __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State& st, const Tile&, int slot) {
   const Tile t = tile_of(s);
-  float* const to = lse_of_head(a, t.b, t.h, slot);
-  if (to == nullptr) return;
-  each_sum(s, st, t, [&](int row, float m, float l) { store_global(to + row, lse_of_row(m, l)); });
+  each_sum(s, st, t, [&](int row, float m, float l) {
+    float* const to = lse_at(a, s, t, row, slot);
+    if (to != nullptr) store_global(to, lse_of_row(m, l));
+  });
 }
 
 /// Up to four numbers of a row's state that lie side by side, but not aligned.
@@ -114,13 +115,13 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
   const Tile t = tile_of(s);
   __syncthreads();
   each_four(s, t, [&](int row, int column, float* to) {
-    load_carried(to, carried_row(a, t, row) + column, in_four(column));
+    load_carried(to, carried_row(a, s, t, row) + column, in_four(column));
   });
   get_results(s, st);
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
     if (row_at(i) >= t.count) continue;
-    const float* const sums = carried_row(a, t, get(s.x[row_at(i)]) - t.offset) + kDimV;
+    const float* const sums = carried_row(a, s, t, row_at(i)) + kDimV;
     st.m[i] = load_written<float>(sums);
     st.l[i] = threadIdx.x % 4 == 0 ? load_written<float>(sums + 1) : 0;
   }
@@ -129,11 +130,11 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
 /// What close_sums left, and O as put_results did.
 __device__ __forceinline__ void store_state(const weft_args& a, Shared& s, const State& st, const Tile& t) {
   each_four(s, t, [&](int row, int column, const float* o) {
-    store_carried(carried_row(a, t, row) + column, o, in_four(column), false);
+    store_carried(carried_row(a, s, t, row) + column, o, in_four(column), false);
   });
   each_sum(s, st, t, [&](int row, float m, float l) {
-    store_global(carried_row(a, t, row) + kDimV, m);
-    store_global(carried_row(a, t, row) + kDimV + 1, l);
+    store_global(carried_row(a, s, t, row) + kDimV, m);
+    store_global(carried_row(a, s, t, row) + kDimV + 1, l);
   });
 }
 
@@ -152,9 +153,11 @@ __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const 
   if (chunk) return store_state(a, s, st, t);
   unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h);
   const i64 step = a.o.stride_n * 2;
-  const bool aligned = kDimV % 4 == 0 && misalignment(base, step, 8) == 0;
+  const i64 head_step = kSharesTiles ? a.o.stride_h * 2 : 0;
+  const bool aligned = kDimV % 4 == 0 && (misalignment(base, step, 8) | misalignment(base, head_step, 8)) == 0;
   each_four(s, t, [&](int row, int column, const float* o) {
-    store4<kStored>(base + times(row, step) + column * 2, load_shared<float4>(o), aligned, in_four(column));
+    store4<kStored>(base + times(tensor_row(s, t, row), step) + times(head_of_row(s, row), head_step) + column * 2,
+                    load_shared<float4>(o), aligned, in_four(column));
   });
 }
 
@@ -167,7 +170,7 @@ __device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, const 
   const Tile t = tile_of(s);
   put_results(s, st);
   each_four(s, t, [&](int row, int column, const float* o) {
-    store_carried(carried_row(a, t, row) + column, o, in_four(column), sum.begun);
+    store_carried(carried_row(a, s, t, row) + column, o, in_four(column), sum.begun);
   });
   sum.begun = true;
 }
@@ -176,7 +179,7 @@ __device__ __forceinline__ void take_sum(const weft_args& a, Shared& s, const Ti
   const Tile t = tile_of(s);
   __syncthreads();
   each_four(s, t, [&](int row, int column, float* to) {
-    if (sum.begun) return load_carried(to, carried_row(a, t, row) + column, in_four(column));
+    if (sum.begun) return load_carried(to, carried_row(a, s, t, row) + column, in_four(column));
     store_shared(to, make_float4(0, 0, 0, 0));
   });
   get_results(s, st);

@@ -7,6 +7,7 @@
 struct Views {
   const unsigned char *q, *k, *v;
   i64 q_step, k_step, v_step;  // bytes
+  i64 q_head;                  // between heads that share the tile
   i64 k_page, v_page;          // between pages
   bool aligned;                // rows may be read 16 bytes at a time, and lie less than 2 GB apart
 };
@@ -27,11 +28,13 @@ __device__ __forceinline__ Views open_views(const weft_args& a, Shared&, const T
   w.k = origin(a.k, kPaged ? 0 : t.b, kv_head);
   w.v = origin(a.v, kPaged ? 0 : t.b, kv_head);
   w.q_step = a.q.stride_n * 2;
+  w.q_head = kSharesTiles ? a.q.stride_h * 2 : 0;
   w.k_step = a.k.stride_n * 2;
   w.v_step = a.v.stride_n * 2;
   w.k_page = a.k.stride_b * 2;
   w.v_page = a.v.stride_b * 2;
   unsigned odd = misalignment(w.q, w.q_step, 16) | misalignment(w.k, w.k_step, 16) | misalignment(w.v, w.v_step, 16);
+  if (kSharesTiles) odd |= misalignment(w.q, w.q_head, 16);
   if (kPaged) odd |= misalignment(w.k, w.k_page, 16) | misalignment(w.v, w.v_page, 16);
   const bool near = (u64)w.k_step <= kLargest && (u64)w.v_step <= kLargest;
   w.aligned = kDim % 8 == 0 && kDimV % 8 == 0 && odd == 0 && near;
@@ -135,13 +138,16 @@ __device__ __forceinline__ void clear_padding(unsigned char* rows, int count) {
 /// values are.
 __device__ __forceinline__ void stage_queries(Shared& s, const Views& w, const Tile& t, unsigned flip) {
   using By = Deal<kDim>;
+  const auto row_of_q = [&](int r) {
+    return w.q + times(tensor_row(s, t, r), w.q_step) + times(head_of_row(s, r), w.q_head);
+  };
   __syncthreads();
   if (w.aligned) {
 #pragma unroll 4
     for (int i = threadIdx.x; i < kRows * By::kLanes; i += kThreads) {
       const int row = i / By::kLanes, chunk = i % By::kLanes;
       if (By::kChunks != By::kLanes && chunk >= By::kChunks) continue;
-      uint4 x = load_global<uint4>(w.q + times(get(s.x[row]) - t.offset, w.q_step) + chunk * 16);
+      uint4 x = load_global<uint4>(row_of_q(row) + chunk * 16);
       x = make_uint4(x.x ^ flip, x.y ^ flip, x.z ^ flip, x.w ^ flip);
       store_shared(q_rows(s) + row * kRowBytes + chunk * 16, x);
     }
@@ -149,7 +155,7 @@ __device__ __forceinline__ void stage_queries(Shared& s, const Views& w, const T
 #pragma unroll 1
     for (int i = threadIdx.x; i < kRows * kDim; i += kThreads) {
       const int row = i / kDim, c = i % kDim;
-      const unsigned x = load_global<unsigned short>(w.q + times(get(s.x[row]) - t.offset, w.q_step) + 2 * c);
+      const unsigned x = load_global<unsigned short>(row_of_q(row) + 2 * c);
       store_shared(q_rows(s) + row * kRowBytes + 2 * c, (unsigned short)(x ^ flip));
     }
   }

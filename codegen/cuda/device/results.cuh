@@ -5,11 +5,6 @@
 
 // From the state of a tile's rows to O and LSE, or to the state that the next phase takes up.
 
-/// The number of the row among the tensors' rows; -1 behind the tile's last.
-__device__ __forceinline__ int row_number(Shared& s, const Tile& t, int r) {
-  return row_of(r) < t.count ? get(s.x[row_of(r)]) - t.offset : -1;
-}
-
 /// Adds up over a row's lanes, in place of what each of them had. From here on: row_sum.
 __device__ __forceinline__ void close_sums(Shared& s, State&) {
   OfRows l;
@@ -39,22 +34,16 @@ __device__ __forceinline__ void normalize(const Shared& s, State& st, float fact
   }
 }
 
-/// The number of the row among the tensors' rows; -1 for threads without one.
-__device__ __forceinline__ int row_of_thread(Shared& s, const Tile& t) {
-  return (int)threadIdx.x < t.count ? get(s.x[threadIdx.x]) - t.offset : -1;
-}
-
 __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State&, const Tile& t, int slot) {
-  float* const to = lse_of_head(a, t.b, t.h, slot);
-  const int row = row_of_thread(s, t);
-  if (to == nullptr || row < 0) return;
-  store_global(to + row, lse_of_row(get(s.maxima[threadIdx.x]), row_sum(s, threadIdx.x)));
+  if ((int)threadIdx.x >= t.count) return;
+  float* const to = lse_at(a, s, t, threadIdx.x, slot);
+  if (to != nullptr) store_global(to, lse_of_row(get(s.maxima[threadIdx.x]), row_sum(s, threadIdx.x)));
 }
 
 /// Of V and O: how many of the four columns from this one on there are.
 __device__ __forceinline__ int in_four(int column) { return kDimV % 4 == 0 ? 4 : min(4, kDimV - column); }
 
-/// Hands columns [column, column + 8 * kWide) of every row and warp to use(row number, column, four values). By way of
+/// Hands columns [column, column + 8 * kWide) of every row and warp to use(row of the tile, column, four values). By way of
 /// shared memory, because then neighbouring threads hold neighbouring columns, and the code stands here once instead of
 /// once for each row of a thread.
 template <int kWide, typename Use>
@@ -75,7 +64,7 @@ __device__ __forceinline__ void each_four(Shared& s, const State& st, const Tile
   for (int i = threadIdx.x; i < kRows * kFoursWide; i += kThreads) {
     const int row = i / kFoursWide, in_row = i % kFoursWide * 4;
     const int c = column + in_row / kOfWarp * (kColumns / kColumnWarps) + in_row % kOfWarp;
-    if (row < t.count && c < kDimV) use(get(s.x[row]) - t.offset, c, load_shared<float4>(&s.weights[4 * i]));
+    if (row < t.count && c < kDimV) use(row, c, load_shared<float4>(&s.weights[4 * i]));
   }
 }
 
@@ -95,16 +84,17 @@ __device__ __forceinline__ void each_result(Shared& s, State& st, const Tile& t,
   }
 }
 
-__device__ __forceinline__ void store_carried(const weft_args& a, const Tile& t, int row, int column, float4 o) {
-  store4<Element::f32>((unsigned char*)(carried_row(a, t, row) + column), o, false, in_four(column));
+__device__ __forceinline__ void store_carried(const weft_args& a, Shared& s, const Tile& t, int row, int column,
+                                              float4 o) {
+  store4<Element::f32>((unsigned char*)(carried_row(a, s, t, row) + column), o, false, in_four(column));
 }
 
 /// m and l behind close_sums.
 __device__ __forceinline__ void store_carried_sums(const weft_args& a, Shared& s, const Tile& t) {
-  const int row = row_of_thread(s, t);
-  if (row < 0) return;
-  store_global(carried_row(a, t, row) + kDimV, get(s.maxima[threadIdx.x]));
-  store_global(carried_row(a, t, row) + kDimV + 1, row_sum(s, threadIdx.x));
+  if ((int)threadIdx.x >= t.count) return;
+  float* const to = carried_row(a, s, t, threadIdx.x) + kDimV;
+  store_global(to, get(s.maxima[threadIdx.x]));
+  store_global(to + 1, row_sum(s, threadIdx.x));
 }
 
 /// To O, or of a chunk of keys to the memory that weft_merge reads.
@@ -112,9 +102,10 @@ __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, State&
                                            bool chunk = false) {
   if (chunk) store_carried_sums(a, s, t);
   each_result(s, st, t, [&](int row, int column, float4 o) {
-    if (chunk) return store_carried(a, t, row, column, o);
+    if (chunk) return store_carried(a, s, t, row, column, o);
     const bool aligned = kDimV % 4 == 0 && get(s.misaligned[kO]) % (4 * kBytes<kStored>) == 0;
-    unsigned char* const to = get(s.views[kO].base) + times(row, get(s.views[kO].step));
+    unsigned char* const to = get(s.views[kO].base) + times(tensor_row(s, t, row), get(s.views[kO].step)) +
+                              times(head_of_row(s, row), a.o.stride_h * kBytes<kStored>);
     store4<kStored>(to + column * kBytes<kStored>, o, aligned, in_four(column));
   });
 }
@@ -123,9 +114,8 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
   OfRows m = {}, l = {};
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
-    const int row = row_number(s, t, r);
-    if (row < 0) continue;
-    const float* const from = carried_row(a, t, row);
+    if (row_of(r) >= t.count) continue;
+    const float* const from = carried_row(a, s, t, row_of(r));
 #pragma unroll
     for (int c = 0; c < kColumnsEach; ++c) {
       if (column_of(c) < kDimV) st.o[r][c] = load_written<float>(from + column_of(c));
@@ -141,7 +131,7 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
 __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st, const Tile& t) {
   close_sums(s, st);
   store_carried_sums(a, s, t);
-  each_result(s, st, t, [&](int row, int column, float4 o) { store_carried(a, t, row, column, o); });
+  each_result(s, st, t, [&](int row, int column, float4 o) { store_carried(a, s, t, row, column, o); });
 }
 
 /// A sum of several softmaxes: in registers where they hold it, else in the memory that phases keep their state in.
@@ -155,14 +145,13 @@ template <typename Use>
 __device__ __forceinline__ void each_summed(const weft_args& a, Shared& s, const Tile& t, const Use& use) {
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
-    const int row = row_number(s, t, r);
-    if (!kSumFits && row < 0) continue;
+    if (!kSumFits && row_of(r) >= t.count) continue;
 #pragma unroll
     for (int c = 0; c < kColumnsEach; ++c) {
       if (kSumFits) {
         use(r, c, nullptr);
       } else if (column_of(c) < kDimV) {
-        use(r, c, carried_row(a, t, row) + column_of(c));
+        use(r, c, carried_row(a, s, t, row_of(r)) + column_of(c));
       }
     }
   }

@@ -4,6 +4,15 @@
 
 // Which rows a tile holds: see compiler/ir/schedule.h and codegen/table_words.h. Thread r < kRows makes row r.
 
+/// Heads that share K and V may stand in one tile, position by position, where all their rows fit: how many, …
+__device__ __forceinline__ unsigned heads_of_tile(const weft_args& a) {
+  return kSharesTiles ? (unsigned)a.heads_per_tile : 1;
+}
+/// … and which of them row r of the tile belongs to, counted from the tile's own.
+__device__ __forceinline__ int head_of_row(const Shared& s, int r) { return kSharesTiles ? get(s.head[r]) : 0; }
+/// Its number among the tensors' rows.
+__device__ __forceinline__ int tensor_row(Shared& s, const Tile& t, int r) { return get(s.x[r]) - t.offset; }
+
 struct Row {
   int x;
   u64 bits;
@@ -11,11 +20,12 @@ struct Row {
 };
 
 __device__ __forceinline__ Row row_of_contiguous(const weft_args& a, const Tile& t, int tile, bool descending) {
-  const int total = (int)(((unsigned)a.n_q + kRows - 1) / kRows);
+  const unsigned heads = heads_of_tile(a), rows = (unsigned)a.n_q * heads;
+  const int total = (int)((rows + kRows - 1) / kRows);
   const int number = descending ? total - 1 - tile : tile;
   const unsigned row = (unsigned)number * kRows + threadIdx.x;
-  const bool valid = tile < total && row < (unsigned)a.n_q;
-  return {valid ? t.offset + (int)row : t.offset, 0, valid};
+  const bool valid = tile < total && row < rows;
+  return {valid ? t.offset + (int)(row / heads) : t.offset, 0, valid};
 }
 
 /// Row j of a class is cell start + lcm * (j / residues) + residue[j % residues].
@@ -61,13 +71,14 @@ __device__ __forceinline__ u64 further_bits(const weft_args& a, const i64* head,
   return bits;
 }
 
-/// Fills s.x and s.bits and the tile's facts. Rows behind the last repeat it, so that they neither widen an interval
-/// nor need a mask.
+/// Fills s.x, s.head and s.bits and the tile's facts. Rows behind the last repeat it, so that they neither widen an
+/// interval nor need a mask.
 __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t, const i64* head, int tile,
                                           bool descending) {
   const bool by_class = kHasClasses && word(head + kCell) != 0;
   Row row = {0, 0, false};
   if (threadIdx.x < kRows) {
+    if (kSharesTiles) put(s.head[threadIdx.x], (unsigned char)(threadIdx.x % heads_of_tile(a)));
     row = by_class ? row_of_class(a, t, head, tile, descending) : row_of_contiguous(a, t, tile, descending);
   }
   // Rows of a class that lie before row 0 or behind the last: the others stay in one piece.

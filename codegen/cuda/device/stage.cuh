@@ -27,6 +27,7 @@ __device__ __forceinline__ void open_view(const weft_args& a, Shared& s, const T
                   times(h, pick(a.q.stride_h, a.k.stride_h, a.v.stride_h, a.o.stride_h));
   unsigned char* const base = (unsigned char*)pick(a.q.data, a.k.data, a.v.data, a.o.data) + row * kBytes<kStored>;
   unsigned misaligned = (unsigned)(u64)base | (unsigned)step;
+  if (kSharesTiles && !of_keys) misaligned |= (unsigned)pick(a.q.stride_h, 0, 0, a.o.stride_h) * kBytes<kStored>;
   if (kPaged && of_keys) misaligned |= (unsigned)pick(0, a.k.stride_b, a.v.stride_b, 0) * kBytes<kStored>;
   put(s.views[tensor].base, base);
   put(s.views[tensor].step, step);
@@ -38,8 +39,9 @@ __device__ __forceinline__ Views open_views(const weft_args& a, Shared& s, const
   constexpr float kToBaseTwo = 1.44269504088896341f;
   if (threadIdx.x == 0) put(s.scale, (float)a.scale * kToBaseTwo);
   __syncthreads();
-  const int row = get(s.x[threadIdx.x % kRows]) - t.offset;
-  const unsigned char* const q = get(s.views[kQ].base) + times(row, get(s.views[kQ].step)) +
+  const int row = threadIdx.x % kRows;
+  const unsigned char* const q = get(s.views[kQ].base) + times(tensor_row(s, t, row), get(s.views[kQ].step)) +
+                                 times(head_of_row(s, row), a.q.stride_h * kBytes<kStored>) +
                                  threadIdx.x / kRows * (kQueryColumns * kBytes<kStored>);
   const int misaligned = get(s.misaligned[kQ]) | get(s.misaligned[kK]) | get(s.misaligned[kV]);
   return {kDim % kDepth == 0 && kDimV == kColumns && misaligned == 0, q};

@@ -21,8 +21,9 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   const unsigned shares = shares_of_tile(a);
   const int number = (int)a.tile_begin + (int)(blockIdx.x / shares);  // the launch has fewer than 2^31
   const int head_number = number / (int)a.tiles_per_head;
-  t.b = head_number / (int)a.heads;
-  t.h = head_number - t.b * (int)a.heads;
+  const int groups = (int)((unsigned)a.heads / heads_of_tile(a));
+  t.b = head_number / groups;
+  t.h = (head_number - t.b * groups) * (int)heads_of_tile(a);
   t.offset = first_position(a, t.b);
   t.key_begin = 0;
   t.key_end = (int)a.n_k;

@@ -16,6 +16,7 @@ constexpr bool kCounts = true;       // several branches may keep a pair
 constexpr int kDigits = 2;           // of how many those are, in base 2
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr bool kSeveralSoftmaxes = false; // of a row, and O is a weighted sum of some
+constexpr bool kSharesTiles = false; // heads that share K and V may stand in one tile
 constexpr bool kPaged = false;       // K and V come in pages
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits

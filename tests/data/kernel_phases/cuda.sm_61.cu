@@ -16,6 +16,7 @@ constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
 constexpr bool kCutsKeys = false;    // of few rows with many keys; weft_merge goes on
 constexpr bool kSeveralSoftmaxes = false; // of a row, and O is a weighted sum of some
+constexpr bool kSharesTiles = false; // heads that share K and V may stand in one tile
 constexpr bool kPaged = false;       // K and V come in pages
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
