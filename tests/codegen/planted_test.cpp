@@ -57,8 +57,7 @@ constexpr Planted kPlanted[] = {
     // Indices
     {"key_beyond_the_last", "const int key = get(s.key[number]);", "const int key = get(s.key[number]) + 1;",
      "out of bounds"},
-    {"row_of_another_tile", "get(s.x[threadIdx.x % kRows]) - t.offset;",
-     "get(s.x[threadIdx.x % kRows]) - t.offset + 128;", "out of bounds"},
+    {"row_of_another_tile", "return get(s.x[r]) - t.offset;", "return get(s.x[r]) - t.offset + 128;", "out of bounds"},
     {"column_twice", "load_packed<kQueryColumns>(rows.q + at)", "load_packed<kQueryColumns>(rows.q)", "wrong"},
     {"swizzle_forgotten", "(((r + lane_of_column()) ^ lane % 4 * 2) * 4)", "((r + lane_of_column()) * 4)", "wrong"},
     {"values_in_another_order", "s.value_row[place_of(thread)]", "s.value_row[thread]", "wrong"},

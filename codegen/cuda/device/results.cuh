@@ -43,9 +43,9 @@ __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const S
 /// Of V and O: how many of the four columns from this one on there are.
 __device__ __forceinline__ int in_four(int column) { return kDimV % 4 == 0 ? 4 : min(4, kDimV - column); }
 
-/// Hands columns [column, column + 8 * kWide) of every row and warp to use(row of the tile, column, four values). By way of
-/// shared memory, because then neighbouring threads hold neighbouring columns, and the code stands here once instead of
-/// once for each row of a thread.
+/// Hands columns [column, column + 8 * kWide) of every row and warp to use(row of the tile, column, four values). By way
+/// of shared memory, because then neighbouring threads hold neighbouring columns, and the code stands here once instead
+/// of once for each row of a thread.
 template <int kWide, typename Use>
 __device__ __forceinline__ void each_four(Shared& s, const State& st, const Tile& t, int at, int column,
                                           const Use& use) {
