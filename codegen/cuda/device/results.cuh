@@ -146,12 +146,13 @@ __device__ __forceinline__ void each_summed(const weft_args& a, Shared& s, const
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
     if (!kSumFits && row_of(r) >= t.count) continue;
+    float* const from = kSumFits ? nullptr : carried_row(a, s, t, row_of(r));
 #pragma unroll
     for (int c = 0; c < kColumnsEach; ++c) {
       if (kSumFits) {
         use(r, c, nullptr);
       } else if (column_of(c) < kDimV) {
-        use(r, c, carried_row(a, s, t, row_of(r)) + column_of(c));
+        use(r, c, from + column_of(c));
       }
     }
   }
