@@ -93,7 +93,7 @@ TEST_F(OnceTest, AKilledHolderHasOneSuccessor) {
   EXPECT_FALSE(succeeded(holder));
   for (const pid_t process : processes) EXPECT_TRUE(succeeded(process));
   EXPECT_EQ(compiled(), 2U);
-  EXPECT_LT(Clock::now() - killed, milliseconds(1000 + 100)) << "nobody waits for the dead";
+  EXPECT_LT(Clock::now() - killed, std::chrono::seconds(20)) << "nobody waits for the dead, who had an hour to go";
   counted(65, "processes raced for one key");
 }
 

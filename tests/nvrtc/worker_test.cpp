@@ -14,6 +14,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
+/// A busy machine ends a worker later, but long before its work would end: half a minute, or an hour.
+constexpr std::chrono::seconds kLate(5);
 
 /// A sanitizer reserves terabytes of address space, which a memory limit counts.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -95,7 +97,7 @@ TEST_F(NvrtcWorker, IsKilledAtItsDeadline) {
   EXPECT_NE(error.message.find("deadline of 300 ms"), std::string::npos) << error.message;
   EXPECT_TRUE(mentions(error, "are in " + place_.path("tmp")));
   EXPECT_GE(took_, milliseconds(300));
-  EXPECT_LE(took_, milliseconds(550));
+  EXPECT_LE(took_, milliseconds(300) + kLate);
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a process is left behind";
 }
 
@@ -104,7 +106,7 @@ TEST_F(NvrtcWorker, IsKilledAtItsDeadlineInTheMiddleOfRealWork) {
   ASSERT_NE(library, nullptr);
   const Error error = refused(library, endless(3000), {.deadline = milliseconds(1000)}, "sm_61");
   EXPECT_NE(error.message.find("deadline of 1000 ms"), std::string::npos) << error.message;
-  EXPECT_LE(took_, milliseconds(1250));
+  EXPECT_LE(took_, milliseconds(1000) + kLate);
 }
 
 TEST_F(NvrtcWorker, RunsOutOfItsMemoryAndNobodyElseDoes) {
@@ -206,7 +208,7 @@ TEST_F(NvrtcWorker, HidesFilesAndSignalsOfTheProgram) {
   const auto began = Clock::now();
   char byte = 0;
   EXPECT_EQ(::read(pipe_ends[0], &byte, 1), 0);
-  EXPECT_LT(Clock::now() - began, milliseconds(600));
+  EXPECT_LT(Clock::now() - began, milliseconds(1000)) << "the worker lives for 1200 more";
   late.join();
   ::close(pipe_ends[0]);
   ::signal(SIGPIPE, handler);
