@@ -2,6 +2,7 @@
 
 #include "compiler/base/parallel.h"
 #include "compiler/ir/few_rows.h"
+#include "compiler/ir/key_chunks.h"
 #include "compiler/planner/cost.h"
 #include "runtime/llvm/peak.h"
 #include "tools/compiled.h"
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -131,16 +133,38 @@ Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::S
                                  few ? ", as just measured" : "")};
 }
 
-Prediction predict_gpu(const Workload& load, const Planned& planned, const Compiled& compiled) {
+/// The share of the card's schedulers that have a warp with rows to compute: a tile with few rows leaves warps of its
+/// block idle, few tiles leave SMs.
+double share_of_schedulers(const Workload& load, const Planned& planned, const Compiled& compiled,
+                           const ir::Shape& shape) {
+  constexpr double kSchedulers = 4;  // of an SM
+  const auto& c = planned.plan.choices;
+  const double tiles = load.work.row_tiles / static_cast<double>(planned.plan.phases.size());
+  if (tiles < 1) return 1;
+  const double warps = c.threads / 32.0, rows_of_warp = c.tile_q / warps;
+  const double rows = static_cast<double>(shape.batch * shape.heads * shape.n_q) / tiles;
+  const auto chunks = ir::key_chunks(planned.plan, shape, 0).count;
+  const auto shares = chunks > 1 ? chunks * std::ssize(planned.plan.phases[0].passes) : 1;
+  const double resident = planned.target.card.sms * std::max(1, compiled.blocks_per_sm);
+  const double at_once = std::min(tiles * static_cast<double>(shares), resident);
+  return std::min(1.0,
+                  at_once * std::min(warps, std::ceil(rows / rows_of_warp)) / (kSchedulers * planned.target.card.sms));
+}
+
+Prediction predict_gpu(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape) {
   const auto& card = planned.target.card;
   const double each = planner::peak_per_sm(planned.plan, planned.target);
   const auto& report = compiled.machine_code;
   const bool seen = report && report->trusted && report->share_of_peak;
   const double share = seen ? *report->share_of_peak : planner::share_of_peak(planned.plan, planned.target);
-  auto out = roofline(load, card.sms * card.hertz * each * 2, share, card.bytes_per_s,
+  const double busy = share_of_schedulers(load, planned, compiled, shape);
+  auto out = roofline(load, card.sms * card.hertz * each * 2, share * busy, card.bytes_per_s,
                       fmt::format("a {}, {} SMs of {:.0f} FMA a clock at {:.2f} GHz, {:.0f} GB/s; full blocks of keys "
-                                  "at {:.3f} of that, partial ones too, and no SM idle",
-                                  card.name, card.sms, each, card.hertz / 1e9, card.bytes_per_s / 1e9, share));
+                                  "at {:.3f} of that, partial ones too, {}",
+                                  card.name, card.sms, each, card.hertz / 1e9, card.bytes_per_s / 1e9, share,
+                                  busy < 1 ? fmt::format("and {:.2f} of the schedulers with rows to compute", busy)
+                                           : std::string("and no SM idle")));
+  out.loop_share = share;
   if (seen) out.from = "sass";
   return out;
 }
@@ -151,7 +175,7 @@ int rounded_up(int value, int step) { return (value + step - 1) / step * step; }
 
 Prediction predict(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape,
                    bool heads_first, const std::string& llvm) {
-  return planned.target.kind == TargetKind::cuda ? predict_gpu(load, planned, compiled)
+  return planned.target.kind == TargetKind::cuda ? predict_gpu(load, planned, compiled, shape)
                                                  : predict_cpu(load, planned, shape, heads_first, llvm);
 }
 

@@ -100,6 +100,21 @@ TEST_F(Gpu, ExplainForAGpu) {
   EXPECT_GE(report["blocks_per_sm"], 1);
 }
 
+TEST_F(Gpu, FewRowsLeaveSchedulersIdle) {
+  if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
+  small_ = {"--dim", "16", "--heads", "2"};
+  // Eight blocks, with one warp of rows or four, for 80 schedulers.
+  const auto window = scratch_.write("window.weft", "pattern window { keep window(63, 0); }\n");
+  const auto idle = [&](const char* tokens, const char* batch) -> std::string {
+    return json({"explain", window, "--target", "sm_61", "--tokens", tokens, "--keys", "500", "--batch",
+                 batch})["predicted"]["assumed"];
+  };
+  EXPECT_NE(idle("1", "4").find("0.10 of the schedulers"), std::string::npos) << idle("1", "4");
+  EXPECT_NE(idle("128", "4").find("0.40 of the schedulers"), std::string::npos) << idle("128", "4");
+  EXPECT_NE(idle("1", "100").find("0.50 of the schedulers"), std::string::npos) << "two blocks an SM, a warp in each";
+  EXPECT_NE(idle("128", "100").find("no SM idle"), std::string::npos);
+}
+
 /// A stand-in for nvdisasm: a loop of as many FMAs as it is told, and an exponential.
 constexpr const char* kDisassembler = R"sh(#!/bin/sh
 awk -v n="$PRODUCTS" '
