@@ -1,6 +1,7 @@
 #include "tests/codegen/arguments.h"
 
 #include "compiler/base/float16.h"
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/schedule.h"
 
 #include <algorithm>
@@ -180,7 +181,8 @@ Arguments::Arguments(const ir::Plan& plan, const ir::Shape& shape, const Layout&
 
 void Arguments::fill() {
   args.abi = kWeftArgsAbi;
-  args.heads_per_tile = 1;
+  args.heads_per_tile =
+      ir::heads_per_tile(plan_, ir::heads_are_alike(plan_, tables_), shape_.n_q, shape_.heads / shape_.kv_heads);
   args.batch = shape_.batch;
   args.n_q = shape_.n_q;
   args.n_k = shape_.n_k;
@@ -218,7 +220,7 @@ Status Arguments::each_call(std::int64_t tiles_per_call, const std::function<Sta
     }
     args.phase = static_cast<std::int64_t>(p);
     args.tiles_per_head = tiles;
-    const std::int64_t total = tiles * shape_.batch * shape_.heads;
+    const std::int64_t total = tiles * shape_.batch * shape_.heads / args.heads_per_tile;
     const std::int64_t step = tiles_per_call > 0 ? tiles_per_call : std::max<std::int64_t>(total, 1);
     for (std::int64_t begin = 0; begin < total; begin += step) {
       args.tile_begin = begin;
