@@ -3,6 +3,7 @@
 #include "compiler/target/cpu_features.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 namespace weft {
@@ -15,8 +16,9 @@ using Clock = std::chrono::steady_clock;
 
 /// Some 15 µs a loop: often whole between two interruptions, and long beside a look at the clock.
 constexpr long kTurns = 1000;
-/// Both take turns, so that neighbours and clocks disturb both, and the best of each counts, so that one quiet turn of
-/// each is enough. Together they outlast the time that wide units need to wake up.
+/// Both take turns, and the rate is the median of what neighbouring turns say: a neighbour on the same core, or another
+/// clock, then slows both. The best turn of each may be from either side of such a change. Together they outlast the
+/// time that wide units need to wake up.
 constexpr int kRounds = 24;
 
 // Chains that do not wait for each other, more than the latency of two units asks for; sums and factors are 0. As
@@ -62,13 +64,15 @@ double seconds_of(void (*loop)()) {
 std::optional<double> measure_bf16_dot_rate() {
   constexpr auto kNeeds = CpuFeatureSet().with(CpuFeature::avx512f, CpuFeature::avx512bf16);
   if (!kNeeds.minus(host_cpu_features()).empty()) return std::nullopt;
-  double single = seconds_of(multiply_f32), pairs = seconds_of(multiply_pairs);
-  for (int i = 1; i < kRounds; ++i) {
-    single = std::min(single, seconds_of(multiply_f32));
-    pairs = std::min(pairs, seconds_of(multiply_pairs));
+  std::array<double, kRounds> rates{};
+  for (double& rate : rates) {
+    const double single = seconds_of(multiply_f32), pairs = seconds_of(multiply_pairs);
+    if (!(single > 0 && pairs > 0)) return std::nullopt;  // a clock that stands still
+    rate = 2 * single / pairs;
   }
-  if (!(single > 0 && pairs > 0)) return std::nullopt;  // a clock that stands still
-  return 2 * single / pairs;
+  const auto middle = rates.begin() + kRounds / 2;
+  std::nth_element(rates.begin(), middle, rates.end());
+  return *middle;
 }
 
 #else
