@@ -5,8 +5,9 @@
 
 namespace weft::test {
 
-/// Runs `work` in a process of its own that may take so much CPU time and let its address space grow by 256 MiB. Says
-/// what went wrong, if anything. Under sanitizers, which cost both, time is thirtyfold and memory free.
+/// Runs `work` in a process of its own that may take so much CPU time, twice that on a machine that does other things,
+/// too, and let its address space grow by 256 MiB. Says what went wrong, if anything. Under sanitizers, which cost
+/// both, time is thirtyfold and memory free.
 std::string within_limits(const std::function<void()>& work, double seconds = 1);
 
 /// `piece` so often that the text between `before` and `behind` is just under 1 MiB.
