@@ -301,6 +301,18 @@ TEST_F(Commands, FewQueriesCostTheirProductsAndTheReading) {
   EXPECT_EQ(assumed(foreseen("64")).find("GB/s, as just measured"), std::string::npos);
 }
 
+TEST_F(Commands, ExplainSaysWhichHeadsShareATile) {
+  const auto dense = scratch_.write("dense.weft", "pattern dense { }\n");
+  const auto explain = [&](const std::string& queries) {
+    return std::vector<std::string>{"explain", dense,        "--tokens", queries,    "--keys",     "1k",      "--heads",
+                                    "8",       "--kv-heads", "2",        "--target", "cpu:x86-64", "--dtype", "f32"};
+  };
+  EXPECT_EQ(json(explain("1"))["heads_per_tile"], 4);
+  EXPECT_EQ(json(explain("17"))["heads_per_tile"], 1) << "68 rows are more than a tile";
+  EXPECT_NE(weft(explain("1")).out.find("  rows of 4 heads, which share K and V, in one tile\n"), std::string::npos);
+  EXPECT_EQ(weft(explain("17")).out.find("which share K and V"), std::string::npos);
+}
+
 TEST_F(Commands, CacheWords) {
   EXPECT_EQ(weft({"cache", "path"}).out.find(scratch_.path(".store")), 0u);
   EXPECT_EQ(json({"cache", "stat"})["entries"], 0);

@@ -110,6 +110,8 @@ void print_text(const PatternFile& file, const Planned& planned, const ir::Shape
   console.print("{} on {}, {} queries, {} keys, {} heads, dim {}, {}\n", file.pattern.name, planned.target.name,
                 shape.n_q, shape.n_k, shape.heads, shape.d, ir::to_string(planned.bind.dtype));
   print_plan(planned.plan, console);
+  if (load.heads_per_tile > 1)
+    console.print("  rows of {} heads, which share K and V, in one tile\n", load.heads_per_tile);
   if (const auto chunks = ir::key_chunks(planned.plan, shape, 0); chunks.count > 1)
     console.print("  keys cut into {} chunks of {}, which a second kernel merges\n", chunks.count, chunks.keys);
   print_compiled(planned, compiled, console);
@@ -172,6 +174,7 @@ void print_json(const PatternFile& file, const Planned& planned, const ir::Shape
                  {"machine_code", to_json(compiled.machine_code)},
                  {"keys", keys_of(planned.plan)},
                  {"key_chunks", ir::key_chunks(planned.plan, shape, 0).count},
+                 {"heads_per_tile", load.heads_per_tile},
                  {"phases", planned.plan.phases.size()},
                  {"bf16", is_bf16 ? json_of_products(planned.target, planned.plan.choices.products) : Json(nullptr)},
                  {"reasons", planned.plan.reasons}};
