@@ -21,8 +21,8 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 /// to fill a GPU.
 constexpr std::int64_t kChunkMemory = std::int64_t{32} << 20;
 
-/// In groups of those that stand in one tile. The room is made for groups of one: a tile's state is about a fourth of it
-/// at most, 128 chunks of 128 rows and 130 numbers, or of 64 and 258.
+/// In groups of those that stand in one tile. The room is made for groups of one: a tile's state is about a fourth of
+/// it at most, 128 chunks of 128 rows and 130 numbers, or of 64 and 258.
 std::int64_t heads_at_once(std::int64_t bytes_of_head, std::int64_t together = 1) {
   return std::max<std::int64_t>(1, kChunkMemory / bytes_of_head / together) * together;
 }

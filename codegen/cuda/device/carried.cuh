@@ -2,8 +2,8 @@
 
 #include "codegen/cuda/device/tile.cuh"
 
-// The state of rows between launches: between phases, or of a chunk of keys until all are merged. Where there
-// are several softmaxes, a block of threads takes one of them for its chunk.
+// The state of rows between launches: between phases, or of a chunk of keys until all are merged. Where there are
+// several softmaxes, a block of threads takes one of them for its chunk.
 
 /// Below every score but minus infinity, so that 2^(score - m) needs no care for rows without keys.
 constexpr float kLowest = -3.40282347e38f;
