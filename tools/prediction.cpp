@@ -141,14 +141,14 @@ double share_of_schedulers(const Workload& load, const Planned& planned, const C
   const auto& c = planned.plan.choices;
   const double tiles = load.work.row_tiles / static_cast<double>(planned.plan.phases.size());
   if (tiles < 1) return 1;
-  const double warps = c.threads / 32.0, rows_of_warp = c.tile_q / warps;
+  // Above 128 columns two warps share their rows.
+  const double warps = c.threads / 32.0, together = std::max<double>(c.sub_q, c.tile_q / warps);
   const double rows = static_cast<double>(shape.batch * shape.heads * shape.n_q) / tiles;
-  const auto chunks = ir::key_chunks(planned.plan, shape, 0).count;
-  const auto shares = chunks > 1 ? chunks * std::ssize(planned.plan.phases[0].passes) : 1;
+  const auto shares = ir::shares_of_tile(planned.plan, ir::key_chunks(planned.plan, shape, 0).count);
   const double resident = planned.target.card.sms * std::max(1, compiled.blocks_per_sm);
   const double at_once = std::min(tiles * static_cast<double>(shares), resident);
-  return std::min(1.0,
-                  at_once * std::min(warps, std::ceil(rows / rows_of_warp)) / (kSchedulers * planned.target.card.sms));
+  const double working = warps * std::min(1.0, std::ceil(rows / together) * together / c.tile_q);
+  return std::min(1.0, at_once * working / (kSchedulers * planned.target.card.sms));
 }
 
 Prediction predict_gpu(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape) {

@@ -22,8 +22,9 @@ bool heads_are_alike(const Plan& plan, const Tables& tables) {
   return heads_may_share(plan) && tables.phases[0].head.size() == 1 && tables.phases[0].head[0].cell == 0;
 }
 
-std::int64_t heads_per_tile(const Plan& plan, bool alike, std::int64_t n_q, std::int64_t group) {
-  return alike && n_q * group <= plan.choices.tile_q ? group : 1;
+std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape) {
+  const auto group = shape.heads / shape.kv_heads;
+  return alike && shape.n_q * group <= plan.choices.tile_q ? group : 1;
 }
 
 void repeat_rows(TileRows& rows, std::int64_t heads) {

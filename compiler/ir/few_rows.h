@@ -24,7 +24,7 @@ bool heads_may_share(const Plan& plan);
 bool heads_are_alike(const Plan& plan, const Tables& tables);
 /// Query heads whose rows stand in one tile, position by position: all that share K and V, where they fit and are
 /// alike; else each would read K and V anew.
-std::int64_t heads_per_tile(const Plan& plan, bool alike, std::int64_t n_q, std::int64_t group);
+std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape);
 /// Makes a tile's rows of one head those of so many that stand in it together.
 void repeat_rows(TileRows& rows, std::int64_t heads);
 

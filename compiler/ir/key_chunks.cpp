@@ -68,6 +68,10 @@ KeyChunks key_chunks(const Plan& plan, const Shape& shape, std::int64_t b) {
 
 std::int64_t most_key_chunks(const Plan& plan, std::int64_t n_q, std::int64_t n_k) { return count_of(plan, n_q, n_k); }
 
+std::int64_t shares_of_tile(const Plan& plan, std::int64_t chunks) {
+  return chunks > 1 ? chunks * std::ssize(plan.phases.front().passes) : 1;
+}
+
 std::array<std::int64_t, 2> rows_with_most_chunks(const Plan& plan) {
   return {kFewRows, kMostTiles * plan.choices.tile_q};
 }

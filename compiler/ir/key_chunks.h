@@ -24,6 +24,9 @@ KeyChunks key_chunks(const Plan& plan, const Shape& shape, std::int64_t b);
 /// The most chunks that launches with so many rows and keys have, wherever the rows are.
 std::int64_t most_key_chunks(const Plan& plan, std::int64_t n_q, std::int64_t n_k);
 
+/// Blocks of threads for a tile of rows: one for each softmax of a chunk, where keys are cut.
+std::int64_t shares_of_tile(const Plan& plan, std::int64_t chunks);
+
 /// Numbers of rows up to which that number is the same, ascending; behind the last it is 1.
 std::array<std::int64_t, 2> rows_with_most_chunks(const Plan& plan);
 

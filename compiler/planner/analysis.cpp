@@ -312,8 +312,7 @@ Work Work::scaled(double times) const {
 Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape& shape,
                 const std::vector<ir::Tensor>& inputs) {
   Work total;
-  const auto together =
-      ir::heads_per_tile(plan, ir::heads_are_alike(plan, tables), shape.n_q, shape.heads / shape.kv_heads);
+  const auto together = ir::heads_per_tile(plan, ir::heads_are_alike(plan, tables), shape);
   const ir::PairValues pairs(plan, shape, inputs);
   bool per_batch = shape.offset.size() > 1;
   for (const auto& phase : plan.phases) {

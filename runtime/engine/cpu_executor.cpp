@@ -114,8 +114,7 @@ void CpuExecutor::run_phase(std::size_t phase, const PerHeads& per_heads, const 
   weft_args args = piece.block;
   args.phase = static_cast<std::int64_t>(phase);
   args.tiles_per_head = tiles_per_head(plan_.phases[phase], per_heads.tables.tables.phases[phase], piece.shape);
-  args.heads_per_tile =
-      ir::heads_per_tile(plan_, per_heads.tables.alike, piece.shape.n_q, piece.shape.heads / piece.shape.kv_heads);
+  args.heads_per_tile = ir::heads_per_tile(plan_, per_heads.tables.alike, piece.shape);
   const auto first = piece.first_head / args.heads_per_tile * args.tiles_per_head;
   const auto total = piece.heads / args.heads_per_tile * args.tiles_per_head;
   const auto slots = static_cast<int>(std::min<std::int64_t>(threads, total));

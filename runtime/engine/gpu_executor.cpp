@@ -27,13 +27,8 @@ std::int64_t heads_at_once(std::int64_t bytes_of_head, std::int64_t together = 1
   return std::max<std::int64_t>(1, kChunkMemory / bytes_of_head / together) * together;
 }
 
-/// Blocks of threads for a tile whose keys are cut: one for each softmax of a chunk.
-std::int64_t shares_of_tile(const ir::Plan& plan, std::int64_t chunks) {
-  return chunks * std::ssize(plan.phases.front().passes);
-}
-
 std::int64_t chunk_bytes_of_head(const ir::Plan& plan, std::int64_t n_q, std::int64_t chunks) {
-  return n_q * shares_of_tile(plan, chunks) * plan.state_bytes();
+  return n_q * ir::shares_of_tile(plan, chunks) * plan.state_bytes();
 }
 
 }  // namespace
@@ -100,8 +95,8 @@ Status GpuExecutor::each_step(std::size_t phase, const HeadTables& tables, Piece
   block.phase = static_cast<std::int64_t>(phase);
   const auto tiles = tiles_per_head(plan_.phases[phase], tables.tables.phases[phase], piece.shape);
   const std::int64_t chunks = block.chunks, n_q = piece.shape.n_q;
-  const std::int64_t shares = chunks > 1 ? shares_of_tile(plan_, chunks) : 1;
-  block.heads_per_tile = ir::heads_per_tile(plan_, tables.alike, n_q, piece.shape.heads / piece.shape.kv_heads);
+  const std::int64_t shares = ir::shares_of_tile(plan_, chunks);
+  block.heads_per_tile = ir::heads_per_tile(plan_, tables.alike, piece.shape);
   const auto behind = piece.first_head + piece.heads;
   // Rows are counted where chunks of them are merged.
   std::int64_t most = 0;

@@ -181,8 +181,7 @@ Arguments::Arguments(const ir::Plan& plan, const ir::Shape& shape, const Layout&
 
 void Arguments::fill() {
   args.abi = kWeftArgsAbi;
-  args.heads_per_tile =
-      ir::heads_per_tile(plan_, ir::heads_are_alike(plan_, tables_), shape_.n_q, shape_.heads / shape_.kv_heads);
+  args.heads_per_tile = ir::heads_per_tile(plan_, ir::heads_are_alike(plan_, tables_), shape_);
   args.batch = shape_.batch;
   args.n_q = shape_.n_q;
   args.n_k = shape_.n_k;
