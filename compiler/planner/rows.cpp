@@ -83,8 +83,11 @@ void widen_dilation(const ir::Set& set, std::vector<std::int64_t>& dilation) {
   for (const auto& child : set.children) widen_dilation(*child, dilation);
 }
 
-/// Squares or cubes of a grid, that neighbours share most keys. Neighbours of a dilated neighborhood stand apart.
-std::optional<Order> grid_patches(const ir::Pattern& pattern, std::int64_t tile) {
+/// Squares or cubes of a grid, that neighbours share most keys: where each vector of rows skips keys by itself, vectors
+/// are squares, else tiles are. Neighbours of a dilated neighborhood stand apart.
+std::optional<Order> grid_patches(const ir::Pattern& pattern, const ir::Choices& choices) {
+  const std::int64_t tile = choices.tile_q;
+  const bool by_vectors = choices.kernel_class == ir::KernelClass::vector;
   const auto& grid = pattern.grid;
   std::vector<std::int64_t> dilation(grid.size(), 1);
   for (const auto& branch : pattern.branches) widen_dilation(*branch.set, dilation);
@@ -92,7 +95,7 @@ std::optional<Order> grid_patches(const ir::Pattern& pattern, std::int64_t tile)
   if (grid.size() == 2) {
     // Lines of one residue follow each other in the modulus.
     out.line = dilation[0] > 1 ? grid[1] : 0;
-    out.patch = power_below(grid[1] / dilation[1], tile >= 64 ? 8 : 4);
+    out.patch = power_below(grid[1] / dilation[1], tile >= 64 && !by_vectors ? 8 : 4);
     out.step = dilation[1];
   } else if (grid.size() == 3) {
     out.line = grid[2];
@@ -134,7 +137,7 @@ class RowChooser {
   void run() {
     const Order order = order_of(draft_, draft_.ranges);
     std::optional<Order> patches;
-    if (!draft_.plan.predicates.empty()) patches = grid_patches(draft_.pattern, draft_.plan.choices.tile_q);
+    if (!draft_.plan.predicates.empty()) patches = grid_patches(draft_.pattern, draft_.plan.choices);
     if (order.plain() && !patches) {
       draft_.plan.reasons.emplace_back("rows: consecutive rows, as nothing in the pattern asks for others");
       draft_.plan.phases.push_back(make_phase(draft_.ranges, {}));
