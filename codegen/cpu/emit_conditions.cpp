@@ -163,7 +163,8 @@ void know_line(Part& f, const Kernel::Condition& c, const Value& state, const Re
       [&] {
         if (c.periodic->unit > 1) return;
         const Value last = c.periodic->modulus > 0 ? f.min(f.word(state, kMost), modulus) : f.word(state, kMost);
-        f.when(f.icmp("eq", f.word(state, kRuns), kZero), [&] {
+        // Rows that all agree keep the rest of the line; of many, who keeps what is asked run by run of keys.
+        f.when(f.icmp("ule", f.word(state, kRuns), kOne), [&] {
           f.set(end, f.add(y, f.sub(last, reach.at)));
           f.store(kOne, f.at(state, "i64", Part::i64(kSlope)), 8);
         });
