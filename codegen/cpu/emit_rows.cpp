@@ -102,7 +102,9 @@ void find_rows(Part& f) {
   f.for_each(kZero, Part::i64(k.rows), 1, [&](const Value& r) {
     const Value x = f.load("i64", f.at(f.in_scratch(k.x), "i64", r), 8);
     const Value h = f.add(f.tile(kH), f.op("urem", r, f.tile(kGroup)));
-    f.store(row_address(f, offsetof(weft_args, q), x, h), f.at(f.in_scratch(k.q_row), "ptr", r), 8);
+    const Value q = row_address(f, offsetof(weft_args, q), x, h);
+    f.store(q, f.at(f.in_scratch(k.q_row), "ptr", r), 8);
+    f.ask_for(q, k.d);
     // Lanes behind the last row have no place in O.
     const Value o = f.select(f.icmp("slt", r, f.tile(kCount)), row_address(f, offsetof(weft_args, o), x, h),
                              f.in_scratch(k.idle_row));
