@@ -292,16 +292,10 @@ std::string full_block(const Kernel& k) {
 /// Groups of keys that some row of the vector keeps, as a list; returns their number.
 Value list_groups(Part& f, const Value& v, const Value& count) {
   const Kernel& k = f.kernel;
-  const Value bits = f.load("i64", f.at(f.in_scratch(k.active), "i64", f.op("sdiv", v, Part::i64(k.lanes))), 8);
-  const Value n = f.slot(kZero);
-  f.for_each(kZero, count, k.sub_k, [&](const Value& key) {
-    const Value bit = f.bit_and(f.op("lshr", bits, f.op("sdiv", key, Part::i64(k.sub_k))), kOne);
-    f.when(f.icmp("ne", bit, kZero), [&] {
-      f.store(key, f.at(f.in_scratch(k.groups), "i64", f.get(n)), 8);
-      f.set(n, f.add(f.get(n), kOne));
-    });
-  });
-  return f.get(n);
+  return f.fold(kZero, count, k.sub_k, {kZero}, [&](const Value& key, const std::vector<Value>& n) {
+    f.store(key, f.at(f.in_scratch(k.groups), "i64", n[0]), 8);
+    return std::vector<Value>{f.add(n[0], f.cast("zext", f.kept_of_group(key, v), "i64"))};
+  })[0];
 }
 
 void partial_scores(Part& f, const Value& keys, const Value& groups, const Value& v) {
@@ -314,14 +308,11 @@ void partial_scores(Part& f, const Value& keys, const Value& groups, const Value
     const auto sums = score_tile(f, rows, v, 1);
     for (int u = 0; u < k.sub_k; ++u) {
       const Value at = f.add(key, Part::i64(u));
-      if (k.plan.score) {
-        f.vstore(sums[static_cast<std::size_t>(u)], f.pair_at(k.scores, at, v), kZero);
-        continue;
-      }
-      const Value kept = f.fcmp("one", f.vload(f.pair_at(k.weight, at, v), kZero), f.vsplat(0));
-      const Value s = f.select(kept, sums[static_cast<std::size_t>(u)], none);
+      const Value& s = sums[static_cast<std::size_t>(u)];
       f.vstore(s, f.pair_at(k.scores, at, v), kZero);
-      best[0] = f.select(f.fcmp("ogt", best[0], s), best[0], s);
+      if (k.plan.score) continue;
+      const Value of_kept = f.select(f.kept(at, v), s, none);
+      best[0] = f.select(f.fcmp("ogt", best[0], of_kept), best[0], of_kept);
     }
     return best;
   });
@@ -340,8 +331,9 @@ void partial_weights(Part& f, const Value& groups, const Value& v) {
                         for (int u = 0; u < kPairs; ++u) {
                           const Value at = f.add(first, Part::i64(u));
                           const Value s = f.vload(f.pair_at(k.scores, at, v), kZero);
-                          weights.push_back(
-                              f.fmul(f.exp2(f.fsub(s, from), k.pair == 2), f.vload(f.pair_at(k.weight, at, v), kZero)));
+                          Value p = f.exp2(f.fsub(s, from), k.pair == 2);
+                          if (k.counts) p = f.fmul(p, f.vload(f.pair_at(k.weight, at, v), kZero));
+                          weights.push_back(f.select(f.kept(at, v), p, f.vsplat(0)));
                           l[0] = f.fadd(l[0], weights.back());
                         }
                         put_weights(f, first, v, weights, 1, pair_of_weights(k));
@@ -395,7 +387,7 @@ void add_guarded_outputs(Part& f, const Value& key, const Value& c, const Value&
   const Value p = f.vload(f.pair_at(k.scores, at, v), kZero);
   std::vector<Value> kept;
   for (int u = 0; u < k.pair; ++u) {
-    kept.push_back(f.fcmp("une", f.vload(f.pair_at(k.weight, f.add(key, Part::i64(u)), v), kZero), f.vsplat(0)));
+    kept.push_back(f.kept(f.add(key, Part::i64(u)), v));
   }
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const Value value = broadcast(f, row, Part::i64(static_cast<std::int64_t>(i)));
@@ -433,25 +425,26 @@ void partial_outputs(Part& f, const Value& groups, const Value& v, int columns, 
   });
 }
 
-/// Does a row of V in the block hold a NaN or an infinity?
+/// Does a row of V in the block hold a NaN or an infinity? They have the largest magnitudes, as integers.
 Value not_finite(Part& f, const Value& count) {
   const Kernel& k = f.kernel;
   // Of f32, or of bf16, which is its upper half.
   const std::string number = k.pair == 2 ? "i16" : "i32";
-  const int shift = k.pair == 2 ? 16 : 0, lanes = 8 * k.pair;
-  const std::string type = vector_type(lanes, number);
+  const int shift = k.pair == 2 ? 16 : 0;
+  const int words = k.v_pad % k.lanes == 0 ? k.lanes : 8, lanes = words * k.pair;
   const auto splat = [&](std::int64_t v) { return f.splat({number, std::to_string(v >> shift)}, lanes); };
-  const auto found = f.fold(
-      kZero, f.op("udiv", count, Part::i64(k.pair)), 1, {splat(0)}, [&](const Value& key, std::vector<Value> seen) {
+  const std::string type = vector_type(lanes, number);
+  const auto largest = f.fold(
+      kZero, f.op("udiv", count, Part::i64(k.pair)), 1, {splat(0)},
+      [&](const Value& key, const std::vector<Value>& so_far) {
         const Value row = value_row(f, key);
-        return f.fold(kZero, Part::i64(k.v_pad), 8, seen, [&](const Value& c, const std::vector<Value>& s) {
-          const Value bits = f.bit_and(f.load(type, f.at(row, "i32", c), 4), splat(0x7FFFFFFF));
-          const Value bad = f.cast("sext", f.icmp("uge", bits, splat(0x7F800000)), type);
-          return std::vector<Value>{f.bit_or(s[0], bad)};
+        return f.fold(kZero, Part::i64(k.v_pad), words, so_far, [&](const Value& c, const std::vector<Value>& before) {
+          const Value magnitude = f.bit_and(f.load(type, f.at(row, "i32", c), 4), splat(0x7FFFFFFF));
+          return std::vector<Value>{f.max(before[0], magnitude)};
         });
       });
   const std::string mask = "i" + std::to_string(lanes);
-  return f.icmp("ne", f.cast("bitcast", f.icmp("ne", found[0], splat(0)), mask), {mask, "0"});
+  return f.icmp("ne", f.cast("bitcast", f.icmp("sge", largest[0], splat(0x7F800000)), mask), {mask, "0"});
 }
 
 /// @weigh_vector: from the scores of one vector of rows to weights. `groups` of keys are listed, multiplicities stand
@@ -562,7 +555,9 @@ Value list_all_groups(Part& f, const Value& count) {
 
 void keep_all_pairs(Part& f, const Value& count, const Value& v) {
   f.for_each(kZero, count, 1, [&](const Value& key) {
-    f.vstore(broadcast(f, Part::argument("ptr", "weights"), key), f.pair_at(f.kernel.weight, key, v), kZero);
+    const Value weight = broadcast(f, Part::argument("ptr", "weights"), key);
+    f.set_kept(f.fcmp("une", weight, f.vsplat(0)), key, v);
+    if (f.kernel.counts) f.vstore(weight, f.pair_at(f.kernel.weight, key, v), kZero);
   });
 }
 

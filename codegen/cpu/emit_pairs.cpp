@@ -67,8 +67,8 @@ void rewrite_rows(Part& f, bool kept, const Value& v) {
   const auto top = each_key(f, kept, {none}, [&](const Value& key, std::vector<Value> best) {
     const Value at = f.pair_at(k.scores, key, v);
     Value s = rewritten(f, rows, key, f.vload(at, kZero));
-    if (kept) s = f.select(f.fcmp("one", f.vload(f.pair_at(k.weight, key, v), kZero), f.vsplat(0)), s, none);
     f.vstore(s, at, kZero);
+    if (kept) s = f.select(f.kept(key, v), s, none);
     return std::vector<Value>{f.select(f.fcmp("ogt", best[0], s), best[0], s)};
   });
   f.vstore(top[0], f.in_scratch(k.top), v);

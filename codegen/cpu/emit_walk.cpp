@@ -353,19 +353,12 @@ std::string flush_partial(const Kernel& k) {
   const Value filled = f.tile(kFilled);
   f.when(f.icmp("sgt", filled, kZero), [&] {
     const Value end = f.call("i64", "pad", {f.a, f.s, kZero, filled, Part::i64(k.sub_k)});
-    const Value zero = f.vsplat(0);
-    f.for_each(filled, end, 1, [&](const Value& i) {
-      f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
-        f.vstore(zero, f.in_scratch(k.weight), f.add(f.mul(i, Part::i64(k.rows)), v));
-      });
-    });
+    f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) { f.keep_none(filled, v); });
     std::vector<Value> arguments = {f.a, f.s, f.in_scratch(k.key_at[0]), f.in_scratch(k.value_at[0]), end};
     if (k.positions) arguments.push_back(f.in_scratch(k.key_position[0]));
     f.call_void("partial_block", arguments);
   });
   f.set_tile(kFilled, kZero);
-  f.for_each(kZero, Part::i64(k.rows / k.lanes), 1,
-             [&](const Value& v) { f.store(kZero, f.at(f.in_scratch(k.active), "i64", v), 8); });
   f.ret();
   return f.finish();
 }
@@ -413,70 +406,85 @@ Value has_intervals(Part& f, const Value& term, const Value& state) {
   return f.icmp("ne", f.get(out), kZero);
 }
 
-/// Bounds of the keys that rows keep, of i32, narrowed by one condition whose key is a line or one value from y on.
-std::vector<Value> narrowed(Part& f, const Value& condition, const Value& y, const Value& v,
-                            std::vector<Value> bounds) {
+/// Bounds of the keys that rows keep, narrowed by one condition whose key is a line or one value from y on.
+struct Bounds {
+  Value lo, hi;  ///< of i32, a lane a row
+};
+Bounds narrowed(Part& f, const Value& condition, const Value& y, const Value& v, const Bounds& before) {
   const Kernel& k = f.kernel;
   const std::string longs = vector_type(k.lanes, "i64");
+  const auto splat = [&](std::int64_t x) { return f.splat(Part::i64(x), k.lanes); };
   const auto clamped = [&](const Value& x, std::int64_t lo, std::int64_t hi) {
-    const Value least = f.splat(Part::i64(lo), k.lanes), most = f.splat(Part::i64(hi), k.lanes);
-    return f.min(f.max(x, least), most);
+    return f.min(f.max(x, splat(lo)), splat(hi));
   };
-  const Value known = f.word(condition, kKnownFrom);
   const Value slope = f.word(condition, kSlope);
-  const Value at_y = f.add(f.word(condition, kKnownKey), f.mul(slope, f.sub(y, known)));
+  const Value at_y = f.add(f.word(condition, kKnownKey), f.mul(slope, f.sub(y, f.word(condition, kKnownFrom))));
   const Value rows = f.at(f.in_scratch(0), "i8", f.add(f.word(condition, kBoundsAt), f.mul(v, Part::i64(8))));
-  constexpr std::int64_t kFar = std::int64_t{1} << 40;  // keys and their values lie nearer
-  for (std::size_t side = 0; side < 2; ++side) {
-    const Value bound =
-        clamped(f.load(longs, f.at(rows, "i64", Part::i64(static_cast<std::int64_t>(side) * k.rows)), 32), -kFar, kFar);
-    // A line: so many keys from y on. One value: all keys, or none.
-    const Value of_line = f.add(bound, f.splat(f.sub(y, at_y), k.lanes));
-    const Value beyond = f.icmp("sgt", bound, f.splat(at_y, k.lanes));
-    const Value of_value =
-        f.select(beyond, f.splat(Part::i64(INT32_MAX), k.lanes), f.splat(Part::i64(INT32_MIN), k.lanes));
-    const Value is_line = f.splat(f.icmp("ne", slope, kZero), k.lanes);
-    const Value moved = f.cast("trunc", clamped(f.select(is_line, of_line, of_value), INT32_MIN, INT32_MAX), k.vi());
-    bounds[side] = side == 0 ? f.max(bounds[side], moved) : f.min(bounds[side], moved);
-  }
-  return bounds;
+  const Value lo = f.load(longs, rows, 32), hi = f.load(longs, f.at(rows, "i64", Part::i64(k.rows)), 32);
+  // One value: all keys, or none.
+  const auto of_value = f.fold(kZero, f.sub(kOne, slope), 1, {before.hi}, [&](const Value&, const auto& now) {
+    const Value at = f.splat(at_y, k.lanes);
+    const Value keeps = f.bit_and(f.icmp("sle", lo, at), f.icmp("sgt", hi, at));
+    return std::vector<Value>{f.select(keeps, now[0], f.splat(Part::i32(INT32_MIN), k.lanes))};
+  });
+  // A line: so many keys from y on.
+  const auto of_line = f.fold(kZero, slope, 1, {before.lo, of_value[0]}, [&](const Value&, const auto& now) {
+    constexpr std::int64_t kFar = std::int64_t{1} << 40;  // keys and their values lie nearer
+    const Value away = f.splat(f.sub(y, at_y), k.lanes);
+    const auto moved = [&](const Value& bound) {
+      return f.cast("trunc", clamped(f.add(clamped(bound, -kFar, kFar), away), INT32_MIN, INT32_MAX), k.vi());
+    };
+    return std::vector<Value>{f.max(now[0], moved(lo)), f.min(now[1], moved(hi))};
+  });
+  return {of_line[0], of_line[1]};
 }
 
-/// Keys [lo, hi) of the run that starts at y, for the rows of one vector.
-std::vector<Value> run_bounds(Part& f, const Value& term, const Value& state, const Value& y, const Value& v) {
+/// Keys of the run that starts at y, for the rows of one vector.
+Bounds run_bounds(Part& f, const Value& term, const Value& state, const Value& y, const Value& v) {
   const Kernel& k = f.kernel;
-  std::vector<Value> bounds = {f.load(k.vi(), f.at(f.term_lo(state), "i32", v), 4),
-                               f.load(k.vi(), f.at(f.term_hi(state), "i32", v), 4)};
-  if (k.conditions.empty()) return bounds;
+  const Bounds of_term{f.load(k.vi(), f.at(f.term_lo(state), "i32", v), 4),
+                       f.load(k.vi(), f.at(f.term_hi(state), "i32", v), 4)};
+  if (k.conditions.empty()) return of_term;
   const Value first = f.table(f.word(term, kPairAt));
-  return f.fold(kZero, f.word(term, kPairCount), 1, bounds, [&](const Value& i, const std::vector<Value>& so_far) {
-    const Value number = f.word(f.at(first, "i64", f.mul(i, Part::i64(kPairWords))), kPairNumber);
-    const Value condition = f.condition(number);
-    const Value of_pairs = f.icmp("eq", f.word(condition, kOnRow), kZero);
-    const Value interval =
-        f.bit_and(f.icmp("ne", f.word(condition, kBoundsAt), kZero), f.icmp("ne", f.word(condition, kRuns), kOne));
-    const auto now = narrowed(f, condition, y, v, so_far);
-    const Value applies = f.splat(f.bit_and(of_pairs, interval), k.lanes);
-    return std::vector<Value>{f.select(applies, now[0], so_far[0]), f.select(applies, now[1], so_far[1])};
-  });
+  const auto bounds =
+      f.fold(kZero, f.word(term, kPairCount), 1, {of_term.lo, of_term.hi}, [&](const Value& i, const auto& so_far) {
+        const Value condition = f.condition(f.word(f.at(first, "i64", f.mul(i, Part::i64(kPairWords))), kPairNumber));
+        const Value of_pairs = f.icmp("eq", f.word(condition, kOnRow), kZero);
+        const Value interval =
+            f.bit_and(f.icmp("ne", f.word(condition, kBoundsAt), kZero), f.icmp("ne", f.word(condition, kRuns), kOne));
+        const Value applies = f.cast("zext", f.bit_and(of_pairs, interval), "i64");
+        return f.fold(kZero, applies, 1, so_far, [&](const Value&, const std::vector<Value>& before) {
+          const Bounds now = narrowed(f, condition, y, v, {before[0], before[1]});
+          return std::vector<Value>{now.lo, now.hi};
+        });
+      });
+  return {bounds[0], bounds[1]};
 }
 
-/// Weights of `take` keys from y on, which go to places from `filled` on, for the rows of one vector.
-void put_run_weights(Part& f, const Value& term, const Value& state, const Value& y, const Value& filled,
-                     const Value& take, const Value& v) {
+/// Which of `take` keys from y on, which go to places from `filled` on, the rows of one vector keep.
+void put_run_masks(Part& f, const Value& term, const Value& state, const Value& y, const Value& filled,
+                   const Value& take, const Value& v) {
   const Kernel& k = f.kernel;
-  const auto bounds = run_bounds(f, term, state, y, v);
+  const Bounds bounds = run_bounds(f, term, state, y, v);
   const Value rate = f.rate(term, state);
-  const Value bits = f.at(f.in_scratch(k.active), "i64", f.op("sdiv", v, Part::i64(k.lanes)));
-  const auto now = f.fold(kZero, take, 1, {f.load("i64", bits, 8)}, [&](const Value& i, const std::vector<Value>& had) {
-    const Value key = f.splat(f.cast("trunc", f.add(y, f.mul(i, rate)), "i32"), k.lanes);
-    const Value kept = f.bit_and(f.icmp("sge", key, bounds[0]), f.icmp("slt", key, bounds[1]));
-    const Value at = f.add(filled, i);
-    f.vstore(f.select(kept, f.vsplat(1), f.vsplat(0)), f.pair_at(k.weight, at, v), kZero);
-    const Value group = f.op("shl", f.cast("zext", f.any(kept), "i64"), f.op("udiv", at, Part::i64(k.sub_k)));
-    return std::vector<Value>{f.bit_or(had[0], group)};
-  });
-  f.store(now[0], bits, 8);
+  const auto splat = [&](const Value& x) { return f.splat(f.cast("trunc", x, "i32"), k.lanes); };
+  const Value end = f.min(f.add(y, f.mul(take, rate)), Part::i64(INT32_MAX));
+  const Value lo = f.max(bounds.lo, splat(y)), hi = f.min(bounds.hi, splat(end));
+  const Value keeps_some = f.icmp("slt", lo, hi);
+  f.when(
+      f.any(keeps_some),
+      [&] {
+        // lo <= key < hi, by one comparison.
+        const Value step = splat(rate), none = f.splat(Part::i32(0), k.lanes);
+        const Value length = f.select(keeps_some, f.sub(hi, lo), none);
+        f.fold(kZero, take, 1, {f.sub(splat(y), lo)}, [&](const Value& i, const std::vector<Value>& from_lo) {
+          const Value at = f.add(filled, i);
+          f.set_kept(f.icmp("ult", from_lo[0], length), at, v);
+          if (k.counts) f.vstore(f.vsplat(1), f.pair_at(k.weight, at, v), kZero);
+          return std::vector<Value>{f.add(from_lo[0], step)};
+        });
+      },
+      [&] { f.for_each(kZero, take, k.sub_k, [&](const Value& i) { f.keep_none(f.add(filled, i), v); }); });
 }
 
 /// @put_run: keys of the zone's only term from y to `end`, of each of which a row keeps those of an interval.
@@ -498,7 +506,7 @@ std::string put_run(const Kernel& k) {
                      return std::vector<Value>{f.add(at[0], rate)};
                    });
                    f.for_each(kZero, Part::i64(k.rows), k.lanes,
-                              [&](const Value& v) { put_run_weights(f, term, state, from, filled, take, v); });
+                              [&](const Value& v) { put_run_masks(f, term, state, from, filled, take, v); });
                    set_filled(f, f.add(filled, take), "flush_partial");
                    f.set(y, f.add(from, f.mul(take, rate)));
                  });
@@ -514,13 +522,10 @@ std::string put_one(const Kernel& k) {
   const Value y = Part::argument("i64", "y");
   const Value filled = f.tile(kFilled);
   put_partial_key(f, filled, y);
-  const Value group = f.op("shl", kOne, f.op("sdiv", filled, Part::i64(k.sub_k)));
   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
     const Value weights = row_weights(f, Part::argument("ptr", "pass"), Part::argument("i64", "count"), y, v);
-    f.vstore(f.cast("sitofp", weights, k.vf()), f.in_scratch(k.weight), f.add(f.mul(filled, Part::i64(k.rows)), v));
-    const Value some = f.any(f.icmp("ne", weights, f.splat(Part::i32(0), k.lanes)));
-    const Value bits = f.at(f.in_scratch(k.active), "i64", f.op("sdiv", v, Part::i64(k.lanes)));
-    f.store(f.bit_or(f.load("i64", bits, 8), f.select(some, group, kZero)), bits, 8);
+    f.set_kept(f.icmp("ne", weights, f.splat(Part::i32(0), k.lanes)), filled, v);
+    if (k.counts) f.vstore(f.cast("sitofp", weights, k.vf()), f.pair_at(k.weight, filled, v), kZero);
   });
   set_filled(f, f.add(filled, kOne), "flush_partial");
   f.ret();

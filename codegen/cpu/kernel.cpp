@@ -25,6 +25,9 @@ Kernel::Condition condition_of(const ir::Predicate& p) {
   return out;
 }
 
+/// Of a mask with a bit for each lane of a vector.
+std::int64_t bytes_of_mask(int lanes) { return std::max(1, lanes / 8); }
+
 }  // namespace
 
 Kernel::Kernel(const ir::Plan& p, const Target& t)
@@ -48,6 +51,12 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
       few(ir::has_few_form(p)),
       many_passes(
           std::any_of(p.phases.begin(), p.phases.end(), [](const ir::Phase& f) { return f.passes.size() > 1; })),
+      counts(std::any_of(p.phases.begin(), p.phases.end(),
+                         [](const ir::Phase& f) {
+                           return std::any_of(f.passes.begin(), f.passes.end(), [](const ir::Pass& pass) {
+                             return pass.weight == ir::Weight::count && pass.branches.size() > 1;
+                           });
+                         })),
       positions((p.score && ir::reads(*p.score, ir::Variable::k)) || p.dropout > 0) {
   std::int64_t end = kTileWords * 8;
   const auto take = [&end](std::int64_t bytes) {
@@ -72,8 +81,8 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
   alpha = take(rows * 4);
   top = take(rows * 4);
   scores = take(keys * rows * 4);
-  weight = take(keys * rows * 4);
-  active = take(rows / lanes * 8);
+  kept = take((keys + sub_k) * bytes_of_mask(lanes) * rows / lanes);
+  weight = take(counts ? keys * rows * 4 : 0);
   groups = take(keys * 8);
   for (int i = 0; i < 2; ++i) {
     key_at[i] = take(keys * 8);
@@ -98,6 +107,33 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
   state_words = lags ? int{kLagStateWords} : int{kStateWords};
   terms = end;
   term_stride = state_words * 8 + 2 * rows * 4;
+}
+
+Value Part::kept_at(const Value& key, const Value& v) {
+  const std::int64_t bytes = bytes_of_mask(kernel.lanes);
+  const Value vector = mul(op("sdiv", v, i64(kernel.lanes)), i64((kernel.keys + kernel.sub_k) * bytes));
+  return at(at(in_scratch(kernel.kept), "i8", vector), "i8", mul(key, i64(bytes)));
+}
+
+Value Part::kept(const Value& key, const Value& v) {
+  const std::string bits = fmt::format("i{}", kernel.lanes);
+  const Value stored = load(fmt::format("i{}", 8 * bytes_of_mask(kernel.lanes)), kept_at(key, v), 1);
+  return cast("bitcast", stored.type == bits ? stored : cast("trunc", stored, bits), kernel.vb());
+}
+
+Value Part::kept_of_group(const Value& key, const Value& v) {
+  const std::string bits = fmt::format("i{}", kernel.sub_k * 8 * bytes_of_mask(kernel.lanes));
+  return icmp("ne", load(bits, kept_at(key, v), 1), {bits, "0"});
+}
+
+void Part::set_kept(const Value& rows, const Value& key, const Value& v) {
+  const std::string stored = fmt::format("i{}", 8 * bytes_of_mask(kernel.lanes));
+  const Value bits = cast("bitcast", rows, fmt::format("i{}", kernel.lanes));
+  store(bits.type == stored ? bits : cast("zext", bits, stored), kept_at(key, v), 1);
+}
+
+void Part::keep_none(const Value& key, const Value& v) {
+  store({fmt::format("i{}", kernel.sub_k * 8 * bytes_of_mask(kernel.lanes)), "0"}, kept_at(key, v), 1);
 }
 
 Part::Part(const Kernel& k, const std::string& name, const std::string& result, const std::string& more)

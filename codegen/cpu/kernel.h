@@ -87,11 +87,12 @@ struct Kernel {
   bool keys_in_place, values_in_place;  ///< rows of K and V are read where they are: products can step through them
   bool few;                             ///< launches of few queries have blocks of their own
   bool many_passes;                     ///< O is summed over passes
+  bool counts;                          ///< pairs may be kept more than once
   bool positions;                       ///< positions of a block's keys stand beside their rows
 
   // Byte offsets in the scratch.
   std::int64_t x, x32, bits, q_row, o_row, idle_row, score_factor, q, q_lanes, few_sums, acc, out, m, l, alpha, top,
-      scores, weight, active, groups;
+      scores, kept, weight, groups;
   std::int64_t key_at[2], value_at[2], key_weight[2], key_position[2];
   std::int64_t key_wide, value_wide;
   std::int64_t round_keys, random;  ///< dropout: keys of ten rounds; words of four keys for one vector of rows
@@ -146,6 +147,13 @@ class Part : public Builder {
     return at(at(pass, "i64", i64(kTermsAt)), "i64", mul(t, i64(kTermWords)));
   }
   Value term_state(const Value& t) { return at(in_scratch(kernel.terms), "i8", mul(t, i64(kernel.term_stride))); }
+  /// Which rows of the vector from lane v on keep a key of a partial block: a bit each. Of a group, too.
+  Value kept_at(const Value& key, const Value& v);
+  Value kept(const Value& key, const Value& v);
+  Value kept_of_group(const Value& key, const Value& v);
+  void set_kept(const Value& rows, const Value& key, const Value& v);
+  /// Keeps none of a group of keys from `key` on, which may pass the block's end.
+  void keep_none(const Value& key, const Value& v);
   /// Row of a block's scores or weights of pairs, from lane v on; groups of keys that a vector of rows keeps.
   Value pair_at(std::int64_t base, const Value& key, const Value& v) {
     return at(at(in_scratch(base), "float", mul(key, i64(kernel.rows))), "float", v);

@@ -132,6 +132,9 @@ constexpr Planted kOnCpu[] = {
     {"keys_of_a_line_taken_for_one", kGrid, "store i64 1, ptr", "store i64 0, ptr", "answers"},
     {"stream_not_moved_behind_a_run", kGrid, "icmp eq i64 (%v\\d+), (%v\\d+)(\n  store i64 %y)", "icmp ne i64 $1, $1$3",
      "put_run"},
+    {"one_key_behind_the_last_of_a_row", kGrid, "icmp ult (<\\d+ x i32>)", "icmp ule $1", "put_run"},
+    {"masks_left_where_a_vector_keeps_nothing", kGrid, "store i\\d+ 0, ptr %v\\d+, align 1", "", "put_run"},
+    {"masks_left_behind_the_last_key", kGrid, "store i\\d+ 0, ptr %v\\d+, align 1", "", "flush_partial"},
     {"rows_that_fail_are_overlooked", kSomeRows, "xor (<\\d+ x i1>) (%v\\d+), <.*>", "xor $1 $2, $2", "describe"},
     // Lists
     {"list_of_the_first_row", kChosen, "(getelementptr i32, ptr %v\\d+), i64 %v\\d+(\n.*call i1 @listed)",
