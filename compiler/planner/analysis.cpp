@@ -100,7 +100,9 @@ class TileCounter {
     double full = 0;
     double masked = 0;
     for (const auto& zone : zones_) {
-      (zone.full ? full : masked) += static_cast<double>(count_hits(pass, zone, extent_, zone.lo, zone.hi));
+      const auto keys = static_cast<double>(count_hits(pass, zone, extent_, zone.lo, zone.hi));
+      (zone.full ? full : masked) += keys;
+      if (!zone.full) (lists_in_runs(plan_, pass, zone, rows) ? work.listed_in_runs : work.listed_singly) += keys;
     }
     const auto blocks = [&](double keys) {
       return static_cast<double>((static_cast<std::int64_t>(keys) + c.tile_k - 1) / c.tile_k);
@@ -113,7 +115,9 @@ class TileCounter {
     if (c.kernel_class == ir::KernelClass::vector) {
       const auto block = ir::full_block(plan_, rows.x.size(), extent_.x_end - extent_.x_begin);
       work.executed += up(full, block.keys) * block.rows;
-      if (masked > 0) work.executed += masked_pairs(pass, rows, 0);
+      const double pairs = masked > 0 ? masked_pairs(pass, rows, 0) : 0;
+      work.masked += pairs;
+      work.executed += pairs;
       return;
     }
     // On GPUs keys of full zones that fill no block go in front of the partial ones; sub-tiles without rows wait.
@@ -301,12 +305,19 @@ Work& Work::operator+=(const Work& other) {
   partial_tiles += other.partial_tiles;
   empty_tiles += other.empty_tiles;
   row_tiles += other.row_tiles;
+  masked += other.masked;
+  listed_in_runs += other.listed_in_runs;
+  listed_singly += other.listed_singly;
   return *this;
 }
 
 Work Work::scaled(double times) const {
-  return {pairs * times,         executed * times,    full_tiles * times,
-          partial_tiles * times, empty_tiles * times, row_tiles * times};
+  Work out = *this;
+  for (double* number : {&out.pairs, &out.executed, &out.full_tiles, &out.partial_tiles, &out.empty_tiles,
+                         &out.row_tiles, &out.masked, &out.listed_in_runs, &out.listed_singly}) {
+    *number *= times;
+  }
+  return out;
 }
 
 Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape& shape,

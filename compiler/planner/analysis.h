@@ -14,6 +14,9 @@ struct Work {
   double executed = 0;
   /// Blocks of tile_q rows × tile_k streamed rows: visited without a mask, with one, or not at all.
   double full_tiles = 0, partial_tiles = 0, empty_tiles = 0;
+  /// On CPUs, of `executed` those in blocks with a mask; keys that tiles list for such blocks, in runs of which each
+  /// row keeps an interval, or asking about one by one.
+  double masked = 0, listed_in_runs = 0, listed_singly = 0;
   /// Row tiles that hold a row.
   double row_tiles = 0;
 

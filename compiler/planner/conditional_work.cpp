@@ -76,9 +76,13 @@ class Counter {
       if (zone.full) continue;
       Walked walked;
       const double factor = sample(zone, [&](const Zone& part) { walk(table, rows, part, &groups, walked); });
-      masked += static_cast<double>(walked.hits) * factor;
+      const double keys = static_cast<double>(walked.hits) * factor;
+      masked += keys;
+      (lists_in_runs(plan_, table, zone, rows) ? work.listed_in_runs : work.listed_singly) += keys;
       if (plan.out) work.pairs += static_cast<double>(walked.kept) * factor;
-      work.executed += static_cast<double>(walked.groups) * choices_.sub_k * choices_.sub_q * factor;
+      const double pairs = static_cast<double>(walked.groups) * choices_.sub_k * choices_.sub_q * factor;
+      work.executed += pairs;
+      work.masked += pairs;
     }
     const auto blocks = [&](double keys) { return up(keys, choices_.tile_k) / choices_.tile_k; };
     work.full_tiles += blocks(full);
@@ -117,6 +121,18 @@ class Counter {
 };
 
 }  // namespace
+
+bool lists_in_runs(const ir::Plan& plan, const PassTable& pass, const Zone& zone, const TileRows& rows) {
+  if (zone.terms.size() != 1) return false;
+  const auto& uses = pass.terms[static_cast<std::size_t>(zone.terms.front())].predicates;
+  return std::all_of(uses.begin(), uses.end(), [&](const ir::PredicateUse& use) {
+    const auto number = static_cast<std::size_t>(use.number);
+    const auto& of_tile = rows.predicates[number];
+    if (of_tile.on_row_only) return !(of_tile.some_meet && of_tile.some_fail);
+    const auto& condition = plan.predicates[number];
+    return of_tile.runs.size() == 1 || (condition.key && condition.modulus == 0 && !use.negated);
+  });
+}
 
 Work count_conditional(const ir::Plan& plan, const ir::Phase& phase, const ir::PhaseTable& table,
                        const ir::HeadTable& head, const Extent& extent, std::int64_t together) {

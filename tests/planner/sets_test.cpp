@@ -157,14 +157,19 @@ TEST_P(Sets, AreVisitedAsMeantByKey) { EXPECT_EQ(wrong(GetParam(), ir::Stationar
 
 INSTANTIATE_TEST_SUITE_P(All, Sets, ::testing::ValuesIn(kCases));
 
-/// Executed over useful work of one head.
-double waste(const std::string& body, std::int64_t tokens, const char* on) {
+/// The work of one head.
+Work work_of(const std::string& body, std::int64_t tokens, const char* on) {
   const ir::Pattern pattern = pattern_of(body);
   const auto made = plan(pattern, bind_of(), find_target(on).value(), options(ir::Stationary::query));
   EXPECT_TRUE(made.ok());
   const ir::Shape shape{.batch = 1, .n_q = tokens, .n_k = tokens, .heads = 1, .kv_heads = 1, .d = 64, .d_v = 64};
   const auto tables = ir::make_tables(*made, 1);
-  const Work work = count_work(*made, *tables, shape, problem_of(pattern, shape, 1).inputs);
+  return count_work(*made, *tables, shape, problem_of(pattern, shape, 1).inputs);
+}
+
+/// Executed over useful.
+double waste(const std::string& body, std::int64_t tokens, const char* on) {
+  const Work work = work_of(body, tokens, on);
   return work.executed / work.pairs;
 }
 
@@ -194,6 +199,29 @@ TEST(SetsCost, WhatTheyKeep) {
         << on;
     EXPECT_LE(waste("input m: u8[blocks, blocks]; branch blocks(64, table(m));", 2048, on), 1.01) << on;
   }
+}
+
+/// Blocks with a mask, on CPUs: what is computed there, and how their keys are found.
+TEST(SetsCost, MasksAndLists) {
+  const auto work = [](const char* body) { return work_of(body, 256, "cpu:x86-64-v4"); };
+  // Four tiles of 64 rows with a triangle each, of whose keys vector i of 16 rows computes the first 16 (i + 1). All
+  // rows keep the first key, which goes with those in front of it, four at a time.
+  const Work causal = work("keep causal;");
+  EXPECT_EQ(causal.masked, 4 * 16 * (16 + 32 + 48 + 64));
+  EXPECT_EQ(causal.executed, causal.masked + (4 + 68 + 132 + 196) * 64);
+  EXPECT_EQ(causal.listed_in_runs, 4 * 63);
+  EXPECT_EQ(causal.listed_singly, 0);
+  EXPECT_EQ(work("keep all;").masked, 0);
+  // Lines of a grid are runs of its keys; rows that disagree on what is no interval are asked about each key, as are
+  // two branches in one zone.
+  const Work grid = work("grid 16, 16; branch neighborhood(size: [5, 5]);");
+  EXPECT_GT(grid.listed_in_runs, 0);
+  EXPECT_EQ(grid.listed_singly, 0);
+  EXPECT_EQ(grid.masked, grid.executed);
+  EXPECT_EQ(work("keep where((q * k) % 7 == 1);").listed_in_runs, 0);
+  EXPECT_EQ(work("keep where((q * k) % 7 == 1);").listed_singly, 4 * 256);
+  EXPECT_GT(work("branch window(20, 0); branch window(0, 20); combine joint;").listed_singly, 0);
+  EXPECT_EQ(work("keep causal;").scaled(3).listed_in_runs, 12 * 63);
 }
 
 /// Sparsity costs nothing extra: what the workloads of long contexts execute on GPUs, over what they ask for.
