@@ -296,9 +296,12 @@ Value floor_rest(Builder& f, const Value& a, const Value& b) {
   return divide(f, a, b, "floor_rest", &Division::rest);
 }
 
-std::string division_functions(int lanes) {
-  return "; Integers divided by lanes\n" + division_function(lanes, "floor_divide", &Division::floor) +
-         division_function(lanes, "floor_rest", &Division::rest);
+std::string division_functions(int lanes, std::string_view callers) {
+  std::string text;
+  if (callers.find("@floor_divide(") != callers.npos)
+    text += division_function(lanes, "floor_divide", &Division::floor);
+  if (callers.find("@floor_rest(") != callers.npos) text += division_function(lanes, "floor_rest", &Division::rest);
+  return text.empty() ? text : "; Integers divided by lanes\n" + text;
 }
 
 std::string elementary_declarations(int lanes) {

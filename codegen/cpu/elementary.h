@@ -41,8 +41,9 @@ Value floor_divide(Builder& f, const Value& a, const Value& b);
 Value floor_rest(Builder& f, const Value& a, const Value& b);
 
 /// Declarations of the intrinsics that the functions above use for single values and vectors of `lanes`, but for
-/// multiply_add of f32 vectors, which every kernel declares; and the functions that divide vectors.
+/// multiply_add of f32 vectors, which every kernel declares; and the functions that divide vectors, those that
+/// `callers` call.
 std::string elementary_declarations(int lanes);
-std::string division_functions(int lanes);
+std::string division_functions(int lanes, std::string_view callers);
 
 }  // namespace weft::codegen::cpu

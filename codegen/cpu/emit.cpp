@@ -1,5 +1,6 @@
 #include "codegen/cpu/emit.h"
 
+#include "codegen/cpu/expression.h"
 #include "codegen/cpu/kernel.h"
 
 #include <fmt/format.h>
@@ -227,12 +228,13 @@ Names names(const ir::Plan&) { return {.symbol = "weft_kernel"}; }
 
 Source emit(const ir::Plan& plan, const Target& target) {
   const Kernel k(plan, target);
-  std::string text = preamble(k);
+  std::string text;
   const auto tile = plan.phases.size() > 1 ? run_tile_of_phases : run_tile;
   for (const auto part : {emit_conditions, emit_summaries, emit_schedule, emit_rows, emit_pairs, emit_copies,
                           emit_blocks, emit_few, emit_walk, fresh, sweep, run_pass, tile, entry}) {
     text += part(k);
   }
+  text = preamble(k) + (k.has_expressions() ? expression_functions(k.lanes, text) : "") + text;
   // Frame pointers would cost a register; vectors are as wide as the target says.
   const auto attributes = [&](const char* number, const char* more) {
     text += fmt::format(

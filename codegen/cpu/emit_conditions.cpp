@@ -2,6 +2,8 @@
 #include "codegen/cpu/kernel.h"
 #include "compiler/ir/schedule.h"
 
+#include <algorithm>
+
 /// Conditions on pairs: what the rows of a tile say to each (compiler/ir/schedule.h), which keys it lets through, and
 /// the mask of the pairs that it leaves.
 namespace weft::codegen::cpu {
@@ -273,10 +275,9 @@ Expression expression_at(Part& f, int lanes) {
 }
 
 std::string emit_conditions(const Kernel& k) {
-  std::string text;
-  if (k.has_expressions()) text += expression_functions(k.target, k.lanes);
-  if (k.conditions.empty()) return text;
-  return text + "; Conditions on pairs\n" + runs(k) + describe(k) + answers(k) + mask(k);
+  if (k.conditions.empty()) return "";
+  const bool of_pairs = !std::all_of(k.conditions.begin(), k.conditions.end(), [](const auto& c) { return c.on_row; });
+  return "; Conditions on pairs\n" + (of_pairs ? runs(k) : "") + describe(k) + answers(k) + mask(k);
 }
 
 }  // namespace weft::codegen::cpu

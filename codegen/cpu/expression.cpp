@@ -285,7 +285,7 @@ std::string listed_function() {
 
 }  // namespace
 
-std::string expression_functions(const Target&, int lanes) {
+std::string expression_functions(int lanes, std::string_view callers) {
   std::string text = "; Expressions: codegen/cpu/expression.h\n" + elementary_declarations(lanes);
   for (const char* element : {"i8", "i32", "float"}) {
     const std::string type = vector_type(lanes, element);
@@ -293,7 +293,9 @@ std::string expression_functions(const Target&, int lanes) {
                         std::string_view(element) == "float" ? "f32" : element, vector_type(lanes, "ptr"),
                         vector_type(lanes, "i1"));
   }
-  return text + "\n" + listed_function() + division_functions(lanes);
+  text += "\n";
+  if (callers.find("@listed(") != callers.npos) text += listed_function();
+  return text + division_functions(lanes, callers);
 }
 
 }  // namespace weft::codegen::cpu

@@ -82,7 +82,7 @@ class Expression {
   std::map<int, InputFacts> facts_;
 };
 
-/// Declarations and functions that expressions use, once a module.
-std::string expression_functions(const Target& target, int lanes);
+/// Declarations and functions that expressions use, once a module; of functions, those that `callers` call.
+std::string expression_functions(int lanes, std::string_view callers);
 
 }  // namespace weft::codegen::cpu

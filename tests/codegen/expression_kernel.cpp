@@ -41,10 +41,10 @@ std::string text_of(const std::vector<ir::ExprPtr>& expressions, const std::vect
     f.store(v, at(place, offsetof(Place, result) + i * static_cast<std::size_t>(lanes) * 8), 8);
   }
   f.ret();
-  const std::string vector = codegen::cpu::vector_type(lanes, "float");
+  const std::string vector = codegen::cpu::vector_type(lanes, "float"), body = f.finish();
   return "target triple = \"x86_64-unknown-linux-gnu\"\ndeclare " + vector + " @llvm.fmuladd.v" +
          std::to_string(lanes) + "f32(" + vector + ", " + vector + ", " + vector + ")\n" +
-         codegen::cpu::expression_functions(target, lanes) + f.finish() +
+         codegen::cpu::expression_functions(lanes, body) + body +
          "attributes #0 = { nounwind \"min-legal-vector-width\"=\"" + std::to_string(target.vector_bits) + "\" }\n";
 }
 

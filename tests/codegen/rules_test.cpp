@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <regex>
 
 /// The promises of the semantics page that are about kernels: what may reach which row, bits, and the checks that
 /// have caught real libraries (section 11).
@@ -234,6 +235,29 @@ TEST(CpuText, DoesNotDependOnTheNumberOfBranchesOrLengths) {
   const std::string one = text(of({make_set(SetKind::causal)}));
   EXPECT_TRUE(one == text(of({dilated(512, 2)})));
   EXPECT_FALSE(one == three);
+}
+
+/// LLVM compiles what nothing calls as well.
+TEST(CpuText, HasNoFunctionThatNothingCalls) {
+  const auto q = ir::variable(ir::Variable::q), key = ir::variable(ir::Variable::k);
+  const auto rest = [](const ir::ExprPtr& x, std::int64_t of) {
+    return ir::apply(ir::Op::modulo, {x, ir::constant(of)});
+  };
+  const auto where = [](const ir::ExprPtr& holds) { return ir::make_where(holds); };
+  const std::vector<ir::SetPtr> sets = {
+      make_set(SetKind::causal), dilated(512, 2), where(ir::apply(ir::Op::equal, {rest(q, 3), ir::constant(1)})),
+      where(ir::apply(ir::Op::equal, {rest(ir::apply(ir::Op::multiply, {q, key}), 7), ir::constant(1)}))};
+  for (const auto& set : sets) {
+    const Target target = find_target("cpu:x86-64-v4").value();
+    const auto plan = planner::plan(of({set}), {.d = 64, .d_v = 64}, target);
+    ASSERT_TRUE(plan.ok());
+    const std::string text = codegen::cpu::emit(*plan, target).text;
+    const std::regex head("define internal [^@\n]*(@[a-z_0-9]+\\()");
+    for (std::sregex_iterator i(text.begin(), text.end(), head), end; i != end; ++i) {
+      const std::regex call("call [^@\n]*" + std::regex_replace((*i)[1].str(), std::regex("\\("), "\\("));
+      EXPECT_TRUE(std::regex_search(text, call)) << (*i)[1];
+    }
+  }
 }
 
 TEST(CpuText, HasNoUndefinedSymbols) {
