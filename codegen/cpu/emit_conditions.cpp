@@ -76,6 +76,7 @@ void describe_pairs(Part& f, std::size_t number) {
   f.store(Part::i64(c.unit), f.at(state, "i64", Part::i64(kUnit)), 8);
   f.store(kZero, f.at(state, "i64", Part::i64(kKnownFrom)), 8);
   f.store(kZero, f.at(state, "i64", Part::i64(kKnownEnd)), 8);
+  f.store(kZero, f.at(state, "i64", Part::i64(kSlope)), 8);
   if (!p.key) return;
   const auto reach = f.fold(kZero, Part::i64(k.rows), 1, {Part::i64(INT64_MAX), Part::i64(INT64_MIN)},
                             [&](const Value& r, const std::vector<Value>& seen) {
