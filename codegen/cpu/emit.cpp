@@ -174,6 +174,7 @@ std::string entry(const Kernel& k) {
   const Value per_head = f.arg(offsetof(weft_args, tiles_per_head));
   const Value group = f.arg(offsetof(weft_args, heads_per_tile));
   f.set_tile(kGroup, group);
+  f.set_tile(kStatesAt, Part::i64(k.terms));
   const Value groups = f.op("sdiv", f.arg(offsetof(weft_args, heads)), group);
   const Value descending = f.icmp("ne", f.word(phase, 1), kZero);
   if (k.plan.dropout > 0) f.call_void("seed", {f.a, f.s});
@@ -190,7 +191,7 @@ std::string entry(const Kernel& k) {
     });
   });
   f.ret();
-  return f.finish() + head.finish();
+  return ";; All tiles\n" + f.finish() + head.finish();
 }
 
 std::string preamble(const Kernel& k) {

@@ -575,7 +575,7 @@ void weigh_vector(Part& f, const Value& groups, const Value& v) {
 }
 
 std::string emit_blocks(const Kernel& k) {
-  return "; Blocks of keys: scores, weights, outputs\n" + full_block(k) + weigh_vector(k) + vector_block(k) +
+  return ";; Blocks of keys: scores, weights, outputs\n" + full_block(k) + weigh_vector(k) + vector_block(k) +
          partial_block(k) + narrow_block(k);
 }
 

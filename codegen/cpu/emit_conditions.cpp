@@ -278,7 +278,7 @@ Expression expression_at(Part& f, int lanes) {
 std::string emit_conditions(const Kernel& k) {
   if (k.conditions.empty()) return "";
   const bool of_pairs = !std::all_of(k.conditions.begin(), k.conditions.end(), [](const auto& c) { return c.on_row; });
-  return "; Conditions on pairs\n" + (of_pairs ? runs(k) : "") + describe(k) + answers(k) + mask(k);
+  return ";; Conditions on pairs\n" + (of_pairs ? runs(k) : "") + describe(k) + answers(k) + mask(k);
 }
 
 }  // namespace weft::codegen::cpu

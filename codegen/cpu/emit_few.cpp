@@ -353,7 +353,7 @@ void when_few(Part& f, const std::function<void()>& then, const std::function<vo
 
 std::string emit_few(const Kernel& k) {
   if (!k.few) return "";
-  return "; Few queries\n" + load_few(k) + clear_few(k) + scale_few(k) + few_block(k) + end_few(k);
+  return ";; Few queries\n" + load_few(k) + clear_few(k) + scale_few(k) + few_block(k) + end_few(k);
 }
 
 }  // namespace weft::codegen::cpu

@@ -193,8 +193,8 @@ std::string drop(const Kernel& k, bool kept) {
 
 std::string emit_pairs(const Kernel& k) {
   std::string text;
-  if (k.plan.score) text += "; Scores\n" + rewrite(k, false) + rewrite(k, true);
-  if (k.plan.dropout > 0) text += "; Dropout\n" + seed(k) + drop(k, false) + drop(k, true);
+  if (k.plan.score) text += ";; Scores\n" + rewrite(k, false) + rewrite(k, true);
+  if (k.plan.dropout > 0) text += ";; Dropout\n" + seed(k) + drop(k, false) + drop(k, true);
   return text;
 }
 

@@ -353,7 +353,7 @@ Value score_factor(Part& f) {
 }
 
 std::string emit_rows(const Kernel& k) {
-  std::string text = "; Rows of a tile: positions, Q in, O and LSE out\n" + rows(k) + load_q(k) + store_lse(k) +
+  std::string text = ";; Rows of a tile: positions, Q in, O and LSE out\n" + rows(k) + load_q(k) + store_lse(k) +
                      finish_pass(k) + store_rows(k);
   if (k.plan.phases.size() > 1) text += carry(k, true) + carry(k, false);
   return text;

@@ -389,7 +389,7 @@ std::string next(const Kernel& k) {
 }  // namespace
 
 std::string emit_schedule(const Kernel& k) {
-  return "; Which keys a tile visits: see compiler/ir/schedule.h\n" + bound(k) + spans(k) + intervals(k) + zone(k) +
+  return ";; Which keys a tile visits: see compiler/ir/schedule.h\n" + bound(k) + spans(k) + intervals(k) + zone(k) +
          next(k);
 }
 

@@ -156,7 +156,7 @@ bool has_summaries(const Kernel& k) {
 
 std::string emit_summaries(const Kernel& k) {
   if (!has_summaries(k)) return {};
-  std::string text = "; Summaries of conditions\n";
+  std::string text = ";; Summaries of conditions\n";
   for (const char* how : {"smin", "smax", "or"}) {
     text += fmt::format("declare i64 @llvm.vector.reduce.{}.v{}i64({})\n", how, k.lanes, vector_type(k.lanes, "i64"));
   }

@@ -570,7 +570,7 @@ std::string partial_zone(const Kernel& k) {
 }  // namespace
 
 std::string emit_walk(const Kernel& k) {
-  return "; From zones of keys to blocks of keys\n" + pad(k) + rotate(k) + flush_full(k) + full_zone(k) +
+  return ";; From zones of keys to blocks of keys\n" + pad(k) + rotate(k) + flush_full(k) + full_zone(k) +
          flush_partial(k) + put_run(k) + put_one(k) + partial_zone(k);
 }
 

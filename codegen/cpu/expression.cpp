@@ -286,7 +286,7 @@ std::string listed_function() {
 }  // namespace
 
 std::string expression_functions(int lanes, std::string_view callers) {
-  std::string text = "; Expressions: codegen/cpu/expression.h\n" + elementary_declarations(lanes);
+  std::string text = ";; Expressions: codegen/cpu/expression.h\n" + elementary_declarations(lanes);
   for (const char* element : {"i8", "i32", "float"}) {
     const std::string type = vector_type(lanes, element);
     text += fmt::format("declare {0} @llvm.masked.gather.v{1}{2}.v{1}p0({3}, i32, {4}, {0})\n", type, lanes,

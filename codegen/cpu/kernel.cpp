@@ -75,25 +75,28 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
   q_lanes = take(few ? d * rows * 4 : 0);
   few_sums = take(few ? d_v * rows * 4 : 0);
   acc = take(v_pad * rows * 4);
-  out = take(many_passes ? v_pad * rows * 4 : 0);
   m = take(rows * 4);
   l = take(rows * 4);
   alpha = take(rows * 4);
   top = take(rows * 4);
   scores = take(keys * rows * 4);
   kept = take((keys + sub_k) * bytes_of_mask(lanes) * rows / lanes);
-  weight = take(counts ? keys * rows * 4 : 0);
   groups = take(keys * 8);
   for (int i = 0; i < 2; ++i) {
     key_at[i] = take(keys * 8);
     value_at[i] = take(keys * 8);
     key_weight[i] = take(keys * 4);
-    key_position[i] = take(positions ? keys * 8 : 0);
   }
   key_wide = take(keys_in_place ? 0 : keys * d_words * 4);
   value_wide = take(keys / pair * v_pad * 4);
+  // What only some patterns have comes behind what all have, so that their functions are the same (llvm/parts.h).
+  out = take(many_passes ? v_pad * rows * 4 : 0);
+  weight = take(counts ? keys * rows * 4 : 0);
+  for (std::int64_t& at : key_position) at = take(positions ? keys * 8 : 0);
   round_keys = take(p.dropout > 0 ? 20 * 4 : 0);
   random = take(p.dropout > 0 ? 4 * lanes * 4 : 0);
+  mask = take(p.predicates.empty() ? 0 : lanes * 4);
+  conditions_at = take(static_cast<std::int64_t>(p.predicates.size()) * kConditionWords * 8);
   for (const auto& predicate : p.predicates) {
     Condition c = condition_of(predicate);
     const auto parts = static_cast<std::int64_t>(c.parts.size());
@@ -102,8 +105,6 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
     lags = lags || c.modulus > 1;
     conditions.push_back(std::move(c));
   }
-  conditions_at = take(static_cast<std::int64_t>(conditions.size()) * kConditionWords * 8);
-  mask = take(conditions.empty() ? 0 : lanes * 4);
   state_words = lags ? int{kLagStateWords} : int{kStateWords};
   terms = end;
   term_stride = state_words * 8 + 2 * rows * 4;

@@ -38,8 +38,9 @@ enum TileWord {
   kLanesReady,  ///< per-row intervals are computed
   kBuffer,
   kPending,
-  kFilled,  ///< key buffer being filled; a full one waits; keys in the one being filled
-  kGroup,   ///< heads whose rows the tile has, position by position
+  kFilled,    ///< key buffer being filled; a full one waits; keys in the one being filled
+  kGroup,     ///< heads whose rows the tile has, position by position
+  kStatesAt,  ///< byte offset of the terms' states: functions that read them do not depend on what the conditions need
   kTileWords = 32
 };
 
@@ -146,7 +147,7 @@ class Part : public Builder {
   Value term(const Value& pass, const Value& t) {
     return at(at(pass, "i64", i64(kTermsAt)), "i64", mul(t, i64(kTermWords)));
   }
-  Value term_state(const Value& t) { return at(in_scratch(kernel.terms), "i8", mul(t, i64(kernel.term_stride))); }
+  Value term_state(const Value& t) { return at(at(s, "i8", tile(kStatesAt)), "i8", mul(t, i64(kernel.term_stride))); }
   /// Which rows of the vector from lane v on keep a key of a partial block: a bit each. Of a group, too.
   Value kept_at(const Value& key, const Value& v);
   Value kept(const Value& key, const Value& v);

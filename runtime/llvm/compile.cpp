@@ -2,10 +2,14 @@
 
 #include "compiler/base/parallel.h"
 #include "runtime/llvm/guard.h"
+#include "runtime/llvm/part_store.h"
 #include "runtime/llvm/parts.h"
 #include "runtime/object/join.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
 
 namespace weft::llvm {
 namespace {
@@ -142,26 +146,53 @@ Result<std::string> run(const Library& library, std::string_view ir_text, const 
   return Job(library.functions(), ir_text, target, options, file_type).run();
 }
 
+/// Of this process, some twenty kernels. Never destroyed: threads may compile while the process ends.
+PartStore& part_store() {
+  static auto& store = *new PartStore(8U << 20);
+  return store;
+}
+
+std::atomic<std::size_t> parts_compiled{0}, parts_reused{0};
+
 }  // namespace
 
-std::string Options::text() const { return fmt::format("level={} passes={} parts={}", level, passes, parts); }
+std::string Options::text() const {
+  return fmt::format("level={} passes={} parts={}", level, passes, in_parts ? "sections" : "one");
+}
 
 Result<std::string> compile(const Library& library, std::string_view ir_text, const Target& target,
                             const Options& options) {
-  const auto parts = split(ir_text, options.parts);
+  const auto parts = options.in_parts ? split(ir_text) : std::vector{std::string(ir_text)};
   if (parts.size() == 1) return run(library, ir_text, target, options, kObjectFile);
-  std::vector<Result<std::string>> results(parts.size(), std::string());
-  in_parallel(parts.size(), core_count(), [&](std::size_t i) {
-    results[i] = run(library, parts[i], target, options, kObjectFile);
-    return results[i].ok();
-  });
-  std::vector<std::string> objects;
-  for (auto& result : results) {
-    if (!result) return result.error();
-    objects.push_back(std::move(*result));
+  PartStore& store = part_store();
+  const auto made_of =
+      fmt::format("{}\n{}\n{}\n{}\n", library.path(), target.llvm_cpu, target.llvm_features, options.text());
+  std::vector<std::string> objects(parts.size());
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!options.reuse || !store.find(made_of + parts[i], objects[i])) missing.push_back(i);
   }
+  // The longest first, so that none is left for the end.
+  std::stable_sort(missing.begin(), missing.end(), [&](auto a, auto b) { return parts[a].size() > parts[b].size(); });
+  std::vector<Status> results(parts.size(), done);
+  in_parallel(missing.size(), core_count(), [&](std::size_t next) {
+    const std::size_t i = missing[next];
+    auto object = run(library, parts[i], target, options, kObjectFile);
+    if (!object) {
+      results[i] = object.error();
+      return false;
+    }
+    objects[i] = std::move(*object);
+    return true;
+  });
+  for (const Status& result : results) WEFT_CHECK(result);
+  for (const std::size_t i : missing) store.keep(made_of + parts[i], objects[i]);
+  parts_compiled += missing.size();
+  parts_reused += parts.size() - missing.size();
   return object::join(objects, "the kernel");
 }
+
+PartCounts part_counts() { return {.compiled = parts_compiled, .reused = parts_reused}; }
 
 Result<std::string> assembly(const Library& library, std::string_view ir_text, const Target& target,
                              const Options& options) {

@@ -1,26 +1,44 @@
 #include "runtime/llvm/parts.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <numeric>
+#include <map>
+#include <set>
+#include <utility>
 
 namespace weft::llvm {
 namespace {
 
 constexpr std::size_t kShort = 64U << 10;  // bytes: compiled before another thread has started
-constexpr std::string_view kDefine = "define ", kInternal = "internal ";
+constexpr std::size_t kLong = 32U << 10;   // of a part: about 12 ms
+constexpr std::string_view kDefine = "define ", kInternal = "internal ", kDeclare = "declare ", kSection = ";; ";
+
+/// What is called in a text.
+std::set<std::string_view> names_in(std::string_view text) {
+  constexpr std::string_view kOfNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.$-";
+  std::set<std::string_view> out;
+  for (auto at = text.find('@'); at != text.npos; at = text.find('@', at + 1)) {
+    const auto end = text.find_first_not_of(kOfNames, at + 1);
+    out.insert(text.substr(at, end == text.npos ? end : end - at));
+  }
+  return out;
+}
 
 struct Function {
   std::string_view signature;  ///< result, name and parameters
   std::string_view rest;       ///< from there to the line that ends it
-  bool internal;
-  /// What it takes to compile goes by its text, whether it is optimised or left as it stands.
-  std::size_t weight() const { return signature.size() + rest.size(); }
+  bool internal = false;
+  bool opens_section = false;
+  std::string_view name() const { return *names_in(signature).begin(); }
+  std::size_t size() const { return signature.size() + rest.size(); }
+  std::string head(std::string_view as) const {
+    return std::string(as).append(internal ? "hidden " : "").append(signature);
+  }
 };
 
 struct Module {
   std::vector<Function> functions;
-  std::string others;  ///< lines outside of functions
+  std::map<std::string_view, std::string> declarations;  ///< of functions here and elsewhere, by name
+  std::string others;                                    ///< lines about the module
   bool has_data = false;
 };
 
@@ -31,55 +49,59 @@ Function function_of(std::string_view text) {
   const bool internal = starts_with(head, kInternal);
   if (internal) head.remove_prefix(kInternal.size());
   const auto end = head.substr(0, head.find('\n')).rfind(')') + 1;
-  return {head.substr(0, end), head.substr(end), internal};
+  return {.signature = head.substr(0, end), .rest = head.substr(end), .internal = internal};
 }
 
 Module read(std::string_view text) {
   Module out;
+  bool section = false;
   while (!text.empty()) {
-    const bool function = starts_with(text, kDefine);
-    auto size = function ? text.find("\n}\n") : text.find('\n');
-    size = size == std::string_view::npos ? text.size() : size + (function ? 3 : 1);
+    const bool is_function = starts_with(text, kDefine);
+    auto size = is_function ? text.find("\n}\n") : text.find('\n');
+    size = size == text.npos ? text.size() : size + (is_function ? 3 : 1);
     const auto item = text.substr(0, size);
-    out.has_data = out.has_data || starts_with(item, "@");
-    function ? out.functions.push_back(function_of(item)) : void(out.others += item);
     text.remove_prefix(size);
-  }
-  return out;
-}
-
-/// For each function the part that it goes to: the longest first, each to the part that has least.
-std::vector<int> shares(const std::vector<Function>& functions, int parts) {
-  std::vector<std::size_t> order(functions.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](auto a, auto b) { return functions[a].weight() > functions[b].weight(); });
-  std::vector<std::size_t> load(static_cast<std::size_t>(parts));
-  std::vector<int> out(functions.size());
-  for (const auto i : order) {
-    const auto least = std::min_element(load.begin(), load.end());
-    *least += functions[i].weight();
-    out[i] = static_cast<int>(least - load.begin());
+    if (is_function) {
+      Function function = function_of(item);
+      function.opens_section = std::exchange(section, false);
+      out.declarations.emplace(function.name(), function.head(kDeclare) + "\n");
+      out.functions.push_back(function);
+    } else if (starts_with(item, kDeclare)) {
+      out.declarations.emplace(*names_in(item).begin(), item);
+    } else if (starts_with(item, kSection)) {
+      section = true;
+    } else if (!starts_with(item, ";") && item != "\n") {
+      out.has_data = out.has_data || starts_with(item, "@");
+      out.others += item;
+    }
   }
   return out;
 }
 
 }  // namespace
 
-std::vector<std::string> split(std::string_view ir_text, int parts) {
-  if (parts < 2 || ir_text.size() < kShort) return {std::string(ir_text)};
+std::vector<std::string> split(std::string_view ir_text) {
+  if (ir_text.size() < kShort) return {std::string(ir_text)};
   const Module module = read(ir_text);
-  if (module.has_data || module.functions.size() < static_cast<std::size_t>(parts)) return {std::string(ir_text)};
-  const auto part_of = shares(module.functions, parts);
-  std::vector<std::string> out(static_cast<std::size_t>(parts), module.others);
-  for (int part = 0; part < parts; ++part) {
-    std::string& text = out[static_cast<std::size_t>(part)];
-    for (std::size_t i = 0; i < module.functions.size(); ++i) {
-      const Function& f = module.functions[i];
-      const bool own = part_of[i] == part;
-      text.append(own ? "define " : "declare ").append(f.internal ? "hidden " : "").append(f.signature);
-      text.append(own ? f.rest : "\n");
+  if (module.has_data) return {std::string(ir_text)};
+  std::vector<std::string> out;
+  for (std::size_t begin = 0, end = 0; begin < module.functions.size(); begin = end) {
+    std::string functions;
+    std::set<std::string_view> own, called;
+    for (; end < module.functions.size(); ++end) {
+      const Function& function = module.functions[end];
+      const bool full = functions.size() + function.size() > kLong || function.opens_section;
+      if (end > begin && full) break;
+      functions.append(function.head(kDefine)).append(function.rest);
+      own.insert(function.name());
+      called.merge(names_in(function.rest));
     }
+    std::string text = module.others;
+    for (const auto name : called) {
+      const auto found = module.declarations.find(name);
+      if (!own.contains(name) && found != module.declarations.end()) text += found->second;
+    }
+    out.push_back(text + functions);
   }
   return out;
 }

@@ -6,11 +6,12 @@
 
 namespace weft::llvm {
 
-/// A module's text as so many, each with some of its functions and declarations of the others, that take about the same
-/// time to compile; as it is where it has too few functions, defines data or is short. What was internal is hidden
-/// then, so that objects can be joined. The same text gives the same parts.
+/// A module's text as several, each with some of its functions, which can be compiled at once and their objects joined;
+/// as it is where it defines data or is short. A part ends where the module's next section begins (a line `;; TITLE`
+/// outside of functions) or where it has become long, and says of the rest only what it calls: so sections that two
+/// modules share are the same parts. What was internal is hidden.
 ///
 /// For texts as Weft emits them: a function begins with a line `define` and ends with a line `}`.
-std::vector<std::string> split(std::string_view ir_text, int parts);
+std::vector<std::string> split(std::string_view ir_text);
 
 }  // namespace weft::llvm

@@ -2,11 +2,13 @@
 #include "compiler/ir/pattern_interpreter.h"
 #include "compiler/planner/planner.h"
 #include "runtime/llvm/compile.h"
+#include "runtime/llvm/parts.h"
 #include "runtime/object/elf.h"
 #include "tests/codegen/any_kernel.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -236,16 +238,43 @@ TEST(CpuText, DoesNotDependOnTheNumberOfBranchesOrLengths) {
   EXPECT_FALSE(one == three);
 }
 
+const ir::ExprPtr q = ir::variable(ir::Variable::q), key = ir::variable(ir::Variable::k);
+
+/// Where x % of == 1.
+ir::SetPtr where_one_is_left(const ir::ExprPtr& x, std::int64_t of) {
+  const auto rest = ir::apply(ir::Op::modulo, {x, ir::constant(of)});
+  return ir::make_where(ir::apply(ir::Op::equal, {rest, ir::constant(1)}));
+}
+
+/// What is the same in another pattern's kernel need not be compiled again.
+TEST(CpuText, SharesMostPartsWithOtherPatterns) {
+  const Target target = find_target("cpu:x86-64-v4").value();
+  const auto parts = [&](std::vector<ir::SetPtr> sets) {
+    const auto plan = planner::plan(of(std::move(sets)), {.d = 64, .d_v = 64}, target);
+    EXPECT_TRUE(plan.ok());
+    return llvm::split(codegen::cpu::emit(*plan, target).text);
+  };
+  const auto shared = [](const std::vector<std::string>& a, const std::vector<std::string>& b) {
+    std::size_t same = 0, all = 0;
+    for (const auto& part : a) {
+      all += part.size();
+      if (std::find(b.begin(), b.end(), part) != b.end()) same += part.size();
+    }
+    return static_cast<double>(same) / static_cast<double>(all);
+  };
+  const auto product = ir::apply(ir::Op::multiply, {q, key});
+  const auto causal = parts({make_set(SetKind::causal)});
+  const auto products = parts({where_one_is_left(product, 7)});
+  const auto sums = parts({where_one_is_left(ir::apply(ir::Op::add, {product, key}), 5)});
+  EXPECT_GE(shared(products, causal), 0.5);
+  EXPECT_GE(shared(products, sums), 0.85);
+  EXPECT_GE(shared(parts({dilated(512, 1), dilated(1024, 2)}), causal), 0.5);
+}
+
 /// LLVM compiles what nothing calls as well.
 TEST(CpuText, HasNoFunctionThatNothingCalls) {
-  const auto q = ir::variable(ir::Variable::q), key = ir::variable(ir::Variable::k);
-  const auto rest = [](const ir::ExprPtr& x, std::int64_t of) {
-    return ir::apply(ir::Op::modulo, {x, ir::constant(of)});
-  };
-  const auto where = [](const ir::ExprPtr& holds) { return ir::make_where(holds); };
-  const std::vector<ir::SetPtr> sets = {
-      make_set(SetKind::causal), dilated(512, 2), where(ir::apply(ir::Op::equal, {rest(q, 3), ir::constant(1)})),
-      where(ir::apply(ir::Op::equal, {rest(ir::apply(ir::Op::multiply, {q, key}), 7), ir::constant(1)}))};
+  const std::vector<ir::SetPtr> sets = {make_set(SetKind::causal), dilated(512, 2), where_one_is_left(q, 3),
+                                        where_one_is_left(ir::apply(ir::Op::multiply, {q, key}), 7)};
   for (const auto& set : sets) {
     const Target target = find_target("cpu:x86-64-v4").value();
     const auto plan = planner::plan(of({set}), {.d = 64, .d_v = 64}, target);
