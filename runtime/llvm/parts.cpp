@@ -23,12 +23,18 @@ std::set<std::string_view> names_in(std::string_view text) {
   return out;
 }
 
+/// The first of them, which in a signature is the function's own.
+std::string_view name_in(std::string_view text) {
+  const auto names = names_in(text.substr(0, text.find('(')));
+  return names.empty() ? std::string_view() : *names.begin();
+}
+
 struct Function {
   std::string_view signature;  ///< result, name and parameters
   std::string_view rest;       ///< from there to the line that ends it
   bool internal = false;
   bool opens_section = false;
-  std::string_view name() const { return *names_in(signature).begin(); }
+  std::string_view name() const { return name_in(signature); }
   std::size_t size() const { return signature.size() + rest.size(); }
   std::string head(std::string_view as) const {
     return std::string(as).append(internal ? "hidden " : "").append(signature);
@@ -67,7 +73,7 @@ Module read(std::string_view text) {
       out.declarations.emplace(function.name(), function.head(kDeclare) + "\n");
       out.functions.push_back(function);
     } else if (starts_with(item, kDeclare)) {
-      out.declarations.emplace(*names_in(item).begin(), item);
+      out.declarations.emplace(name_in(item), item);
     } else if (starts_with(item, kSection)) {
       section = true;
     } else if (!starts_with(item, ";") && item != "\n") {
@@ -103,6 +109,7 @@ std::vector<std::string> split(std::string_view ir_text) {
     }
     out.push_back(text + functions);
   }
+  if (out.empty()) out.emplace_back(ir_text);
   return out;
 }
 
