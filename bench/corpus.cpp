@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 namespace weft::bench {
 
@@ -33,8 +34,14 @@ Result<std::vector<Listed>> corpus_texts(const std::string& source_folder) {
 Result<std::vector<ir::Pattern>> corpus(const std::string& source_folder) {
   std::vector<ir::Pattern> out;
   WEFT_TRY(const auto texts, corpus_texts(source_folder));
+  dsl::File file;
+  std::string read;  // the file that `file` is, whose patterns follow each other
   for (const auto& one : texts) {
-    WEFT_TRY(const auto file, dsl::parse({one.file, one.text}));
+    if (one.file != read) {
+      WEFT_TRY(auto parsed, dsl::parse({one.file, one.text}));
+      file = std::move(parsed);
+      read = one.file;
+    }
     auto pattern = ir::lower(file, one.name, {});
     if (pattern.ok()) out.push_back(std::move(*pattern));
   }

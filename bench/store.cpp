@@ -147,7 +147,7 @@ CompileOptions filled_in(const Listed& one) {
   return out;
 }
 
-/// Of a pattern's times, each with an engine that knows nothing but its store, the least: other work only adds.
+/// The least of a pattern's times, each with an engine that knows nothing but its store: other work only adds.
 double start(const EngineOptions& options, const Listed& one) {
   constexpr int kTimes = 50;
   double least = std::numeric_limits<double>::infinity();

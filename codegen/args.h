@@ -14,7 +14,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 5;
+inline constexpr std::int64_t kWeftArgsAbi = 6;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -41,25 +41,23 @@ struct weft_args {
   std::int64_t abi;
   std::int64_t batch, n_q, n_k, heads, kv_heads;
   weft_view q, k, v, o;
-  weft_view d_o, d_q, d_k, d_v;  ///< backward
 
   float* lse;  ///< [B, H, n_q]; null: not wanted
   std::int64_t lse_stride_b, lse_stride_h;
   float* branch_lse;  ///< [branches, B, H, n_q]; null: not wanted
   std::int64_t branch_lse_stride, branch_lse_stride_b, branch_lse_stride_h;
-  float* delta;
 
   const std::int64_t* offsets;  ///< position of row 0 per batch entry; null: `offset` for all
   std::int64_t offset;
-  const std::int32_t* lengths;  ///< cumulative lengths of packed ragged batches
-  const std::int32_t* pages;    ///< page table of a paged K/V
+  std::int64_t page_count;    ///< pages of a paged K/V: what its table may name
+  const std::int32_t* pages;  ///< the table
   std::int64_t page_stride, page_size;
 
   double scale;
   std::uint64_t seed;
   const std::uint64_t* seed_at;
 
-  const std::int64_t* tables;         ///< see codegen/tables_image.h
+  const std::int64_t* tables;         ///< see compiler/walk/words.h
   std::int64_t most_terms;            ///< of any pass: the size of the scratch behind it
   std::int64_t phase;                 ///< which phase of the plan to run
   std::int64_t tiles_per_head;        ///< row tiles of one (batch, head), the most of any head
@@ -71,9 +69,8 @@ struct weft_args {
   std::int64_t chunk_first, chunk_keys;  ///< the first chunk's first key, and keys of a chunk …
   const std::int64_t* chunks_of_entry;   ///< … or two such numbers for each batch entry; null: the same for all
 
-  float* carry;          ///< f32 state between launches: [B, H, n_q, chunks, d_v + 2] = acc, m, l
-  void* scratch;         ///< CPU: of this call alone, 64-byte aligned; size: codegen/cpu/emit.h
-  std::int64_t ring[8];  ///< up to two affine pieces of ownership for q and for k
+  float* carry;   ///< f32 state between launches: [B, H, n_q, chunks, d_v + 2] = acc, m, l
+  void* scratch;  ///< CPU: of this call alone, 64-byte aligned; size: codegen/cpu/emit.h
   weft_input inputs[kWeftMostInputs];
   weft_list lists[kWeftMostLists];
 };

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 
 namespace weft::dsl {
@@ -24,6 +25,16 @@ std::optional<std::int64_t> integer_value(std::string_view digits, std::int64_t 
 
 bool all_digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// `16_384` and `8K` as this language has them; empty for what is no number at all.
+std::string plain_number(std::string_view spelling) {
+  std::string out;
+  for (const char c : spelling.substr(0, 40)) {
+    if (c != '_') out += c == 'K' ? 'k' : c == 'M' ? 'm' : c;
+  }
+  const bool unit = !out.empty() && (out.back() == 'k' || out.back() == 'm');
+  return all_digits(unit ? std::string_view(out).substr(0, out.size() - 1) : out) && out != spelling ? out : "";
 }
 
 void add_args(Expr& node, const std::vector<Node>& children) {
@@ -69,16 +80,23 @@ Node Builder::number(SourceRange place) {
     if (const auto value = integer_value(digits, unit)) {
       node->integer = *value;
     } else {
-      report(finding(Code::big_number, place, fmt::format("'{}' does not fit into 64 bits", spelling.substr(0, 40)),
-                     "the largest integer is 9223372036854775807"));
+      Diagnostic d =
+          finding(Code::big_number, place, fmt::format("'{}' does not fit into 64 bits", spelling.substr(0, 40)),
+                  "the largest integer is 9223372036854775807");
+      mend_seed(d, place);
+      report(std::move(d));
     }
     return node;
   }
   node->kind = ExprKind::real;
   const auto [end, error] = std::from_chars(spelling.data(), spelling.data() + spelling.size(), node->real);
   if (end != spelling.data() + spelling.size()) {
-    report(finding(Code::bad_number, place, fmt::format("'{}' is not a number", spelling.substr(0, 40)),
-                   "numbers look like 8192, 8k, 1m, 0.1, 1e-3"));
+    Diagnostic d = finding(Code::bad_number, place, fmt::format("'{}' is not a number", spelling.substr(0, 40)),
+                           "numbers look like 8192, 8k, 1m, 0.1, 1e-3");
+    if (const std::string plain = plain_number(spelling); !plain.empty()) {
+      d.fix = Fix{place, plain, fmt::format("write '{}'", plain)};
+    }
+    report(std::move(d));
   } else if (error != std::errc()) {
     report(finding(Code::big_number, place, fmt::format("'{}' is beyond the range of reals", spelling.substr(0, 40))));
   }
@@ -89,6 +107,12 @@ Node Builder::name(const Name& name) {
   if (name.text == "true" || name.text == "false") {
     Node node = make(ExprKind::boolean, name.range);
     node->boolean = name.text == "true";
+    return node;
+  }
+  if (name.text == "inf") {
+    Node node = make(ExprKind::real, name.range);
+    node->real = std::numeric_limits<double>::infinity();
+    node->spelling = "inf";
     return node;
   }
   Node node = make(ExprKind::name, name.range);
@@ -259,6 +283,9 @@ ParamType Builder::param_type(const Name& word, bool list) {
   d.notes.push_back("the types are int, real, bool, [int] and [real]");
   if (const std::string near = nearest_word(word.text, words_of(WordKind::param_type)); !near.empty() && !list) {
     d.fix = Fix{word.range, near, fmt::format("did you mean '{}'?", near)};
+  }
+  if (const std::string_view known = word_elsewhere(word.text, WordKind::param_type); !known.empty()) {
+    d.fix = Fix{word.range, std::string(known), fmt::format("write '{}'", known)};
   }
   report(std::move(d));
   return ParamType::integer;

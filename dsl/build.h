@@ -37,6 +37,13 @@ struct RawArg {
   Node body;
 };
 
+/// `? second : third`, or `if second else third`, behind an expression.
+struct RawChoice {
+  bool condition_first = false;  ///< C's form: the expression before it is the condition
+  Node second;
+  Node third;
+};
+
 inline constexpr std::size_t kMostListItems = 1024;
 
 class Builder {
@@ -54,6 +61,10 @@ class Builder {
   Node parenthesized(Node inner, SourceRange place);
   /// Gives the flat sequence of operands its shape by the levels of operators.def.
   Node expression(std::vector<Piece> pieces);
+
+  // Forms of other languages are understood, reported, and shown as this one has them.
+  Node choice(Node first, const std::vector<RawChoice>& choices);
+  void assigned(SourceRange name, SourceRange sign);
 
   void add_extent(Statement& statement, Node extent);  ///< of `grid`
   void add_axis(Statement& statement, Node extent);    ///< of `input`
@@ -90,6 +101,9 @@ class Builder {
   Node apply_prefixes(std::vector<Piece>& pieces, std::size_t& at, std::size_t& prefix);
   Node combine(const OperatorInfo& op, Node left, Node right);
   std::string found_at(std::size_t at) const;
+  void mend_seed(Diagnostic& d, SourceRange number) const;
+  bool unclosed_bracket(std::string_view what, std::size_t at);
+  void mend_expected(Diagnostic& d, std::string_view what, std::size_t before, std::size_t at) const;
   const char* resume_at(const char* where);
 
   std::string_view text_;

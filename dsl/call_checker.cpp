@@ -18,10 +18,23 @@ Typed ExpressionChecker::call(const Expr& e, const Context& context) {
     if (tensor) d.notes.push_back(fmt::format("indices stand in square brackets: {}[…]", e.word));
     return {};
   }
+  return unknown_call(e);
+}
+
+Typed ExpressionChecker::unknown_call(const Expr& e) {
+  auto& d =
+      findings_.add(Code::unknown_word, e.word_range, fmt::format("'{}' is neither a set nor a function", e.word));
   std::vector<std::string> candidates = set_names();
   for (const std::string& name : function_names()) candidates.push_back(name);
-  suggest(findings_.add(Code::unknown_word, e.word_range, fmt::format("'{}' is neither a set nor a function", e.word)),
-          e.word, e.word_range, candidates);
+  suggest(d, e.word, e.word_range, candidates);
+  if (const std::string_view known = word_elsewhere(e.word); !known.empty()) {
+    d.fix = Fix{e.word_range, std::string(known), fmt::format("write '{}'", known)};
+  }
+  if (e.word == "range" && (e.args.size() == 1 || e.args.size() == 2)) {
+    const std::string lo = e.args.size() == 1 ? "0" : findings_.whole(e.args[0].value->outer);
+    d.fix = Fix{e.range, lo + ".." + findings_.whole(e.args.back().value->outer), "write a range"};
+  }
+  d.notes.emplace_back("all words: weft help sets, weft help functions");
   return {};
 }
 
@@ -34,14 +47,16 @@ Typed ExpressionChecker::function(const Expr& e, const FunctionWord& word, const
   }
   if (e.args.size() < word.least || e.args.size() > word.most) {
     findings_.add(Code::argument_count, e.range,
-                  fmt::format("'{}' takes {} argument{}, and {} {} given", word.name, word.least,
-                              word.least == 1 ? "" : "s", e.args.size(), e.args.size() == 1 ? "is" : "are"));
+                  fmt::format("'{}' takes {}{} argument{}, and {} {} given", word.name,
+                              word.least == word.most ? "" : "at least ", word.least, word.least == 1 ? "" : "s",
+                              e.args.size(), e.args.size() == 1 ? "is" : "are"));
     return {};
   }
   std::vector<Typed> args;
   bool known = true;
+  const bool rounds = word.rule == FunctionRule::rounding;
   for (const Arg& arg : e.args) {
-    args.push_back(check(*arg.value, context));
+    args.push_back(check(*arg.value, rounds ? constant_context(fmt::format("'{}'", word.name)) : context));
     known &= args.back().kind != Kind::unknown;
   }
   return known ? function_type(e, word, args, context) : Typed{};
@@ -49,8 +64,8 @@ Typed ExpressionChecker::function(const Expr& e, const FunctionWord& word, const
 
 Typed ExpressionChecker::function_type(const Expr& e, const FunctionWord& word, const std::vector<Typed>& args,
                                        const Context& context) {
-  const bool numbers =
-      word.rule == FunctionRule::join || word.rule == FunctionRule::real || word.rule == FunctionRule::slope;
+  const bool numbers = word.rule == FunctionRule::join || word.rule == FunctionRule::real ||
+                       word.rule == FunctionRule::slope || word.rule == FunctionRule::rounding;
   for (std::size_t i = 0; numbers && i < args.size(); ++i) {
     if (is_number(args[i].kind)) continue;
     wrong_type(*e.args[i].value, args[i], "a number");
@@ -62,7 +77,11 @@ Typed ExpressionChecker::function_type(const Expr& e, const FunctionWord& word, 
   }
   if (word.rule == FunctionRule::join) {
     kind = args[0].kind;
-    if (args.size() == 2) kind = join(e, *e.args[0].value, args[0], *e.args[1].value, args[1], context);
+    for (std::size_t i = 1; i < args.size() && kind != Kind::unknown; ++i) {
+      kind = join(e, *e.args[i - 1].value, {.kind = kind}, *e.args[i].value, args[i], context);
+    }
+  } else if (word.rule == FunctionRule::rounding) {
+    kind = Kind::integer;
   } else if (word.rule == FunctionRule::choice) {
     if (args[0].kind != Kind::boolean) {
       wrong_type(*e.args[0].value, args[0], "a boolean");

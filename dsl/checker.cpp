@@ -106,13 +106,13 @@ class FileChecker {
   std::unordered_set<const PatternDef*> checked_;
 };
 
-std::vector<Diagnostic> examine(const Source& source) {
-  Read read_again = read(source);
-  if (!read_again.problems.empty()) return std::move(read_again.problems);
-  return FileChecker(read_again.file, source).run();
-}
-
 }  // namespace
+
+std::vector<Diagnostic> examine(const Source& source) {
+  Read found = read(source);
+  if (!found.problems.empty()) return std::move(found.problems);
+  return FileChecker(found.file, source).run();
+}
 
 std::vector<Diagnostic> check(const File& file, const Source& source) {
   std::vector<Diagnostic> found = FileChecker(file, source).run();

@@ -206,15 +206,22 @@ Typed ExpressionChecker::variable(const Expr& e, std::string_view word, const Co
 }
 
 Typed ExpressionChecker::unknown_name(const Expr& e) {
+  if (const std::string_view known = word_elsewhere(e.word); !known.empty()) {
+    auto& d = findings_.add(Code::unknown_word, e.range, fmt::format("'{}' is called '{}' here", e.word, known));
+    d.fix = Fix{e.range, std::string(known), fmt::format("write '{}'", known)};
+    return {};
+  }
   std::vector<std::string> candidates = scope_.names();
   for (const auto& list : {set_names(), function_names()})
     candidates.insert(candidates.end(), list.begin(), list.end());
   for (const VariableWord& row : variable_words()) {
     if (row.name.size() > 1 && row.place != Place::own) candidates.emplace_back(row.name);
   }
-  suggest(
-      findings_.add(Code::unknown_word, e.range, fmt::format("'{}' is not a name or word that is known here", e.word)),
-      e.word, e.range, candidates);
+  for (const std::string& literal : words_of(WordKind::literal)) candidates.push_back(literal);
+  auto& d =
+      findings_.add(Code::unknown_word, e.range, fmt::format("'{}' is not a name or word that is known here", e.word));
+  suggest(d, e.word, e.range, candidates);
+  d.notes.emplace_back("all words: weft help sets, weft help functions, weft help variables");
   return {};
 }
 

@@ -45,7 +45,9 @@ class ExpressionChecker {
 
   /// Arguments by parameter (null where left out) after reporting those that do not fit.
   std::vector<const Expr*> match(const Expr& call, const std::vector<Parameter>& parameters);
-  void argument(const Expr& e, const Parameter& parameter, std::string_view callee, const Context& context);
+  /// `call` is the range of the call around it.
+  void argument(const Expr& e, const Parameter& parameter, std::string_view callee, const Context& context,
+                SourceRange call);
 
   /// The value, if it is a known integer, is at least `minimum`.
   void at_least(const Typed& typed, const Expr& e, std::string_view what, std::int64_t minimum,
@@ -79,6 +81,8 @@ class ExpressionChecker {
   Typed sets(const Expr& e, const Typed& left, const Typed& right);
   Typed arithmetic(const Expr& e, const Typed& left, const Typed& right, const Context& context);
   Typed logical(const Expr& e, const Typed& left, const Typed& right);
+  bool boolean_as_number(const Expr& e, const Typed& left, const Typed& right);
+  bool arithmetic_on_sets(const Expr& e, const Typed& left, const Typed& right);
   Typed compare(const Expr& e, const Context& context);
   void compare_pair(const Expr& e, std::size_t i, const Typed& left, const Typed& right, const Context& context);
   void wrong_connective(const Expr& e, std::string_view written, std::string_view meant, std::string_view kind);
@@ -88,6 +92,7 @@ class ExpressionChecker {
 
   // call_checker.cpp: calls, comprehensions, indices
   Typed call(const Expr& e, const Context& context);
+  Typed unknown_call(const Expr& e);
   Typed function(const Expr& e, const FunctionWord& word, const Context& context);
   Typed function_type(const Expr& e, const FunctionWord& word, const std::vector<Typed>& args, const Context& context);
   Typed over_list(const Expr& e, const FunctionWord& word, const Typed& list);
@@ -100,6 +105,8 @@ class ExpressionChecker {
   // set_checker.cpp
   Typed set_call(const Expr& e, const SetWord& word, const Context& context);
   void per_axis(const Expr& e, const Parameter& parameter, Kind wanted);
+  bool sets_in_condition(const Expr& e, SourceRange whole);
+  bool is_set(const Expr& e);
   void queries(const Expr& e);
   void scorer(const Expr& e, const Context& context);
   void policy(const Expr& e);

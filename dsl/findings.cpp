@@ -30,6 +30,17 @@ std::string Findings::text(SourceRange range) const {
   return whole({range.begin, range.begin + kLongest}) + "…";
 }
 
+std::string Findings::embedded(const std::string& text, SourceRange range) const {
+  const std::string_view source = source_.text;
+  constexpr std::string_view kBlanks = " \t\r\n", kOperators = "&|-!+*";
+  const std::size_t before =
+      range.begin == 0 ? std::string_view::npos : source.find_last_not_of(kBlanks, range.begin - 1);
+  const std::size_t after = source.find_first_not_of(kBlanks, range.end);
+  const bool beside = (before != std::string_view::npos && kOperators.find(source[before]) != std::string_view::npos) ||
+                      (after != std::string_view::npos && kOperators.find(source[after]) != std::string_view::npos);
+  return beside ? "(" + text + ")" : text;
+}
+
 SourceRange Findings::find_sign(SourceRange range, std::string_view sign) const {
   const std::string_view text = source_.text;
   for (std::uint32_t at = range.begin; at < range.end; ++at) {

@@ -26,6 +26,8 @@ class Findings {
   std::string text(SourceRange range) const;
   /// The text of a range, whole.
   std::string whole(SourceRange range) const;
+  /// `text` as it may stand in the place of `range`: in parentheses where an operator is beside it.
+  std::string embedded(const std::string& text, SourceRange range) const;
   /// Where the first `sign` in the range stands, comments aside; an empty range at its end if nowhere.
   SourceRange find_sign(SourceRange range, std::string_view sign) const;
 

@@ -95,6 +95,7 @@ Typed ExpressionChecker::binary(const Expr& e, const Context& context) {
 }
 
 Typed ExpressionChecker::sets(const Expr& e, const Typed& left, const Typed& right) {
+  if (arithmetic_on_sets(e, left, right)) return {};
   if (!is_set_operator(e.op)) {
     const bool first = left.kind == Kind::set;
     wrong_type(*e.args[first ? 0 : 1].value, first ? left : right, "a number");
@@ -154,6 +155,7 @@ Kind ExpressionChecker::join(const Expr& e, const Expr& a, const Typed& left, co
 }
 
 Typed ExpressionChecker::arithmetic(const Expr& e, const Typed& left, const Typed& right, const Context& context) {
+  if (boolean_as_number(e, left, right)) return {};
   for (std::size_t i = 0; i < 2; ++i) {
     const Typed& typed = i == 0 ? left : right;
     if (is_number(typed.kind)) continue;

@@ -23,6 +23,12 @@ const OperatorInfo& info(Operator op) {
   return *row;
 }
 
+Operation operation_of(Operator op, std::size_t operands) {
+  if (op == Operator::greater) return {.op = Op::less, .swapped = true};
+  if (op == Operator::greater_equal) return {.op = Op::less_equal, .swapped = true};
+  return {.op = find_op(info(op).spelling, operands)};
+}
+
 int level_of(const Expr& e) {
   switch (e.kind) {
     case ExprKind::unary:

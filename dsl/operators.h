@@ -1,7 +1,9 @@
 #pragma once
 
+#include "compiler/base/ops.h"
 #include "dsl/ast.h"
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -32,6 +34,13 @@ std::span<const OperatorInfo> operators();
 
 /// The row of an operator; `none` is the `..` of ranges.
 const OperatorInfo& info(Operator op);
+
+/// What an operator does to numbers and truths: empty where it joins sets only.
+struct Operation {
+  std::optional<Op> op;
+  bool swapped = false;  ///< `a > b` is `b < a`
+};
+Operation operation_of(Operator op, std::size_t operands);
 
 /// How tightly the outermost operator of `e` binds; kPrimaryLevel when it has none.
 int level_of(const Expr& e);

@@ -27,7 +27,7 @@ Read read(const Source& source) {
 Result<File> parse(const Source& source) {
   Read result = read(source);
   if (result.problems.empty()) return std::move(result.file);
-  keep_working_fixes(result.problems, source, [](const Source& mended) { return read(mended).problems; });
+  keep_working_fixes(result.problems, source, examine);
   return user_error(std::move(result.problems));
 }
 

@@ -168,7 +168,17 @@ struct Bracketed {
   std::vector<RawArg> args;
 };
 
+/// An expression with what other languages write behind it: see Builder::choice.
+struct Chosen {
+  Node first;
+  std::vector<RawChoice> choices;
+};
+
 const x3::rule<struct ExpressionTag, Node> expression = "an expression";
+const x3::rule<struct ChosenTag, Chosen> chosen = "an expression";
+const x3::rule<struct ChoiceTag, RawChoice> choice = "an expression";
+const x3::rule<struct ElseTag> else_word = "'else'";
+const x3::rule<struct AssignedTag, Name> assigned = "a name";
 const x3::rule<struct OperandTag, Piece> operand = "an expression";
 const x3::rule<struct PostfixTag, Node> postfix = "an expression";
 const x3::rule<struct PrimaryTag, Node> primary = "an expression";
@@ -199,7 +209,12 @@ const auto list_def =
     (x3::raw[x3::lit('[')][put_begin] >> -(expression[put_item] >> more_items)) > close_square[put_end];
 const auto indices_def = x3::lit('[') > expression[put_item] > more_items > close_square[put_end];
 const auto parentheses_def = x3::raw[x3::lit('(')][put_begin] > expression[put_item] > close_round[put_end];
-const auto argument_def = -(name >> ':')[argument_name] >> expression[argument_value] >>
+const auto take_assigned = [](auto& context) { x3::_val(context) = x3::_attr(context); };
+const auto report_assigned = [](auto& context) {
+  builder(context).assigned(x3::_val(context).range, matched(context));
+};
+const auto assigned_def = name[take_assigned] >> x3::raw[x3::lit('=') >> !x3::lit('=')][report_assigned];
+const auto argument_def = -((name >> ':')[argument_name] | assigned[argument_name]) >> expression[argument_value] >>
                           -(':' > expression[argument_body]);
 const auto arguments = argument[put_argument] >> *(',' > argument[put_argument]);
 const auto name_or_call_def = name[put_word] >> -((x3::lit('(')[put_called] >> -arguments) > close_round[put_end]);
@@ -243,12 +258,31 @@ const auto next_piece = [](auto& context) {
   x3::_val(context).back() = std::move(piece);
 };
 const auto pieces_def = operand[first_piece] >> *(infix[next_infix] > operand[next_piece]);
-const auto make_expression = [](auto& context) {
-  x3::_val(context) = builder(context).expression(std::move(x3::_attr(context)));
+const auto c_choice = [](auto& context) { x3::_val(context).condition_first = true; };
+const auto choice_second = [](auto& context) {
+  x3::_val(context).second = builder(context).expression(std::move(x3::_attr(context)));
 };
-const auto expression_def = pieces[make_expression];
+const auto choice_third = [](auto& context) {
+  x3::_val(context).third = builder(context).expression(std::move(x3::_attr(context)));
+};
+const auto else_word_def = keyword("else");
+// A list of choices, not a choice in a choice: the grammar recurses on brackets only.
+const auto choice_def = (x3::lit('?')[c_choice] > pieces[choice_second] > ':' > pieces[choice_third]) |
+                        (keyword("if") > pieces[choice_second] > else_word > pieces[choice_third]);
+const auto chosen_first = [](auto& context) {
+  x3::_val(context).first = builder(context).expression(std::move(x3::_attr(context)));
+};
+const auto chosen_more = [](auto& context) { x3::_val(context).choices.push_back(std::move(x3::_attr(context))); };
+const auto chosen_def = pieces[chosen_first] >> *choice[chosen_more];
+const auto make_expression = [](auto& context) {
+  Chosen& read = x3::_attr(context);
+  x3::_val(context) =
+      read.choices.empty() ? std::move(read.first) : builder(context).choice(std::move(read.first), read.choices);
+};
+const auto expression_def = chosen[make_expression];
 
-BOOST_SPIRIT_DEFINE(expression, operand, postfix, primary, list, parentheses, name_or_call, indices, argument, pieces)
+BOOST_SPIRIT_DEFINE(expression, operand, postfix, primary, list, parentheses, name_or_call, indices, argument, pieces,
+                    chosen, choice, else_word, assigned)
 
 // ---- Statements ----------------------------------------------------------------------------------
 

@@ -79,8 +79,9 @@ void Builder::expected(std::string_view what, const char* where) {
   if (text_.data() + at == resumed_) return;
   const std::size_t before = end_before(text_, at);
   const bool new_line = text_.substr(before, at - before).find('\n') != std::string_view::npos;
-  const bool closes = what == "';'" || what == "')'" || what == "']'";
-  if (closes && before > 0 && (new_line || at >= text_.size())) {
+  const bool closes = what == "')'" || what == "']'";
+  if (closes && unclosed_bracket(what, at)) return;
+  if ((closes || what == "';'") && before > 0 && (new_line || at >= text_.size())) {
     // The next line is innocent: point behind what came last.
     const SourceRange place{static_cast<std::uint32_t>(before), static_cast<std::uint32_t>(before)};
     Diagnostic d = finding(Code::syntax, place, fmt::format("expected {} after '{}'", what, last_token(text_, before)));
@@ -91,9 +92,7 @@ void Builder::expected(std::string_view what, const char* where) {
   const std::size_t length = at < text_.size() ? token_at(text_, at).size() : 0;
   const SourceRange place{static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at + length)};
   Diagnostic d = finding(Code::syntax, place, fmt::format("expected {} but found {}", what, found_at(at)));
-  if (what == "';'" && length > 0) {
-    d.fix = Fix{{static_cast<std::uint32_t>(before), static_cast<std::uint32_t>(before)}, ";", "add the ';'"};
-  }
+  if (length > 0) mend_expected(d, what, before, at);
   report(std::move(d));
 }
 

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <string_view>
+#include <utility>
 
 namespace weft::dsl {
 namespace {
@@ -17,7 +19,7 @@ SourceRange range_of(std::size_t begin, std::size_t end) {
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 bool is_used(char c) {
-  constexpr std::string_view kPunctuation = "_+-*/%&|!<>=()[]{},;:.";
+  constexpr std::string_view kPunctuation = "_+-*/%&|!<>=()[]{},;:.?";
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || is_blank(c) || c == '\n' ||
          kPunctuation.find(c) != std::string_view::npos;
 }
@@ -27,9 +29,9 @@ std::string_view plain_form(std::string_view sign) {
   struct Plain {
     std::string_view sign, text;
   };
-  static constexpr Plain kPlain[] = {{"≤", "<="}, {"≥", ">="}, {"≠", "!="}, {"−", "-"},   {"–", "-"},
-                                     {"·", "*"},  {"×", "*"},  {"…", ".."}, {"∧", "and"}, {"∨", "or"},
-                                     {"∩", "&"},  {"∪", "|"},  {"¬", "!"},  {"∈", "in"},  {"\u00A0", " "}};
+  static constexpr Plain kPlain[] = {{"≤", "<="}, {"≥", ">="}, {"≠", "!="},  {"−", "-"},   {"–", "-"},     {"·", "*"},
+                                     {"×", "*"},  {"…", ".."}, {"∧", "and"}, {"∨", "or"},  {"∩", "&"},     {"∪", "|"},
+                                     {"¬", "!"},  {"∈", "in"}, {"~", "!"},   {"∞", "inf"}, {"\u00A0", " "}};
   for (const Plain& plain : kPlain) {
     if (plain.sign == sign) return plain.text;
   }
@@ -71,10 +73,79 @@ class Scanner {
   void step() {
     const char c = source_[at_];
     if (c == '#') return comment();
+    if (quoted()) return;
     if (!is_used(c)) return foreign();
+    if (borrowed()) return;
     if (c == '(' || c == '[' || c == '{') open();
     if (c == ')' || c == ']' || c == '}') depth_ = std::max(0, depth_ - 1);
     ++at_;
+  }
+
+  /// 'f16' and "f16" are f16.
+  bool quoted() {
+    const char quote = source_[at_];
+    if (quote != '\'' && quote != '"') return false;
+    const std::size_t end = source_.find_first_of("'\"\n", at_ + 1);
+    if (end == std::string_view::npos || source_[end] != quote) return false;
+    const std::string_view inside = source_.substr(at_ + 1, end - at_ - 1);
+    const SourceRange place = range_of(at_, end + 1);
+    report(Code::borrowed, place, "words stand without quotes");
+    const bool plain = !inside.empty() && inside.size() <= 40 && std::all_of(inside.begin(), inside.end(), is_used);
+    if (plain) {
+      result_.problems.back().fix = {
+          .range = place, .replacement = std::string(inside), .message = "leave the quotes out"};
+    }
+    at_ = end + 1;
+    return true;
+  }
+
+  /// Signs of Python and C. None of them can stand in a text: no operator but a prefix follows another one.
+  bool borrowed() {
+    const std::string_view sign = source_.substr(at_, 2);
+    if (sign == "&&") return report_borrowed(sign, "'&&' is written 'and'", "and");
+    if (sign == "||") return report_borrowed(sign, "'||' is written 'or'", "or");
+    if (sign == "**") return power();
+    if (sign != "//" && sign != "/*") return false;
+    const std::size_t before = at_ == 0 ? std::string_view::npos : source_.find_last_not_of(" \t\r", at_ - 1);
+    const bool begins =
+        before == std::string_view::npos || std::string_view("\n;{},").find(source_[before]) != std::string_view::npos;
+    if (sign == "//" && !begins) return report_borrowed(sign, "'/' on integers floors already", "/");
+    report_borrowed(sign, "a comment begins with '#'", "#");
+    const std::size_t end = sign == "/*" ? source_.find("*/", at_) : source_.find('\n', at_);
+    at_ = end == std::string_view::npos ? source_.size() : end + (sign == "/*" ? 2 : 0);
+    return true;
+  }
+
+  bool report_borrowed(std::string_view sign, std::string message, std::string_view meant) {
+    const SourceRange place = range_of(at_, at_ + sign.size());
+    report(Code::borrowed, place, std::move(message));
+    result_.problems.back().fix = {
+        .range = place, .replacement = std::string(meant), .message = fmt::format("write '{}'", meant)};
+    at_ += sign.size();
+    return true;
+  }
+
+  /// `x ** 2` is `(x * x)`; a power of anything longer has no short form.
+  bool power() {
+    const auto is_word = [](char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0; };
+    std::size_t end = at_;
+    while (end > 0 && is_blank(source_[end - 1])) --end;
+    std::size_t begin = end;
+    while (begin > 0 && is_word(source_[begin - 1])) --begin;
+    std::size_t times = at_ + 2;
+    while (times < source_.size() && is_blank(source_[times])) ++times;
+    const bool digit = times < source_.size() && source_[times] >= '2' && source_[times] <= '4' &&
+                       (times + 1 == source_.size() || (!is_word(source_[times + 1]) && source_[times + 1] != '.'));
+    report(Code::borrowed, range_of(at_, at_ + 2), "there is no operator for powers");
+    result_.problems.back().notes.push_back("a square is written x * x, any power exp(y * log(x))");
+    at_ += 2;
+    if (!digit || begin == end || (begin > 0 && source_[begin - 1] == '.')) return true;
+    const std::string base(source_.substr(begin, end - begin));
+    std::string product = base;
+    for (char i = '2'; i <= source_[times]; ++i) product += " * " + base;
+    result_.problems.back().fix = {
+        .range = range_of(begin, times + 1), .replacement = "(" + product + ")", .message = "write the product"};
+    return true;
   }
 
   void open() {

@@ -59,13 +59,18 @@ Typed ExpressionChecker::set_call(const Expr& e, const SetWord& word, const Cont
     d.fix = Fix{e.range, std::string(word.name), "leave out the parentheses"};
     return {.kind = Kind::set};
   }
+  if (word.name == "where" && e.args.size() == 3) {
+    auto& d = findings_.add(Code::argument_count, e.range, "'where' makes a set of one condition");
+    d.fix = Fix{e.word_range, "select", "choose between two values with 'select'"};
+    return {};
+  }
   const std::size_t before = findings_.count();
   const std::vector<const Expr*> args = match(e, word.parameters);
   const bool matched = findings_.count() == before;
   std::string missing;
   for (std::size_t i = 0; i < args.size(); ++i) {
     const Parameter& parameter = word.parameters[i];
-    if (args[i]) argument(*args[i], parameter, word.name, context);
+    if (args[i]) argument(*args[i], parameter, word.name, context, e.range);
     if (!args[i] && parameter.required)
       missing += fmt::format("{}'{}'", missing.empty() ? "" : " and ", parameter.name);
   }
@@ -82,7 +87,7 @@ Typed ExpressionChecker::set_call(const Expr& e, const SetWord& word, const Cont
 }
 
 void ExpressionChecker::argument(const Expr& e, const Parameter& parameter, std::string_view callee,
-                                 const Context& context) {
+                                 const Context& context, SourceRange call) {
   const std::string where = fmt::format("'{}' of '{}'", parameter.name, callee);
   switch (parameter.type) {
     case ArgType::integer:
@@ -115,6 +120,7 @@ void ExpressionChecker::argument(const Expr& e, const Parameter& parameter, std:
       inner.variables = variables_at(Place::pair);
       inner.where = "'where'";
       inner.strict = true;
+      if (sets_in_condition(e, call)) break;
       const Effects outside = effects_;
       (void)boolean(e, inner);
       effects_.variables = outside.variables;  // A set has all it reads.

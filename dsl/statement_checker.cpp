@@ -1,5 +1,6 @@
 // The statements of a pattern, one function a kind.
 
+#include "dsl/advice.h"
 #include "dsl/pattern_checker.h"
 
 #include <fmt/format.h>
@@ -42,7 +43,7 @@ void PatternChecker::statement(const Statement& s) {
       return;
     case StatementKind::score:
       (void)expressions_.number(*s.value, {.variables = variables_at(Place::score), .where = "'score'"});
-      return;
+      return advise_on_score(s, scope_, findings_);
     case StatementKind::dropout:
       return dropout(s);
     case StatementKind::ring:
@@ -59,6 +60,9 @@ void PatternChecker::one_of(WordKind kind, const std::string& word, SourceRange 
   auto& d = findings_.add(Code::unknown_word, place, fmt::format("'{}' is not {}", word, what));
   d.notes.push_back(fmt::format("it is one of {}", fmt::join(words_of(kind), ", ")));
   suggest(d, word, place, words_of(kind));
+  if (const std::string_view known = word_elsewhere(word, kind); !known.empty()) {
+    d.fix = Fix{place, std::string(known), fmt::format("write '{}'", known)};
+  }
 }
 
 void PatternChecker::positive(const Expr& e, const Context& context) {
@@ -119,7 +123,11 @@ void PatternChecker::axis(const Axis& axis) {
     d.notes.push_back(fmt::format("an axis is one of {}, or an integer", fmt::join(words_of(WordKind::axis), ", ")));
     std::vector<std::string> candidates = words_of(WordKind::axis);
     for (const std::string& name : scope_.names()) candidates.push_back(name);
-    return suggest(d, extent.word, axis.range, candidates);
+    suggest(d, extent.word, axis.range, candidates);
+    if (const std::string_view known = word_elsewhere(extent.word, WordKind::axis); !known.empty()) {
+      d.fix = Fix{axis.range, std::string(known), fmt::format("write '{}'", known)};
+    }
+    return;
   }
   positive(extent, size_context("an extent"));
 }
@@ -150,7 +158,7 @@ void PatternChecker::branches(const Statement& s) {
     if (i < 2) {
       lengths[i] = expressions_.integers(*args[i], parameters[i]).length;
     } else {
-      expressions_.argument(*args[i], parameters[i], "dilated", set_context());
+      expressions_.argument(*args[i], parameters[i], "dilated", set_context(), call.range);
     }
   }
   if (lengths[0] && lengths[1] && *lengths[0] != *lengths[1]) {

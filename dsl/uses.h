@@ -34,7 +34,7 @@ class Uses {
   /// The pattern named in a `use`, or null.
   const PatternDef* target(const Statement& use) const;
   bool is_used(const PatternDef& pattern) const { return used_.contains(&pattern); }
-  /// Of patterns, for "did you mean"; not all of a very large file's.
+  /// Names of patterns, for "did you mean"; not all of a very large file's.
   std::vector<std::string> names() const;
 
  private:

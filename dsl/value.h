@@ -22,7 +22,7 @@ struct Value {
   const std::int64_t* integer() const { return std::get_if<std::int64_t>(&data); }
   const bool* boolean() const { return std::get_if<bool>(&data); }
   const std::vector<Value>* items() const;
-  /// Of an integer or a real.
+  /// The number that an integer or a real is; nothing of other values.
   std::optional<double> number() const;
 };
 
@@ -36,11 +36,7 @@ struct Folded {
 /// `op` of one or two known operands.
 Folded fold(Operator op, const Value& a);
 Folded fold(Operator op, const Value& a, const Value& b);
-/// `min`, `max`, `abs`, `exp`, … of known arguments.
+/// `min`, `max`, `abs`, `exp`, … of known arguments. `round` takes halves away from zero.
 Folded fold_function(const std::string& name, const std::vector<Value>& args);
-
-/// Quotient and rest for a divisor other than 0 (and -1 with the smallest integer).
-std::int64_t floor_quotient(std::int64_t a, std::int64_t b);
-std::int64_t floor_rest(std::int64_t a, std::int64_t b);
 
 }  // namespace weft::dsl

@@ -1,5 +1,7 @@
 #include "dsl/words.h"
 
+#include "compiler/base/ops.h"
+
 #include <algorithm>
 #include <array>
 #include <unordered_set>
@@ -25,17 +27,31 @@ constexpr Parameter table_input(std::string_view name) { return parameter(name, 
 
 const std::vector<SetWord>& sets() {
   static const std::vector<SetWord> table = {
-#define WEFT_SET(name, ...) {#name, {__VA_ARGS__}},
-#include "dsl/words.def"
+#define WEFT_SET(kind, lower, print, nothing, apart, ...) {#kind, {__VA_ARGS__}},
+#include "dsl/sets.def"
   };
   return table;
 }
 
+FunctionRule rule_of(Signature signature) {
+  if (signature == Signature::choice) return FunctionRule::choice;
+  if (signature == Signature::of_integer) return FunctionRule::slope;
+  return signature == Signature::reals ? FunctionRule::real : FunctionRule::join;
+}
+
 const std::vector<FunctionWord>& functions() {
-  static const std::vector<FunctionWord> table = {
-#define WEFT_FUNCTION(name, rule, least, most) {#name, FunctionRule::rule, least, most},
+  static const auto table = [] {
+    std::vector<FunctionWord> rows = {
+#define WEFT_FUNCTION(name, rule, arguments) {#name, FunctionRule::rule, arguments, arguments},
 #include "dsl/words.def"
-  };
+    };
+    constexpr std::size_t kMost = 1024;
+    for (const OpFacts& op : all_ops()) {
+      if (op.form != Form::call && op.form != Form::chain) continue;
+      rows.push_back({op.sign, rule_of(op.signature), op.arity, op.form == Form::chain ? kMost : op.arity});
+    }
+    return rows;
+  }();
   return table;
 }
 
@@ -133,6 +149,41 @@ bool is_one_of(WordKind kind, std::string_view word) {
 bool is_reserved(std::string_view word) {
   static const std::unordered_set<std::string_view> words = reserved_words();
   return words.contains(word);
+}
+
+std::string_view word_elsewhere(std::string_view name) {
+  struct Pair {
+    std::string_view theirs, ours;
+  };
+  static constexpr Pair kPairs[] = {{"q_idx", "q"},      {"kv_idx", "k"},     {"k_idx", "k"},
+                                    {"score", "s"},      {"head", "h"},       {"batch", "b"},
+                                    {"q_len", "n_q"},    {"kv_len", "n_k"},   {"seq_len", "n_k"},
+                                    {"num_heads", "H"},  {"True", "true"},    {"False", "false"},
+                                    {"infinity", "inf"}, {"Infinity", "inf"}, {"INFINITY", "inf"},
+                                    {"maximum", "max"},  {"minimum", "min"},  {"sliding_window", "window"},
+                                    {"local", "window"}, {"fabs", "abs"},     {"exponential", "exp"},
+                                    {"full", "all"},     {"dense", "all"},    {"bigbird", "blocks"},
+                                    {"clamp", "min"}};
+  for (const Pair& pair : kPairs) {
+    if (pair.theirs == name) return pair.ours;
+  }
+  return {};
+}
+
+std::string_view word_elsewhere(std::string_view name, WordKind kind) {
+  struct Pair {
+    std::string_view theirs, ours;
+  };
+  static constexpr Pair kPairs[] = {
+      {"float16", "f16"}, {"fp16", "f16"},      {"half", "f16"},    {"bfloat16", "bf16"}, {"float32", "f32"},
+      {"fp32", "f32"},    {"float", "f32"},     {"float", "real"},  {"double", "real"},   {"int32", "i32"},
+      {"int", "i32"},     {"uint8", "u8"},      {"byte", "u8"},     {"bool", "u8"},       {"boolean", "bool"},
+      {"integer", "int"}, {"long", "int"},      {"number", "real"}, {"seq", "tokens"},    {"sequence", "tokens"},
+      {"head", "heads"},  {"query", "queries"}, {"key", "keys"},    {"average", "mean"},  {"add", "sum"}};
+  for (const Pair& pair : kPairs) {
+    if (pair.theirs == name && is_one_of(kind, pair.ours)) return pair.ours;
+  }
+  return {};
 }
 
 std::vector<std::string> set_names() { return names_of(sets()); }

@@ -64,6 +64,7 @@ enum class FunctionRule {
   join,        ///< numbers; real when one of them is
   real,        ///< numbers; always real
   slope,       ///< integer to real
+  rounding,    ///< a number that is known before the kernel runs, to an integer
   choice,      ///< boolean and two alike
   length,      ///< list to integer
   quantifier,  ///< list of booleans, or a comprehension of them
@@ -122,6 +123,11 @@ bool is_one_of(WordKind kind, std::string_view word);
 /// Words a user cannot define. Argument names, schedule keys and words that mean something only
 /// inside `dilated(…)` (`rate`, `i`) stay free.
 bool is_reserved(std::string_view word);
+
+/// The word that means what FlexAttention or Python calls `name`; empty for any other.
+std::string_view word_elsewhere(std::string_view name);
+/// The same among the words of one kind: `float16` is the dtype `f16`.
+std::string_view word_elsewhere(std::string_view name, WordKind kind);
 
 std::vector<std::string> set_names();
 std::vector<std::string> function_names();

@@ -1,5 +1,7 @@
 #include "kernels_cache/directory.h"
 
+#include "compiler/base/write.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -38,18 +40,6 @@ int open_with_info(int at, const char* name, int flags, Descriptor& out, struct 
   if (const int failure = open_at(at, name, flags, opened)) return failure;
   if (::fstat(opened.get(), &info) != 0) return errno;
   out = std::move(opened);
-  return 0;
-}
-
-int write_all(const Descriptor& file, std::string_view bytes) {
-  while (!bytes.empty()) {
-    ssize_t written = 0;
-    if (const int failure = repeat([&] { return written = ::write(file.get(), bytes.data(), bytes.size()); })) {
-      return failure;
-    }
-    if (written == 0) return EIO;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
   return 0;
 }
 
@@ -112,7 +102,7 @@ int write_new(const Descriptor& at, const std::string& name, std::string_view by
   if (const int failure = open_at(at.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, file, kFileMode)) {
     return failure;
   }
-  int failure = write_all(file, bytes);
+  int failure = write_whole(file.get(), bytes);
   if (failure == 0) failure = repeat([&] { return ::fsync(file.get()); });
   if (failure != 0) (void)remove_in(at, name);
   return failure;
@@ -131,6 +121,7 @@ std::string read_note(const Descriptor& file) {
 
 void write_note(const Descriptor& file, std::string_view text) {
   if (repeat([&] { return ::ftruncate(file.get(), 0); }) != 0) return;
+  const NoFileSizeSignal quiet;
   (void)repeat([&] { return ::pwrite(file.get(), text.data(), text.size(), 0); });
 }
 

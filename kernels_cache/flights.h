@@ -2,8 +2,7 @@
 
 #include "compiler/base/fork_safe.h"
 
-#include <unistd.h>
-
+#include <exception>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -22,35 +21,43 @@ class Flights {
     bool joined = false;  ///< another thread did the work
   };
 
-  /// `work` returns a Value, and does not throw.
+  /// `work` returns a Value. What it throws is thrown to all who wait for it.
   template <typename Work>
   Landed join(const std::string& name, Work work) {
     std::promise<std::shared_ptr<const Value>> promise;
     if (auto other = find_or_start(name, promise); other.valid()) return {other.get(), true};
-    auto value = std::make_shared<const Value>(work());
-    {
-      const std::lock_guard lock(mutex_);
-      flights_.erase(name);
+    try {
+      auto value = std::make_shared<const Value>(work());
+      end(name);
+      promise.set_value(value);
+      return {std::move(value), false};
+    } catch (...) {
+      end(name);
+      promise.set_exception(std::current_exception());
+      throw;
     }
-    promise.set_value(value);
-    return {std::move(value), false};
   }
 
  private:
   using Future = std::shared_future<std::shared_ptr<const Value>>;
   struct Flight {
-    pid_t process;
+    unsigned long generation;  ///< of processes
     Future future;
   };
+
+  void end(const std::string& name) noexcept {
+    const std::lock_guard lock(mutex_);
+    flights_.erase(name);
+  }
 
   /// Another thread's flight, or an invalid future after this thread's has been entered.
   Future find_or_start(const std::string& name, std::promise<std::shared_ptr<const Value>>& promise) {
     const std::lock_guard lock(mutex_);
-    const pid_t process = ::getpid();
+    const auto generation = fork_generation();
     const auto known = flights_.find(name);
     // After a fork, the thread that would land it does not exist here.
-    if (known != flights_.end() && known->second.process == process) return known->second.future;
-    flights_.insert_or_assign(name, Flight{process, promise.get_future().share()});
+    if (known != flights_.end() && known->second.generation == generation) return known->second.future;
+    flights_.insert_or_assign(name, Flight{generation, promise.get_future().share()});
     return {};
   }
 

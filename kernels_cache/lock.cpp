@@ -42,32 +42,30 @@ int holder_of(const std::string& note) {
 
 }  // namespace
 
-Lock::Lock(std::shared_ptr<const Descriptor> directory, std::string name, Descriptor file)
-    : directory_(std::move(directory)), name_(std::move(name)), file_(std::move(file)), owner_(::getpid()) {
-  write_note(file_, fmt::format("{}\n", owner_));
+Lock::Lock(std::shared_ptr<const Descriptor> directory, std::string name, std::unique_ptr<OwnFile> file)
+    : directory_(std::move(directory)), name_(std::move(name)), file_(std::move(file)) {
+  write_note(file_->file, fmt::format("{}\n", ::getpid()));
 }
 
 Lock& Lock::operator=(Lock&& other) noexcept {
   std::swap(directory_, other.directory_);
   std::swap(name_, other.name_);
   std::swap(file_, other.file_);
-  std::swap(owner_, other.owner_);
   std::swap(kept_, other.kept_);
   return *this;
 }
 
 void Lock::give_up_turns() {
-  if (!file_) return;
-  write_note(file_, kNoTurns);
+  if (!*this) return;
+  write_note(file_->file, kNoTurns);
   kept_ = true;
 }
 
 void Lock::release() {
-  // A forked child has the descriptor, not the turn.
-  if (!file_ || owner_ != ::getpid()) return;
+  if (!*this) return;
   // The name goes first: who waits for this file finds it nameless and turns to the next.
   if (!kept_) (void)remove_in(*directory_, name_);
-  unlock(file_);
+  unlock(file_->file);
 }
 
 Locks::Locks() : path_(choose_directory()) {}
@@ -89,13 +87,14 @@ Lock Locks::acquire(const Request& request) {
   const auto start = Clock::now();
   auto pause = kShortestPause;
   bool waited = false, told = !request.on_wait;
-  for (Descriptor file;;) {
+  for (auto own = std::make_unique<OwnFile>();;) {
+    Descriptor& file = own->file;
     if (!file && open_note(*at, name, file) != 0) return {};
     switch (try_lock(file)) {
       case 0: {
         const auto names = names_of(file);
         const bool no_turns = waited && read_note(file) == kNoTurns;
-        if (names > 0U && !no_turns) return {at, name, std::move(file)};
+        if (names > 0U && !no_turns) return {at, name, std::move(own)};
         unlock(file);
         if (!names || no_turns || Clock::now() - start >= request.at_most) return {};
         file = Descriptor();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/base/fork_safe.h"
 #include "kernels_cache/directory.h"
 
 #include <chrono>
@@ -12,7 +13,20 @@
 /// directory of this machine, as network file systems differ about locks.
 namespace weft::cache {
 
-/// A turn that is taken. Ends with the object, in a forked process as well as in its parent.
+/// A file that forked processes do not have: its lock ends with this process, whatever becomes of its children.
+class OwnFile final : private HeldAcrossForks {
+ public:
+  OwnFile() { enrol(); }
+  ~OwnFile() { withdraw(); }
+  Descriptor file;
+
+ private:
+  bool try_hold() override { return true; }
+  void let_go() override {}
+  void renew() override { file = Descriptor(); }
+};
+
+/// A turn that is taken. Ends with the object; a forked process has none.
 class Lock {
  public:
   Lock() = default;
@@ -20,20 +34,19 @@ class Lock {
   Lock& operator=(Lock&& other) noexcept;
   ~Lock() { release(); }
 
-  explicit operator bool() const { return static_cast<bool>(file_); }
+  explicit operator bool() const { return file_ != nullptr && file_->file; }
 
   /// Lets those who wait now go on at once, without turns: waiting for each other brings them nothing.
   void give_up_turns();
 
  private:
   friend class Locks;
-  Lock(std::shared_ptr<const Descriptor> directory, std::string name, Descriptor file);
+  Lock(std::shared_ptr<const Descriptor> directory, std::string name, std::unique_ptr<OwnFile> file);
   void release();
 
   std::shared_ptr<const Descriptor> directory_;
   std::string name_;
-  Descriptor file_;
-  int owner_ = 0;
+  std::unique_ptr<OwnFile> file_;
   bool kept_ = false;
 };
 

@@ -29,7 +29,12 @@ std::int64_t used(const Listed& file) { return age_of(file) < -kClockSlack ? 0 :
 std::uint64_t size_of(const Listed& file) { return static_cast<std::uint64_t>(file.info.st_size); }
 
 bool remove_file(const Descriptor& shard, const Listed& file, Removed& out) {
-  if (remove_in(shard, file.name) != 0) return false;
+  if (const int failure = remove_in(shard, file.name); failure != 0) {
+    if (failure == ENOENT) return false;  // swept meanwhile
+    ++out.failed;
+    out.failure = failure;
+    return false;
+  }
   ++out.files;
   out.bytes += size_of(file);
   return true;

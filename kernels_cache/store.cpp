@@ -174,25 +174,26 @@ bool Store::open_checked(const Descriptor& at, const std::string& name, Descript
 }
 
 /// A network file system says that a file or directory was replaced under us: what is opened anew is the new one.
-Store::Found Store::find(const std::string& name, const std::string* key_text) {
-  Found out = find_once(name, key_text);
-  for (int tries = 1; out.failure == ESTALE && tries < kTries; ++tries) out = find_once(name, key_text);
+Store::Found Store::find(const std::string& name, const Wanted& wanted) {
+  Found out = find_once(name, wanted);
+  for (int tries = 1; out.failure == ESTALE && tries < kTries; ++tries) out = find_once(name, wanted);
   return out;
 }
 
-Store::Found Store::find_once(const std::string& name, const std::string* key_text) {
+Store::Found Store::find_once(const std::string& name, const Wanted& wanted) {
   Found out;
   const Root at = root(false, out);
   if (at == nullptr) return out;
   Descriptor shard;
   if (open_checked(*at, name.substr(0, kShardDigits), shard, out)) {
-    out = find_in(shard, name.substr(kShardDigits), key_text);
+    out = find_in(shard, name.substr(kShardDigits), wanted);
   }
   if (out.failure == ESTALE) forget(at);
   return out;
 }
 
-Store::Found Store::find_in(const Descriptor& shard, const std::string& name, const std::string* key_text) {
+Store::Found Store::find_in(const Descriptor& shard, const std::string& name, const Wanted& wanted) {
+  const std::string* const key_text = wanted.key_text;
   Found out;
   Descriptor file;
   struct stat info {};
@@ -223,20 +224,24 @@ Store::Found Store::find_in(const Descriptor& shard, const std::string& name, co
     return miss(foreign ? Outcome::other_format : Outcome::corrupt, decoded.error().message);
   }
   if (key_text != nullptr && decoded->key_text != *key_text) return miss(Outcome::other_key, "it is for another key");
+  if (wanted.judge != nullptr && *wanted.judge) {
+    const Status sense = (*wanted.judge)(decoded->entry);
+    if (!sense && sense.error().kind == ErrorKind::internal) return miss(Outcome::corrupt, sense.error().message);
+  }
   if (key_text != nullptr && !options_.read_only) touch(file, info);  // a look at all entries is no use of them
   out.outcome = Outcome::hit;
   out.decoded = std::move(*decoded);
   return out;
 }
 
-Lookup Store::get(const Key& key) {
-  Lookup out = look_again(key);
+Lookup Store::get(const Key& key, const Judge& judge) {
+  Lookup out = look_again(key, judge);
   lookups_[static_cast<std::size_t>(out.outcome)].fetch_add(1, std::memory_order_relaxed);
   return out;
 }
 
-Lookup Store::look_again(const Key& key) {
-  Found found = find(key.entry_name(), &key.text());
+Lookup Store::look_again(const Key& key, const Judge& judge) {
+  Found found = find(key.entry_name(), {.key_text = &key.text(), .judge = &judge});
   Lookup out{.outcome = found.outcome, .entry = {}, .detail = {}};
   if (found.outcome == Outcome::hit) {
     out.entry = std::move(found.decoded.entry);

@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -56,7 +57,11 @@ struct PutResult {
   std::optional<Warning> warning;  ///< why not; none where there is no store to publish in
 };
 
-/// Of kernels: notes are not counted.
+/// Whether an entry whose digests are right makes sense to who asked for it: an internal error says why not, and it is
+/// a miss like any other bad file.
+using Judge = std::function<Status(const Entry&)>;
+
+/// What was done with kernels; notes are not counted.
 struct Stats {
   std::array<std::uint64_t, kOutcomes> lookups{};  ///< by Outcome
   std::uint64_t puts = 0;
@@ -76,6 +81,8 @@ struct Listing {
 struct Removed {
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t failed = 0;  ///< files that should have gone and would not
+  int failure = 0;           ///< the errno of one of them
 };
 
 struct Verified {
@@ -105,10 +112,10 @@ class Store {
 
   /// Never an error: any trouble is a miss. A bad file is moved aside, so that the next put() mends it; after a
   /// refusal of the system the file stays.
-  Lookup get(const Key& key);
+  Lookup get(const Key& key, const Judge& judge = {});
 
   /// get() that no counter sees: a second look at what was just absent.
-  Lookup look_again(const Key& key);
+  Lookup look_again(const Key& key, const Judge& judge = {});
 
   /// Publishes, replacing what is there. The caller has the entry whatever comes of it.
   PutResult put(const Key& key, const Entry& entry);
@@ -176,9 +183,14 @@ class Store {
   void forget(const Root& root);
   void refuse(Outcome outcome, std::string reason);
   bool open_checked(const Descriptor& at, const std::string& name, Descriptor& out, Found& why) const;
-  Found find(const std::string& name, const std::string* key_text);
-  Found find_once(const std::string& name, const std::string* key_text);
-  Found find_in(const Descriptor& shard, const std::string& name, const std::string* key_text);
+  /// What is looked for: the text of its key, and what else it must be. No text: any entry.
+  struct Wanted {
+    const std::string* key_text = nullptr;
+    const Judge* judge = nullptr;
+  };
+  Found find(const std::string& name, const Wanted& wanted);
+  Found find_once(const std::string& name, const Wanted& wanted);
+  Found find_in(const Descriptor& shard, const std::string& name, const Wanted& wanted);
   bool publish(const std::string& name, const std::string& bytes, Found& why);
   bool publish_in(const Descriptor& root, const std::string& name, const std::string& bytes, Found& why);
   bool make_room(const Descriptor& root, std::uint64_t bytes, Found& why);

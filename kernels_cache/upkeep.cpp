@@ -58,7 +58,7 @@ Store::Totals Store::totals() {
 
 Result<Decoded> Store::read(const std::string& digest) {
   if (digest.size() != kDigestDigits || !is_hex(digest)) return user_error(digest + " is not an entry's digest");
-  Found found = find(digest, nullptr);
+  Found found = find(digest, {});
   if (found.outcome == Outcome::hit) return std::move(found.decoded);
   if (found.outcome == Outcome::absent) return user_error("there is no entry " + digest);
   return internal_error(found.detail);
@@ -69,7 +69,7 @@ Verified Store::verify() {
   each_file([&](const Descriptor& at, const std::string& shard, const Listed& file) {
     const Kind kind = kind_of(file.name);
     if (kind != Kind::entry && kind != Kind::note) return;
-    Found found = find_in(at, file.name, nullptr);
+    Found found = find_in(at, file.name, {});
     if (found.outcome == Outcome::absent) return;  // swept meanwhile
     const auto key = Key::parse(found.decoded.key_text);
     if (found.outcome == Outcome::hit && (!key || key->entry_name() != shard + file.name)) {
@@ -103,7 +103,7 @@ Store::Nearest Store::nearest(const Key& key) {
 }
 
 std::string Store::explain_miss(const Key& key) {
-  const Found stored = find(key.digest(), &key.text());
+  const Found stored = find(key.digest(), {.key_text = &key.text()});
   if (stored.outcome == Outcome::hit) return "the entry is stored: it is a hit\n";
   if (stored.outcome != Outcome::absent) return stored.detail + "\n";
   const Nearest found = nearest(key);

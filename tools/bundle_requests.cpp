@@ -40,6 +40,9 @@ Result<Wanted> wanted_of(const Options& options) {
   Wanted out;
   out.targets = listed(options.targets);
   if (out.targets.empty()) return user_error("--target is missing: a list such as sm_61,sm_90,cpu:x86-64-v3");
+  for (const auto& word : out.targets) {
+    if (auto wrong = wrong_target(word); !wrong.empty()) return user_error(std::move(wrong));
+  }
   for (const auto& word : listed(options.dtypes)) {
     const auto type = dtype_named(word);
     if (!type || *type == DType::f64) return user_error(fmt::format("--dtype {}: expected f32, f16 or bf16", word));
@@ -63,15 +66,15 @@ class Collector {
 
   /// Requests for the patterns of one file. Diagnostics are into its text.
   Status add(const std::shared_ptr<const Source>& source) {
-    WEFT_TRY(const auto file, dsl::parse(*source));
-    for (const auto& pattern : file.patterns) {
+    WEFT_TRY(const auto text, check_text(*source));
+    for (const auto& pattern : text.file.patterns) {
       if (!options_.pattern.empty() && options_.pattern != pattern.name) continue;
       auto known = wanted_.common;
       known.pattern = pattern.name;
       known.source_name = source->name;
       std::erase_if(known.params, [&](const auto& param) { return !has_param(pattern, param.first); });
       for (const auto& [name, value] : known.params) used_.insert(name);
-      WEFT_CHECK(add_pattern(source, known));
+      WEFT_CHECK(add_pattern(text, source, known));
     }
     return done;
   }
@@ -95,10 +98,10 @@ class Collector {
     return std::any_of(pattern.params.begin(), pattern.params.end(), [&](const auto& p) { return p.name == name; });
   }
 
-  Status add_pattern(const std::shared_ptr<const Source>& source, CompileOptions known) {
+  Status add_pattern(const CheckedText& text, const std::shared_ptr<const Source>& source, CompileOptions known) {
     auto open = known;
     open.heads = open.kv_heads = std::nullopt;
-    WEFT_TRY(const auto front, read_pattern(*source, open));
+    WEFT_TRY(const auto front, read_pattern(text, *source, open));
     const auto& pattern = front.pattern;
     if (pattern.heads) known.heads = std::nullopt;
     if (pattern.kv_heads) known.kv_heads = std::nullopt;

@@ -4,6 +4,10 @@
 #include "runtime/engine/front.h"
 #include "runtime/engine/launch_checks.h"
 #include "runtime/engine/reference.h"
+#include "tools/progress.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -34,9 +38,9 @@ std::vector<std::int64_t> rows_to_check(const ir::Shape& shape, std::uint64_t se
   return {drawn.begin(), drawn.end()};
 }
 
-/// Distance that no bound admits where a NaN or an unequal infinity is involved.
+/// Distance that no bound admits where one of them is NaN, or an infinity that the other is not.
 double distance(double a, double b) {
-  if (a == b) return 0;
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
   const double d = std::fabs(a - b);
   return std::isfinite(d) ? d : std::numeric_limits<double>::infinity();
 }
@@ -56,24 +60,34 @@ class Values {
   ir::Tensor tensor_;
 };
 
-double row_error(const ir::Tensor& a, const ir::Tensor& b, const ir::Shape& shape, std::int64_t row) {
+/// Keeps of many errors, each with a bound of its own, the one that is nearest to its bound or farthest beyond.
+void keep_worse(double error, double bound, double& worst, double& its_bound) {
+  const auto share = [](double of, double most) { return of == 0 ? 0 : of / most; };
+  const double now = share(error, bound), before = share(worst, its_bound);
+  if (now < before || (now == before && bound <= its_bound)) return;
+  worst = error;
+  its_bound = bound;
+}
+
+double row_error(const ir::Tensor& a, const ir::Tensor& b, std::int64_t batch, std::int64_t row, std::int64_t h) {
   double most = 0;
-  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
-    for (std::int64_t h = 0; h < shape.heads; ++h) {
-      for (std::int64_t c = 0; c < shape.d_v; ++c)
-        most = std::max(most, distance(a.at(batch, row, h, c), b.at(batch, row, h, c)));
-    }
-  }
+  for (std::int64_t c = 0; c < a.shape[3]; ++c)
+    most = std::max(most, distance(a.at(batch, row, h, c), b.at(batch, row, h, c)));
   return most;
 }
 
-double row_lse_error(const ir::Tensor& a, const ir::Tensor& b, const ir::Shape& shape, std::int64_t row) {
-  double most = 0;
-  for (std::int64_t head = 0; head < shape.batch * shape.heads; ++head) {
-    const auto at = static_cast<std::size_t>(head * shape.n_q + row);
-    most = std::max(most, distance(a.data[at], b.data[at]));
-  }
-  return most;
+/// Says where a tensor's first number lies that is NaN or infinite, and how many there are; nothing where none is.
+void note_strange(const char* name, const ir::Tensor& tensor, std::vector<std::string>& notes) {
+  const auto is_strange = [](double x) { return !std::isfinite(x); };
+  const auto first = std::find_if(tensor.data.begin(), tensor.data.end(), is_strange);
+  if (first == tensor.data.end()) return;
+  auto left = std::distance(tensor.data.begin(), first);
+  std::vector<std::int64_t> place(tensor.shape.size());
+  for (std::size_t axis = place.size(); axis-- > 0; left /= tensor.shape[axis]) place[axis] = left % tensor.shape[axis];
+  const auto count = std::count_if(first, tensor.data.end(), is_strange);
+  const auto others = count == 1 ? std::string() : fmt::format(", the first of {} that are not finite", count);
+  const double value = std::isnan(*first) ? std::numeric_limits<double>::quiet_NaN() : *first;
+  notes.push_back(fmt::format("{}[{}] is {}{}", name, fmt::join(place, ", "), value, others));
 }
 
 double largest(const ir::Tensor& tensor) {
@@ -98,6 +112,9 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
   const auto rows = rows_to_check(shape, seed, result.sampled);
   result.rows = std::ssize(rows);
   const Reference reference(pattern, launch, args);
+  note_strange("Q", reference.q(), result.strange);
+  note_strange("K", reference.k(), result.strange);
+  note_strange("V", reference.v(), result.strange);
   const auto chosen = read_lists(pattern, launch);
   result.lists = chosen.size();
   for (const auto& keys : chosen) {
@@ -106,7 +123,9 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
   const auto out = Values(args.out);
   const bool has_lse = args.lse.data != nullptr;
   const auto lse = has_lse ? Values(args.lse).tensor() : ir::Tensor();
-  double max_score = 0;
+  const bool has_branches = args.branch_lse.data != nullptr;
+  const auto of_branches = has_branches ? Values(args.branch_lse).tensor() : ir::Tensor();
+  const double max_v = largest(reference.v());
   Progress progress(console, "interpreting rows");
   const auto piece = std::max<std::size_t>(rows.size() / 32, 8);
   for (std::size_t begin = 0; begin < rows.size(); begin += piece) {
@@ -114,18 +133,33 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
         rows.begin() + static_cast<std::ptrdiff_t>(begin),
         rows.begin() + static_cast<std::ptrdiff_t>(std::min(begin + piece, rows.size())));
     WEFT_TRY(const auto expected, reference.rows(some, &chosen));
-    max_score = std::max(max_score, expected.max_abs_score);
-    for (auto row : some) {
-      result.max_error = std::max(result.max_error, row_error(out.tensor(), expected.o, shape, row));
-      if (has_lse) result.lse_max_error = std::max(result.lse_max_error, row_lse_error(lse, expected.lse, shape, row));
+    if (result.clamped.count == 0) result.clamped.first = expected.clamped.first;
+    result.clamped.count += expected.clamped.count;
+    const auto size_of = [&](std::size_t at) { return expected.score_sizes.data[at]; };
+    const auto compare_lse = [&](double found, double right, double size) {
+      const auto bound = ir::error_bounds(pattern, to_ir(dtype), shape.n_k, max_v, size).lse;
+      keep_worse(distance(found, right), bound, result.lse_max_error, result.lse_bound);
+    };
+    const auto heads = shape.batch * shape.heads;
+    for (std::int64_t head = 0; head < heads; ++head) {
+      for (auto row : some) {
+        const auto at = static_cast<std::size_t>(head * shape.n_q + row);
+        const auto bounds = ir::error_bounds(pattern, to_ir(dtype), shape.n_k, max_v, size_of(at));
+        const double error = row_error(out.tensor(), expected.o, head / shape.heads, row, head % shape.heads);
+        keep_worse(error, bounds.o, result.max_error, result.bound);
+        if (has_lse) compare_lse(lse.data[at], expected.lse.data[at], size_of(at));
+        // A branch may hold what weighs nothing in the row: its own size is that of its LSE.
+        for (auto of = at; of < of_branches.data.size(); of += static_cast<std::size_t>(heads * shape.n_q)) {
+          const double right = expected.branch_lse.data[of];
+          const double own = std::isfinite(right) ? std::fabs(right) : 0;
+          compare_lse(of_branches.data[of], right, std::max(size_of(at), own));
+        }
+      }
     }
     progress.update(begin + some.size(), rows.size());
   }
-  const auto bounds = ir::error_bounds(pattern, to_ir(dtype), shape.n_k, largest(to_f64(args.v)), max_score);
-  result.bound = bounds.o;
-  result.lse_bound = has_lse ? bounds.lse : 0;
-  result.ok = result.wrong_choice.empty() && result.max_error <= result.bound &&
-              result.lse_max_error <= (has_lse ? bounds.lse : 0);
+  result.ok =
+      result.wrong_choice.empty() && result.max_error <= result.bound && result.lse_max_error <= result.lse_bound;
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/nvrtc/disassemble.h"
 #include "runtime/sass/listing.h"
 #include "tools/prediction.h"
+#include "tools/progress.h"
 
 #include <algorithm>
 
@@ -46,7 +47,10 @@ Result<Compiled> compile_for_gpu(const Planned& planned, const Sizes& sizes, con
                                  const Console& console) {
   if (planned.target.kind != TargetKind::cuda) return Compiled{};
   const Binaries binaries(engine_options(options, console));
-  const auto found = binaries.find_or_compile(prepare(planned));
+  const auto found = [&] {
+    const Progress progress(console, fmt::format("compiling {} for {}", planned.plan.name, planned.target.name));
+    return binaries.find_or_compile(prepare(planned));
+  }();
   if (!found && found.error().kind != ErrorKind::environment) return found.error();
   if (!found) {
     console.warn("registers and spills are not known: {}", found.error().message);
@@ -58,7 +62,7 @@ Result<Compiled> compile_for_gpu(const Planned& planned, const Sizes& sizes, con
   if (entry.spill_bytes) out.spill_bytes = static_cast<int>(*entry.spill_bytes);
   WEFT_TRY(const auto tables, make_head_tables(planned.plan, sizes.heads));
   const auto geometry = codegen::cuda::geometry(planned.plan);
-  out.shared_bytes = geometry.shared_bytes(tables.image.most_terms);
+  out.shared_bytes = geometry.shared_bytes(tables.tables.most_terms);
   if (out.registers)
     out.blocks_per_sm = blocks_per_sm(planned.target, geometry.threads, *out.registers, *out.shared_bytes);
   auto report = read_machine_code(entry.binary, planned, out);

@@ -1,12 +1,17 @@
 #include "tools/console.h"
 
+#include "tools/failure.h"
+
+#include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace weft::tools {
 
@@ -17,10 +22,6 @@ bool wants_color(const std::string& choice, int file) {
   if (choice == "never" || std::getenv("NO_COLOR") != nullptr) return false;
   const char* terminal = std::getenv("TERM");
   return ::isatty(file) != 0 && (terminal == nullptr || std::strcmp(terminal, "dumb") != 0);
-}
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -45,15 +46,20 @@ Console::Console(const Options& options)
       color_error_(wants_color(options.color, STDERR_FILENO)),
       progress_(!options.quiet && ::isatty(STDERR_FILENO) != 0) {}
 
-void Console::write(std::string_view text) const { std::fwrite(text.data(), 1, text.size(), stdout); }
+void Console::write(std::string_view text) const {
+  wrote_ = true;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+void tell(std::string_view text) { (void)std::fwrite(text.data(), 1, text.size(), stderr); }
 
 void Console::say(std::string_view prefix, const std::string& text) const {
-  fmt::print(stderr, "weft: {}{}\n", prefix, text);
+  tell(fmt::format("weft: {}{}\n", prefix, text));
 }
 
 void Console::diagnostic(const Diagnostic& diagnostic, const Source& source) const {
   if (quiet_ && diagnostic.severity == Severity::warning) return;
-  fmt::print(stderr, "{}", render(diagnostic, source, color_error_));
+  tell(render(diagnostic, source, color_error_));
 }
 
 void Console::warnings(const std::vector<Diagnostic>& warnings, const Source& source) const {
@@ -61,47 +67,42 @@ void Console::warnings(const std::vector<Diagnostic>& warnings, const Source& so
 }
 
 int Console::fail(const Error& error, const Source* source) const {
+  if (json_ && failure_.empty()) failure_ = line_of(failure(error, status_of(error.kind), source));
   if (source != nullptr && !error.diagnostics.empty()) {
     for (const auto& found : error.diagnostics) diagnostic(found, *source);
   } else {
     const bool ours = error.kind == ErrorKind::internal;
     say(ours ? "internal error: " : "error: ", error.message);
   }
-  for (const auto& note : error.notes) fmt::print(stderr, "  note: {}\n", note);
+  for (const auto& note : error.notes) tell(fmt::format("  note: {}\n", note));
   return status_of(error.kind);
 }
 
 int Console::usage(const std::string& message) const {
-  fmt::print(stderr, "weft: {}\nSee weft COMMAND --help.\n", message);
+  if (json_ && failure_.empty()) failure_ = line_of(failure("usage", kWrongUsage, message));
+  tell(fmt::format("weft: {}\nSee weft COMMAND --help.\n", message));
   return kWrongUsage;
 }
 
 int Console::finish(int status) const {
+  if (json_ && status != kDone && !wrote_) write(failure_);
+  return tools::finish(status);
+}
+
+int finish(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-  fmt::print(stderr, "weft: error: cannot write to standard output: {}\n", std::strerror(errno));
+  tell(fmt::format("weft: error: cannot write to standard output: {}\n", std::strerror(errno)));
   return kEnvironment;
 }
 
-Progress::Progress(const Console& console, std::string what)
-    : active_(console.shows_progress()), what_(std::move(what)), start_(seconds_now()), last_(start_) {}
-
-Progress::~Progress() {
-  if (shown_) fmt::print(stderr, "\r\x1b[K");
-}
-
-void Progress::update(std::size_t finished, std::size_t total) {
-  if (!active_) return;
-  const double now = seconds_now();
-  if (now - start_ < 1 || now - last_ < 0.1) return;
-  last_ = now;
-  shown_ = true;
-  const double left =
-      finished == 0 ? 0 : (now - start_) * static_cast<double>(total - finished) / static_cast<double>(finished);
-  constexpr std::size_t kWidth = 24;
-  const auto done = total == 0 ? kWidth : kWidth * finished / total;
-  fmt::print(stderr, "\r\x1b[K{} [{:#<{}}{: <{}}] {} of {}, about {:.0f} s left", what_, "", done, "", kWidth - done,
-             finished, total, left);
-  std::fflush(stderr);
+void prepare_streams() {
+  // A stream that is closed would be the next file that is opened: remarks would stand in somebody's results. What
+  // stands for it refuses the same as it did, to read or to write.
+  for (const auto& [stream, flags] :
+       {std::pair{STDIN_FILENO, O_WRONLY}, std::pair{STDOUT_FILENO, O_RDONLY}, std::pair{STDERR_FILENO, O_RDONLY}}) {
+    if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) (void)::open("/dev/null", flags);
+  }
+  (void)::signal(SIGXFSZ, SIG_IGN);  // a file that becomes too large is an error of the call that writes it
 }
 
 }  // namespace weft::tools

@@ -15,6 +15,15 @@ inline constexpr int kDone = 0, kWrongInput = 1, kWrongUsage = 2, kEnvironment =
 
 int status_of(ErrorKind kind);
 
+/// Before anything is opened: see to it that streams that are closed stay so, and that the limits of files are errors.
+void prepare_streams();
+
+/// To standard error. What cannot be said is lost: results and exit status do not depend on it.
+void tell(std::string_view text);
+
+/// Flushes standard output: what could not be written is an error of the environment.
+int finish(int status);
+
 /// Results go to standard output, everything else to standard error; --quiet silences remarks, not errors.
 class Console {
  public:
@@ -38,11 +47,11 @@ class Console {
   void diagnostic(const Diagnostic& diagnostic, const Source& source) const;
   void warnings(const std::vector<Diagnostic>& warnings, const Source& source) const;
 
-  /// Says what went wrong; returns the exit status that goes with it.
+  /// Says what went wrong; returns the exit status that goes with it. With --json it also stands on standard output
+  /// in the end, where the command has left nothing else there.
   int fail(const Error& error, const Source* source = nullptr) const;
   int usage(const std::string& message) const;
-
-  /// Flushes standard output: what could not be written is an error of the environment.
+  /// finish() of the command as a whole: a failure leaves its object on standard output first, with --json.
   int finish(int status) const;
 
   bool color_out() const { return color_out_; }
@@ -53,22 +62,8 @@ class Console {
  private:
   void say(std::string_view prefix, const std::string& text) const;
   bool quiet_, json_, verbose_, color_out_, color_error_, progress_;
-};
-
-/// A bar on the terminal that tells how far a piece of work is; appears after a second, and only there.
-class Progress {
- public:
-  Progress(const Console& console, std::string what);
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  void update(std::size_t finished, std::size_t total);
-
- private:
-  bool active_;
-  std::string what_;
-  double start_, last_;
-  bool shown_ = false;
+  mutable bool wrote_ = false;
+  mutable std::string failure_ = {};  ///< the first, as JSON
 };
 
 }  // namespace weft::tools

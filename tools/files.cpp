@@ -1,5 +1,7 @@
 #include "tools/files.h"
 
+#include "compiler/base/write.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -10,7 +12,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 
 namespace weft::tools {
 
@@ -59,19 +60,38 @@ extern "C" void on_interrupt(int) {
 }
 
 Status write_all(int file, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const auto put = ::write(file, bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return cannot("write", path);
-    bytes.remove_prefix(static_cast<std::size_t>(put));
-  }
-  return done;
+  errno = write_whole(file, bytes);
+  return errno == 0 ? Status(done) : cannot("write", path);
 }
 
 /// Not a regular file, such as /dev/null or a pipe: nothing to rename over.
 bool is_special(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+/// The file that a chain of links leads to, there or not: a link that dangles is written through, as `cp` would.
+Result<std::string> behind_links(std::string path) {
+  constexpr int kMostLinks = 40;  // as the system follows
+  std::array<char, 4096> to;
+  for (int i = 0; i < kMostLinks; ++i) {
+    const auto length = ::readlink(path.c_str(), to.data(), to.size());
+    if (length < 0) return path;
+    const std::string next(to.data(), static_cast<std::size_t>(length));
+    const auto slash = path.rfind('/');
+    path = next.starts_with('/') || slash == std::string::npos ? next : path.substr(0, slash + 1) + next;
+  }
+  errno = ELOOP;
+  return cannot("write", path);
+}
+
+/// Who may read a file that is there already may read what replaces it, and nobody else.
+mode_t mode_of(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0) return info.st_mode & 0777;
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return 0666 & ~mask;
 }
 
 Status write_special(const std::string& path, std::string_view bytes) {
@@ -97,20 +117,18 @@ Status write_file(const std::string& path, std::string_view bytes) {
     return done;
   }
   if (is_special(path)) return write_special(path, bytes);
-  // A link stays a link: the file it points to is replaced.
-  std::error_code ignored;
-  const auto resolved = std::filesystem::weakly_canonical(path, ignored).string();
-  const auto& final_path = resolved.empty() ? path : resolved;
-  auto temporary = final_path + ".tmp-XXXXXX";
-  const int file = ::mkstemp(temporary.data());
+  // A link stays a link: what it points to is replaced, or made.
+  WEFT_TRY(const auto target, behind_links(path));
+  // A name of its own, so that long ones have room; in the same folder, so that it can take the other's place.
+  const auto slash = target.rfind('/');
+  auto temporary = (slash == std::string::npos ? "" : target.substr(0, slash + 1)) + ".weft-XXXXXX";
+  const int file = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (file < 0) return cannot("write", path);
   if (temporary.size() < unfinished.size()) std::memcpy(unfinished.data(), temporary.c_str(), temporary.size() + 1);
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(file, 0666 & ~mask);
+  ::fchmod(file, mode_of(target));
   auto status = write_all(file, bytes, path);
   if (::close(file) != 0 && status.ok()) status = cannot("write", path);
-  if (status.ok() && ::rename(temporary.c_str(), final_path.c_str()) != 0) status = cannot("write", path);
+  if (status.ok() && ::rename(temporary.c_str(), target.c_str()) != 0) status = cannot("write", path);
   if (!status.ok()) ::unlink(temporary.c_str());
   unfinished[0] = '\0';
   return status;

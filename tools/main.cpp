@@ -18,19 +18,29 @@ int dispatch(const weft::tools::Options& options, const weft::tools::Console& co
   return weft::tools::kDefect;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  weft::tools::install_interrupt_handler();
+int run(int argc, char** argv) {
   const auto parsed = weft::tools::parse_command_line(argc, argv);
-  if (!parsed.options) return parsed.status;
+  if (!parsed.options) return weft::tools::finish(parsed.status);
   const weft::tools::Console console(*parsed.options);
   // Libraries under us may throw; a defect must still end with one line and its own status.
   try {
     return console.finish(dispatch(*parsed.options, console));
   } catch (const std::bad_alloc&) {
-    return console.fail(weft::environment_error("out of memory"));
+    return console.finish(console.fail(weft::environment_error("out of memory")));
   } catch (const std::exception& defect) {
-    return console.fail(weft::internal_error(defect.what()));
+    return console.finish(console.fail(weft::internal_error(defect.what())));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  weft::tools::install_interrupt_handler();
+  weft::tools::prepare_streams();
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc&) {  // before there was a console to say it, or while it said so
+    weft::tools::tell("weft: error: out of memory\n");
+    return weft::tools::kEnvironment;
   }
 }

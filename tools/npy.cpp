@@ -1,6 +1,7 @@
 #include "tools/npy.h"
 
 #include "compiler/base/float16.h"
+#include "compiler/base/write.h"
 #include "tools/npy_header.h"
 
 #include <fmt/format.h>
@@ -8,13 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -22,6 +24,9 @@ namespace weft::npy {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are little-endian and so are we");
+
+constexpr std::size_t kMostHeader = std::size_t{1} << 17;  ///< more than the longest that is read
+constexpr std::size_t kMostValues = std::size_t{1} << 46;  ///< no file of a machine has more
 
 /// Nothing where the shape asks for more bytes than a file can have.
 std::optional<std::size_t> bytes_of(const Header& header) {
@@ -82,6 +87,18 @@ double value_at(const NpyArray& array, std::size_t i) {
     case Type::u2:
     case Type::v2:
       return bf16_to_float(load<std::uint16_t>(array, i));
+    case Type::i1:
+      return load<std::int8_t>(array, i);
+    case Type::i2:
+      return load<std::int16_t>(array, i);
+    case Type::i8:
+      return static_cast<double>(load<std::int64_t>(array, i));
+    case Type::u4:
+      return load<std::uint32_t>(array, i);
+    case Type::u8:
+      return static_cast<double>(load<std::uint64_t>(array, i));
+    case Type::b1:
+      return load<std::uint8_t>(array, i);
   }
   return 0;
 }
@@ -102,21 +119,74 @@ void set_value(NpyArray& array, std::size_t i, double value) {
     case Type::u2:
     case Type::v2:
       return store(array, i, float_to_bf16(single));
+    case Type::i1:
+      return store(array, i, static_cast<std::int8_t>(value));
+    case Type::i2:
+      return store(array, i, static_cast<std::int16_t>(value));
+    case Type::i8:
+      return store(array, i, static_cast<std::int64_t>(value));
+    case Type::u4:
+      return store(array, i, static_cast<std::uint32_t>(value));
+    case Type::u8:
+      return store(array, i, static_cast<std::uint64_t>(value));
+    case Type::b1:
+      return store(array, i, static_cast<std::uint8_t>(value != 0 ? 1 : 0));
   }
-}
-
-bool write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
 }
 
 Error cannot(const char* verb, const std::string& path) {
   return environment_error(fmt::format("cannot {} {}: {}", verb, path, std::strerror(errno)));
+}
+
+/// `found`: empty where nobody looked.
+Error wrong_length(const std::string& name, const Header& header, std::optional<std::size_t> expected,
+                   std::optional<std::size_t> found) {
+  const auto wanted = expected && *expected <= kMostValues ? std::to_string(*expected) : "more than a file can hold";
+  return user_error(fmt::format("{}: {} bytes of values, expected {} for shape [{}] of {}", name,
+                                found ? std::to_string(*found) : "too few", wanted, fmt::join(header.shape, ", "),
+                                to_string(header.type)));
+}
+
+/// A file that is open for reading. A pipe is one, and has no length.
+class Opened {
+ public:
+  static Result<Opened> open(const std::string& path) {
+    Opened out;
+    out.path_ = path;
+    out.file_.reset(std::fopen(path.c_str(), "rbe"));
+    if (!out.file_) return user_error(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+    struct stat info = {};
+    if (::fstat(::fileno(out.file_.get()), &info) != 0) return cannot("read", path);
+    if (S_ISDIR(info.st_mode)) return user_error(fmt::format("{} is a directory", path));
+    if (S_ISREG(info.st_mode)) out.length_ = static_cast<std::size_t>(info.st_size);
+    return out;
+  }
+
+  std::optional<std::size_t> length() const { return length_; }
+
+  /// Appends until `bytes` has `most` of them, or the file ends.
+  Status read(std::string& bytes, std::size_t most) const {
+    std::array<char, 65536> chunk;
+    while (bytes.size() < most) {
+      const auto got = std::fread(chunk.data(), 1, std::min(chunk.size(), most - bytes.size()), file_.get());
+      bytes.append(chunk.data(), got);
+      if (got == 0) break;
+    }
+    return std::ferror(file_.get()) != 0 ? Status(cannot("read", path_)) : Status(done);
+  }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+  std::optional<std::size_t> length_;
+};
+
+bool write_all(int descriptor, std::string_view bytes) {
+  errno = write_whole(descriptor, bytes);
+  return errno == 0;
 }
 
 }  // namespace
@@ -125,11 +195,7 @@ Result<NpyArray> decode(std::string_view file, const std::string& name) {
   WEFT_TRY(const Header header, decode_header(file, name));
   const auto expected = bytes_of(header);
   const std::size_t found = file.size() - header.begin;
-  if (!expected || *expected != found) {
-    return user_error(fmt::format("{}: {} bytes of values, expected {} for shape [{}] of {}", name, found,
-                                  expected ? std::to_string(*expected) : "more than a file can hold",
-                                  fmt::join(header.shape, ", "), to_string(header.type)));
-  }
+  if (!expected || *expected != found) return wrong_length(name, header, expected, found);
   NpyArray array{.type = header.type, .shape = header.shape, .bytes = std::vector<std::byte>(found)};
   const char* values = file.data() + header.begin;
   if (header.fortran && header.shape.size() > 1) {
@@ -147,13 +213,19 @@ std::string encode(const NpyArray& array) {
 }
 
 Result<NpyArray> read(const std::string& path) {
-  std::error_code failure;
-  if (std::filesystem::is_directory(path, failure)) return user_error(fmt::format("{} is a directory", path));
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return user_error(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
-  const std::string file{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (in.bad()) return cannot("read", path);
+  WEFT_TRY(const Opened opened, Opened::open(path));
+  std::string file;
+  // The header comes first: it says how much there is to read, and what is no array ends here.
+  WEFT_CHECK(opened.read(file, kMostHeader));
+  WEFT_TRY(const Header header, decode_header(file, path));
+  const auto values = bytes_of(header);
+  if (!values || *values > kMostValues) return wrong_length(path, header, values, std::nullopt);
+  const auto whole = header.begin + *values;
+  if (opened.length() && *opened.length() != whole) {
+    return wrong_length(path, header, values, *opened.length() - std::min(*opened.length(), header.begin));
+  }
+  if (opened.length()) file.reserve(whole + 1);  // a pipe's header may promise what never comes
+  WEFT_CHECK(opened.read(file, whole + 1));      // a byte more than there should be tells
   return decode(file, path);
 }
 

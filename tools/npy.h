@@ -12,9 +12,10 @@
 /// NumPy's .npy files: versions 1 to 3, C and Fortran order, little-endian.
 namespace weft::npy {
 
-/// The types that tensors of Weft have in files. `v2` is two bytes without a type, how NumPy stores
-/// bfloat16; `u2` may hold the same bits.
-enum class Type { f2, f4, f8, i4, u1, u2, v2 };
+/// The types that tensors of Weft have in files, and others that NumPy gives to integers and truths, so that whoever
+/// wants another can say what was found. `v2` is two bytes without a type, how NumPy stores bfloat16; `u2` may hold the
+/// same bits.
+enum class Type { f2, f4, f8, i4, u1, u2, v2, i1, i2, i8, u4, u8, b1 };
 
 const char* to_string(Type type);  ///< `<f4`
 std::size_t size_of(Type type);

@@ -22,7 +22,9 @@ struct TypeRow {
 };
 
 constexpr TypeRow kTypes[] = {{Type::f2, "<f2", 2}, {Type::f4, "<f4", 4}, {Type::f8, "<f8", 8}, {Type::i4, "<i4", 4},
-                              {Type::u1, "|u1", 1}, {Type::u2, "<u2", 2}, {Type::v2, "|V2", 2}};
+                              {Type::u1, "|u1", 1}, {Type::u2, "<u2", 2}, {Type::v2, "|V2", 2}, {Type::i1, "|i1", 1},
+                              {Type::i2, "<i2", 2}, {Type::i8, "<i8", 8}, {Type::u4, "<u4", 4}, {Type::u8, "<u8", 8},
+                              {Type::b1, "|b1", 1}};
 
 std::optional<Type> find_type(std::string_view text) {
   for (const auto& row : kTypes) {

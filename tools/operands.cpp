@@ -1,8 +1,10 @@
 #include "tools/operands.h"
 
+#include "compiler/base/diagnostic.h"
 #include "runtime/engine/reference.h"
 #include "tools/tensor_files.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,10 +24,7 @@ V rows_first(V view, bool heads_first) {
   return view;
 }
 
-std::optional<DType> asked_dtype(const Options& options) {
-  if (options.dtype == "bf16") return DType::bf16;
-  return std::nullopt;
-}
+std::optional<DType> asked_dtype(const Options& options) { return dtype_named(options.dtype); }
 
 /// `name=X.npy` pairs of a repeatable option.
 Result<std::map<std::string, std::string>> named_files(const std::vector<std::string>& texts, const char* option) {
@@ -75,7 +74,7 @@ RunArgs Operands::args(const Options& options, Views& views) {
   args.inputs = views.inputs;
   args.lists = views.lists;
   args.offset = offset;
-  args.dropout_seed = static_cast<std::uint64_t>(options.dropout_seed.value_or(0));
+  args.dropout_seed = options.dropout_seed.value_or(0);
   args.threads = static_cast<int>(options.threads.value_or(0));
   return args;
 }
@@ -120,7 +119,7 @@ Result<Operands> read_operands(const Options& options) {
   const auto asked = asked_dtype(options);
   for (auto [to, name] : {std::pair{&operands.q, "q"}, std::pair{&operands.k, "k"}, std::pair{&operands.v, "v"}}) {
     const auto& path = operands.files[name];
-    WEFT_TRY(*to, read_activations(path, asked));
+    WEFT_TRY(*to, read_activations(path, name, asked));
     if (to->shape.size() != 4) {
       return user_error(fmt::format("{}: {} has shape {}; expected four dimensions, {}", path, name,
                                     shape_text(to->shape), operands.heads_first ? "[B, H, n, d]" : "[B, n, H, d]"));
@@ -136,7 +135,14 @@ Result<Operands> read_operands(const Options& options) {
 
 namespace {
 
-/// In floating point, because the sizes of a mistyped option overflow every integer.
+/// `bytes` in floating point, because the sizes of a mistyped option overflow every integer.
+Status fits_in_memory(const std::string& what, double bytes) {
+  const double memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (bytes <= memory) return done;
+  return environment_error(
+      fmt::format("{} want {:.3g} GB; this machine has {:.3g} GB", what, bytes / 1e9, memory / 1e9));
+}
+
 Status fits_in_memory(const Sizes& sizes, std::int64_t n_q, std::int64_t n_k) {
   const auto elements = [&](std::int64_t tokens, std::int64_t heads, std::int64_t dim) {
     return static_cast<double>(sizes.batch) * static_cast<double>(tokens) * static_cast<double>(heads) *
@@ -145,11 +151,18 @@ Status fits_in_memory(const Sizes& sizes, std::int64_t n_q, std::int64_t n_k) {
   const double wanted = static_cast<double>(size_of(sizes.dtype)) *
                         (elements(n_q, sizes.heads, sizes.dim) + elements(n_q, sizes.heads, sizes.dim_v) +
                          elements(n_k, sizes.kv_heads, sizes.dim) + elements(n_k, sizes.kv_heads, sizes.dim_v));
-  const double memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  if (wanted <= memory) return done;
-  return environment_error(fmt::format(
-      "tensors of batch {}, {} queries, {} keys, {} heads, dim {} want {:.3g} GB; this machine has {:.3g} GB",
-      sizes.batch, n_q, n_k, sizes.heads, sizes.dim, wanted / 1e9, memory / 1e9));
+  return fits_in_memory(fmt::format("tensors of batch {}, {} queries, {} keys, {} heads, dim {}", sizes.batch, n_q, n_k,
+                                    sizes.heads, sizes.dim),
+                        wanted);
+}
+
+/// An input that was not given.
+Result<Array> made_up(const ir::Input& input, const ir::Shape& shape, const Options& options, std::size_t number) {
+  const auto extents = input_shape(input, shape);
+  double bytes = static_cast<double>(size_of(from_ir(input.type)));
+  for (const auto extent : extents) bytes *= static_cast<double>(extent);
+  WEFT_CHECK(fits_in_memory(fmt::format("elements of the input '{}', {},", input.name, shape_text(extents)), bytes));
+  return random_input(input, shape, options.seed.value_or(0), 16 + number);
 }
 
 }  // namespace
@@ -158,7 +171,7 @@ Result<Operands> random_operands(const Options& options, const Sizes& sizes, std
   WEFT_CHECK(fits_in_memory(sizes, n_q, n_k));
   Operands operands;
   operands.heads_first = options.layout == "bhnd";
-  const auto seed = static_cast<std::uint64_t>(options.seed.value_or(0));
+  const auto seed = options.seed.value_or(0);
   const auto make = [&](std::int64_t tokens, std::int64_t heads, std::int64_t dim, std::uint64_t stream) {
     auto shape = std::vector{sizes.batch, tokens, heads, dim};
     if (operands.heads_first) std::swap(shape[1], shape[2]);
@@ -171,32 +184,59 @@ Result<Operands> random_operands(const Options& options, const Sizes& sizes, std
   return operands;
 }
 
-Status add_inputs(Operands& operands, const Options& options, const ir::Pattern& pattern) {
-  WEFT_TRY(auto given, named_files(options.inputs, "--input"));
-  const auto shape = operands.shape();
-  for (std::size_t i = 0; i < pattern.inputs.size(); ++i) {
-    const auto& input = pattern.inputs[i];
-    const auto file = given.find(input.name);
-    if (file == given.end()) {
-      if (has_tensors(options)) {
-        return user_error(fmt::format("input '{}' is missing: add --input {}=FILE.npy", input.name, input.name));
-      }
-      const auto seed = static_cast<std::uint64_t>(options.seed.value_or(0));
-      operands.inputs.push_back(random_input(input, shape, seed, 16 + i));
-    } else {
-      WEFT_TRY(auto array, read_input(file->second, from_ir(input.type)));
-      const auto wanted = input_shape(input, shape);
-      if (array.shape != wanted) {
-        return user_error(fmt::format("{}: input '{}' has shape {}; expected {}", file->second, input.name,
-                                      shape_text(array.shape), shape_text(wanted)));
-      }
-      operands.files[input.name] = file->second;
-      operands.inputs.push_back(std::move(array));
-      given.erase(file);
-    }
-    operands.input_names.push_back(input.name);
+namespace {
+
+Error no_such_input(const std::string& name, const ir::Pattern& pattern) {
+  std::vector<std::string> names;
+  for (const auto& input : pattern.inputs) names.push_back(input.name);
+  const auto near = nearest_word(name, names);
+  auto error = user_error(fmt::format("the pattern has no input '{}'{}", name,
+                                      near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+  if (near.empty()) {
+    error.notes.push_back(names.empty() ? "it has no inputs" : fmt::format("it has {}", fmt::join(names, ", ")));
   }
-  if (!given.empty()) return user_error(fmt::format("the pattern has no input '{}'", given.begin()->first));
+  return error;
+}
+
+}  // namespace
+
+Result<std::vector<std::optional<Array>>> given_inputs(const Options& options, const ir::Pattern& pattern,
+                                                       const ir::Shape& shape) {
+  WEFT_TRY(auto files, named_files(options.inputs, "--input"));
+  std::vector<std::optional<Array>> given(pattern.inputs.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const auto& input = pattern.inputs[i];
+    const auto file = files.find(input.name);
+    if (file == files.end()) continue;
+    WEFT_TRY(auto array, read_input(file->second, "input '" + input.name + "'", from_ir(input.type)));
+    if (const auto wanted = input_shape(input, shape); array.shape != wanted) {
+      return user_error(fmt::format("{}: input '{}' has shape {}; expected {}", file->second, input.name,
+                                    shape_text(array.shape), shape_text(wanted)));
+    }
+    given[i] = std::move(array);
+    files.erase(file);
+  }
+  if (!files.empty()) return no_such_input(files.begin()->first, pattern);
+  return given;
+}
+
+Status add_inputs(Operands& operands, const Options& options, const ir::Pattern& pattern) {
+  const auto shape = operands.shape();
+  WEFT_TRY(auto given, given_inputs(options, pattern, shape));
+  WEFT_TRY(const auto files, named_files(options.inputs, "--input"));
+  for (std::size_t i = 0; i < pattern.inputs.size(); ++i) {
+    const auto& name = pattern.inputs[i].name;
+    if (!given[i]) {
+      if (has_tensors(options)) {
+        return user_error(fmt::format("input '{}' is missing: add --input {}=FILE.npy", name, name));
+      }
+      WEFT_TRY(given[i], made_up(pattern.inputs[i], shape, options, i));
+    } else {
+      operands.files[name] = files.at(name);
+    }
+    operands.inputs.push_back(std::move(*given[i]));
+    operands.input_names.push_back(name);
+  }
   return done;
 }
 
@@ -208,7 +248,7 @@ Status add_offset(Operands& operands, const Options& options) {
     operands.offset = {number};
     return done;
   }
-  WEFT_TRY(const auto array, read_input(options.offset, DType::i32));
+  WEFT_TRY(const auto array, read_input(options.offset, "the offsets", DType::i32));
   if (array.shape != std::vector{operands.q.shape[0]}) {
     return user_error(fmt::format("{}: offsets have shape {}; expected [{}], one per batch entry", options.offset,
                                   shape_text(array.shape), operands.q.shape[0]));

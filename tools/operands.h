@@ -46,6 +46,11 @@ Result<Operands> read_operands(const Options& options);
 /// Normal random ones of these sizes. Environment error where the machine's memory cannot hold them.
 Result<Operands> random_operands(const Options& options, const Sizes& sizes, std::int64_t n_q, std::int64_t n_k);
 
+/// The pattern's inputs that the options name, in its order; nothing for the others. User error for a name that the
+/// pattern does not have, with the nearest one it has, and for a file that does not fit.
+Result<std::vector<std::optional<Array>>> given_inputs(const Options& options, const ir::Pattern& pattern,
+                                                       const ir::Shape& shape);
+
 /// The pattern's inputs: from files, or made up where q, k and v were.
 Status add_inputs(Operands& operands, const Options& options, const ir::Pattern& pattern);
 Status add_offset(Operands& operands, const Options& options);

@@ -20,7 +20,7 @@ Result<CompileOptions> compile_options(const Options& options, const Source& sou
   for (const auto& text : options.params) {
     const auto sign = text.find('=');
     if (sign == std::string::npos || sign == 0) {
-      return user_error(fmt::format("-D {}: expected name=value, such as -D width=64", text));
+      return user_error(fmt::format("-D {:.60}: expected name=value, such as -D width=64", text));
     }
     to.params[text.substr(0, sign)] = text.substr(sign + 1);
   }

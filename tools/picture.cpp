@@ -9,8 +9,10 @@ namespace weft::tools {
 
 namespace {
 
-constexpr std::int64_t kExactPairs = std::int64_t{1} << 21;
-constexpr std::int64_t kSamplesPerSide = 6;
+// A pair takes a tenth to a third of a microsecond, and a picture should be there at once.
+constexpr std::int64_t kExactPairs = std::int64_t{1} << 20;
+constexpr std::int64_t kSampledCells = 256;  ///< in each direction, at most
+constexpr std::int64_t kSamplesPerSide = 3;
 
 /// Positions to look at in [lo, hi): all of them, or some that no stride of a dilated pattern is in step with.
 std::vector<std::int64_t> positions(std::int64_t lo, std::int64_t hi, bool sampled) {
@@ -38,9 +40,10 @@ std::int64_t cell_of(std::int64_t token, std::int64_t cells, std::int64_t tokens
 
 Picture make_picture(const ir::PairEvaluator& pairs, const ir::Shape& shape, std::int64_t head, std::int64_t limit) {
   Picture picture{.n_q = shape.n_q, .n_k = shape.n_k, .head = head};
+  picture.sampled = shape.n_q > kExactPairs / shape.n_k;
+  if (picture.sampled) limit = std::min(limit, kSampledCells);
   picture.height = std::min(limit, shape.n_q);
   picture.width = std::min(limit, shape.n_k);
-  picture.sampled = shape.n_q > kExactPairs / shape.n_k;
   const auto cells = static_cast<std::size_t>(picture.height * picture.width);
   picture.density.assign(cells, 0);
   picture.strength.assign(cells, 0);
@@ -69,37 +72,94 @@ Picture make_picture(const ir::PairEvaluator& pairs, const ir::Shape& shape, std
   return picture;
 }
 
+namespace {
+
+constexpr std::int64_t kTilesPerRow = 4;    ///< of the picture, that are looked at …
+constexpr std::int64_t kKeysPerColumn = 2;  ///< … and keys, where cells are estimated
+
+/// Marks what a plan's walk over one head visits.
+class Marker {
+ public:
+  Marker(Picture& picture, const ir::Extent& extent, std::int64_t offset)
+      : picture_(picture), extent_(extent), offset_(offset) {}
+
+  void mark(const ir::Phase& phase, const ir::HeadTable& head) {
+    const auto tiles = ir::tile_count(phase, head, extent_);
+    // An odd step meets every place of a cell of tiles.
+    const auto wanted = kTilesPerRow * picture_.height;
+    const auto step = picture_.sampled && tiles > wanted ? (tiles / wanted) | 1 : 1;
+    for (std::int64_t tile = 0; tile < tiles; tile += step) {
+      ir::rows_of_tile(phase, head, extent_, tile, rows_);
+      if (rows_.x.empty()) continue;
+      find_lines();
+      for (const auto& pass : head.passes) {
+        ir::zones_of_tile(pass, rows_, extent_, zones_);
+        for (const auto& zone : zones_) mark(pass, zone);
+      }
+    }
+  }
+
+ private:
+  /// Lines of the picture that the tile's rows lie in.
+  void find_lines() {
+    lines_.clear();
+    for (const auto x : rows_.x) {
+      const auto y = cell_of(x - offset_, picture_.height, picture_.n_q);
+      if (lines_.empty() || lines_.back() != y) lines_.push_back(y);
+    }
+  }
+
+  void mark(const ir::PassTable& pass, const ir::Zone& zone) {
+    const auto lo = std::max<std::int64_t>(zone.lo, 0), hi = std::min(zone.hi, picture_.n_k);
+    if (lo >= hi) return;
+    const auto kind = zone.full ? TileKind::full : TileKind::partial;
+    const bool asks = std::any_of(zone.terms.begin(), zone.terms.end(), [&](int term) {
+      return !pass.terms[static_cast<std::size_t>(term)].predicates.empty();
+    });
+    const auto last = cell_of(hi - 1, picture_.width, picture_.n_k);
+    for (auto column = cell_of(lo, picture_.width, picture_.n_k); column <= last; ++column) {
+      if (asks && !visits(pass, zone, column)) continue;
+      for (const auto y : lines_) {
+        auto& mark = picture_.tiles[picture_.at(y, column)];
+        if (mark == TileKind::empty || kind == TileKind::partial) mark = kind;
+      }
+    }
+  }
+
+  /// Is there a key of the column that conditions on pairs leave?
+  bool visits(const ir::PassTable& pass, const ir::Zone& zone, std::int64_t column) const {
+    const auto lo = std::max(zone.lo, border(column, picture_.width, picture_.n_k));
+    const auto hi = std::min(zone.hi, border(column + 1, picture_.width, picture_.n_k));
+    const auto step = picture_.sampled ? std::max<std::int64_t>(1, (hi - lo) / kKeysPerColumn) : 1;
+    for (auto y = lo; y < hi; y += step) {
+      for (const auto term : zone.terms) {
+        const auto& one = pass.terms[static_cast<std::size_t>(term)];
+        if (one.stream.holds(y) && ir::passes_filters(one, rows_, extent_, y)) return true;
+      }
+    }
+    return false;
+  }
+
+  Picture& picture_;
+  const ir::Extent& extent_;
+  std::int64_t offset_;
+  ir::TileRows rows_ = {};
+  std::vector<ir::Zone> zones_ = {};
+  std::vector<std::int64_t> lines_ = {};
+};
+
+}  // namespace
+
 Status mark_tiles(Picture& picture, const ir::Plan& plan, const ir::Shape& shape,
                   const std::vector<ir::Tensor>& inputs) {
   picture.tiles.assign(picture.density.size(), TileKind::empty);
   WEFT_TRY(const auto tables, ir::make_tables(plan, shape.heads));
-  const auto offset = shape.offset_of(0);
+  const ir::PairValues pairs(plan, shape, inputs);
   for (std::size_t p = 0; p < plan.phases.size(); ++p) {
-    const auto& phase = plan.phases[p];
-    const auto& table = tables.phases[p];
-    const auto& head = table.of(picture.head);
-    const auto extent = ir::extent_of(shape, 0, phase.stationary, &inputs);
-    ir::TileRows rows;
-    std::vector<ir::Zone> zones;
-    for (std::int64_t tile = 0; tile < ir::tile_count(phase, head, extent); ++tile) {
-      ir::rows_of_tile(phase, table, head, extent, tile, rows);
-      if (rows.x.empty()) continue;
-      for (const auto& pass : head.passes) {
-        ir::zones_of_tile(pass, rows, extent, zones);
-        for (const auto& zone : zones) {
-          const auto kind = zone.full ? TileKind::full : TileKind::partial;
-          const auto first = cell_of(zone.lo, picture.width, picture.n_k),
-                     last = cell_of(zone.hi - 1, picture.width, picture.n_k);
-          for (auto x : rows.x) {
-            const auto y = cell_of(x - offset, picture.height, picture.n_q);
-            for (auto column = first; column <= last; ++column) {
-              auto& mark = picture.tiles[picture.at(y, column)];
-              if (mark == TileKind::empty || kind == TileKind::partial) mark = kind;
-            }
-          }
-        }
-      }
-    }
+    auto extent = ir::extent_of(shape, 0, plan.phases[p].stationary, &inputs, &tables);
+    extent.pairs = &pairs;
+    extent.h = picture.head;
+    Marker(picture, extent, shape.offset_of(0)).mark(plan.phases[p], tables.phases[p].of(picture.head));
   }
   return done;
 }

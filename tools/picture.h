@@ -4,6 +4,7 @@
 #include "compiler/ir/pattern_interpreter.h"
 #include "compiler/ir/plan.h"
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ struct Picture {
   std::size_t at(std::int64_t y, std::int64_t x) const { return static_cast<std::size_t>(y * width + x); }
 };
 
-/// At most `limit` cells in each direction. Exact up to about two million pairs, sampled beyond.
+/// At most `limit` cells in each direction. Exact up to a million pairs; beyond, cells are larger and estimated from
+/// some of their pairs, so that time and memory do not depend on the lengths.
 Picture make_picture(const ir::PairEvaluator& pairs, const ir::Shape& shape, std::int64_t head, std::int64_t limit);
 
 /// Marks what the plan's walk visits: empty, partial and full tiles.
@@ -35,7 +37,13 @@ Status mark_tiles(Picture& picture, const ir::Plan& plan, const ir::Shape& shape
 /// Half a character a cell, in colour; without colour, shades of the mean multiplicity of two cells.
 std::string to_terminal(const Picture& picture, bool color);
 std::string to_svg(const Picture& picture, const std::string& title);
-/// An uncompressed PNG, a few pixels a cell.
+/// A few pixels a cell.
 std::string to_png(const Picture& picture);
+
+struct Color {
+  int r, g, b;
+  auto operator<=>(const Color&) const = default;
+};
+Color color_of(const Picture& picture, std::int64_t y, std::int64_t x);
 
 }  // namespace weft::tools

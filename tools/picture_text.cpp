@@ -11,11 +11,6 @@ namespace weft::tools {
 
 namespace {
 
-struct Color {
-  int r, g, b;
-  bool operator==(const Color&) const = default;
-};
-
 constexpr Color kBackground = {24, 26, 32};
 /// One colour a multiplicity, the last for it and all above; chosen to differ in lightness as well.
 constexpr std::array<Color, 5> kByMultiplicity = {
@@ -27,6 +22,8 @@ Color mix(Color a, Color b, float share) {
   };
   return {blend(a.r, b.r), blend(a.g, b.g), blend(a.b, b.b)};
 }
+
+}  // namespace
 
 Color color_of(const Picture& picture, std::int64_t y, std::int64_t x) {
   const auto at = picture.at(y, x);
@@ -40,6 +37,8 @@ Color color_of(const Picture& picture, std::int64_t y, std::int64_t x) {
   // The root keeps thin patterns visible: a rate of 8 fills a 64th of its cells.
   return mix(ground, kByMultiplicity[static_cast<std::size_t>(level)], std::sqrt(picture.density[at]));
 }
+
+namespace {
 
 std::string legend(const Picture& picture, bool color) {
   std::string text = fmt::format("queries down 0..{}, keys across 0..{}, head {}{}\n", picture.n_q - 1, picture.n_k - 1,
@@ -126,73 +125,6 @@ std::string to_svg(const Picture& picture, const std::string& title) {
   out.dedent();
   out.line("</svg>");
   return std::move(out).take();
-}
-
-namespace {
-
-void put_u32(std::string& out, std::uint32_t value) {
-  for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>(value >> shift & 0xffU);
-}
-
-std::uint32_t crc32(std::string_view bytes) {
-  std::uint32_t crc = ~0U;
-  for (const char c : bytes) {
-    crc ^= static_cast<unsigned char>(c);
-    for (int i = 0; i < 8; ++i) crc = crc >> 1 ^ ((crc & 1U) != 0 ? 0xedb88320U : 0U);
-  }
-  return ~crc;
-}
-
-void put_chunk(std::string& out, const std::string& type, const std::string& data) {
-  put_u32(out, static_cast<std::uint32_t>(data.size()));
-  out += type + data;
-  put_u32(out, crc32(type + data));
-}
-
-/// A zlib stream of stored blocks: PNG asks for the format, not for compression.
-std::string stored(const std::string& raw) {
-  std::string out = "\x78\x01";
-  std::uint32_t a = 1, b = 0;
-  for (const char c : raw) {
-    a = (a + static_cast<unsigned char>(c)) % 65521;
-    b = (b + a) % 65521;
-  }
-  for (std::size_t at = 0; at < raw.size(); at += 65535) {
-    const auto size = std::min<std::size_t>(65535, raw.size() - at);
-    out += static_cast<char>(at + size == raw.size() ? 1 : 0);
-    for (auto half : {size, ~size}) {
-      out += static_cast<char>(half & 0xffU);
-      out += static_cast<char>(half >> 8 & 0xffU);
-    }
-    out.append(raw, at, size);
-  }
-  put_u32(out, b << 16 | a);
-  return out;
-}
-
-}  // namespace
-
-std::string to_png(const Picture& picture) {
-  const auto zoom = std::max<std::int64_t>(1, 768 / std::max(picture.width, picture.height));
-  std::string raw;
-  for (std::int64_t y = 0; y < picture.height; ++y) {
-    std::string row(1, '\0');  // no filter
-    for (std::int64_t x = 0; x < picture.width; ++x) {
-      const auto c = color_of(picture, y, x);
-      for (std::int64_t i = 0; i < zoom; ++i)
-        row += {static_cast<char>(c.r), static_cast<char>(c.g), static_cast<char>(c.b)};
-    }
-    for (std::int64_t i = 0; i < zoom; ++i) raw += row;
-  }
-  std::string header;
-  put_u32(header, static_cast<std::uint32_t>(picture.width * zoom));
-  put_u32(header, static_cast<std::uint32_t>(picture.height * zoom));
-  header += std::string("\x08\x02\x00\x00\x00", 5);  // 8 bits, RGB
-  std::string out = "\x89PNG\r\n\x1a\n";
-  put_chunk(out, "IHDR", header);
-  put_chunk(out, "IDAT", stored(raw));
-  put_chunk(out, "IEND", "");
-  return out;
 }
 
 }  // namespace weft::tools

@@ -54,16 +54,15 @@ constexpr double kRowTile = 0.5e6;   // for each tile of 64 rows and 64 columns:
 // For each executed pair, whatever its columns.
 constexpr double kDropout = 80, kGather = 50, kElementary = 25, kOperation = 3;
 
-/// Of a score expression, what is computed pair by pair.
+/// What of a score expression is computed pair by pair costs.
 double cost_of_score(const ir::Expr& e) {
   using ir::Op;
   if (!ir::reads(e, ir::Variable::s) && !ir::reads(e, ir::Variable::k)) return 0;
   double cost = 0;
   for (const auto& arg : e.args) cost += cost_of_score(*arg);
   if (e.op == Op::variable) return cost;
-  if (e.op == Op::input || e.op == Op::listed) return cost + kGather;
-  const bool elementary = e.op == Op::exp || e.op == Op::log || e.op == Op::tanh || e.op == Op::sigmoid;
-  return cost + (elementary ? kElementary : kOperation);
+  const Cost own = facts(e.op).cost;
+  return cost + (own == Cost::memory ? kGather : own == Cost::function ? kElementary : kOperation);
 }
 
 double cost_of_keys(const ir::Shape& shape, ir::DType dtype, bool heads_first) {
@@ -143,19 +142,22 @@ Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::S
   if (planned.plan.score) of_pairs += cost_of_score(*planned.plan.score);
   const double flops =
       (cost + wide) * load.executed_flops + of_pairs * load.work.executed + listing * c.tile_q * of_pair + tiles;
-  // Few rows read K and V once for little work, which hides none of it; many rows hide it all.
+  // Rows of Q and O come and go while a tile computes nothing. Few rows read K and V once for little work, which hides
+  // none of it.
   const bool few = shape.n_q <= ir::kFewQueries && ir::has_few_form(planned.plan);
   const double bytes_per_s = few ? measured_bytes_per_second(cores) : kAssumedBytesPerSecond;
   const double reading = load.bytes / bytes_per_s;
   const double apart = few ? cost_of_keys(shape, planned.bind.dtype, heads_first) / kFullBlocks : 1;
-  const double seconds = few ? flops / peak + apart * reading : std::max(flops / peak, reading);
+  const double seconds = flops / peak + apart * reading;
+  const bool chooses = std::any_of(planned.plan.lists.begin(), planned.plan.lists.end(),
+                                   [](const ir::List& list) { return list.kind == ir::List::Kind::top; });
   return {.ms = 1e3 * seconds,
           .share_of_peak = seconds > 0 ? load.flops / seconds / peak : 0,
           .loop_share = 1 / cost,
           .from = "model",
-          .assumed = fmt::format("{}; {} in memory, {:.0f} GB/s{}", assumed,
+          .assumed = fmt::format("{}; {} in memory, {:.0f} GB/s{}{}", assumed,
                                  heads_first ? "heads one behind the other" : "heads side by side", bytes_per_s / 1e9,
-                                 few ? ", as just measured" : "")};
+                                 few ? ", as just measured" : "", chooses ? "; without choosing key blocks" : "")};
 }
 
 /// The share of the card's schedulers that have a warp with rows to compute: a tile with few rows leaves warps of its

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-/// Of repeated measurements; at least one.
+/// Figures of repeated measurements, of which there is one at least.
 namespace weft::tools {
 
 inline double median(std::vector<double> values) {
@@ -16,5 +16,13 @@ inline double quartile(std::vector<double> values, double at) {
   std::sort(values.begin(), values.end());
   return values[static_cast<std::size_t>(at * static_cast<double>(values.size() - 1) + 0.5)];
 }
+
+/// Half of the samples lie within so much of the median, as a share of it.
+inline double spread(const std::vector<double>& values) {
+  return (quartile(values, 0.75) - quartile(values, 0.25)) / median(values);
+}
+
+/// With a wider spread, what two medians differ by is the machine's and not the kernels'.
+inline constexpr double kNoisy = 0.15;
 
 }  // namespace weft::tools

@@ -29,6 +29,9 @@ bool depends_on_inputs(const ir::Plan& plan) {
       }
     }
   }
+  // Blocks that score best by an input are not known without it.
+  const auto scored = [](const ir::List& list) { return !list.summarizes() && list.input >= 0; };
+  if (std::any_of(plan.lists.begin(), plan.lists.end(), scored)) return true;
   const auto in = [](const ir::ExprPtr& e) { return e && reads_input(*e); };
   return std::any_of(plan.forms.begin(), plan.forms.end(), in) ||
          std::any_of(plan.predicates.begin(), plan.predicates.end(),

@@ -76,6 +76,8 @@ Value multiply_add(Builder& f, const Value& x, const Value& y, const Value& z) {
   return f.call(x.type, intrinsic("fmuladd", x, "f32"), {x, y, z});
 }
 
+Value negative(Builder& f, const Value& x) { return f.emit(x.type, fmt::format("fneg {} {}", x.type, x.name)); }
+
 Value absolute(Builder& f, const Value& x) {
   const Value bits = bits_of(f, x);
   return from_bits(f, f.bit_and(bits, like(f, bits, std::int64_t{0x7FFFFFFF})));
@@ -158,7 +160,7 @@ Value tanh(Builder& f, const Value& x) {
 }
 
 Value sigmoid(Builder& f, const Value& x) {
-  const Value e = exp(f, f.emit(x.type, fmt::format("fneg {} {}", x.type, x.name)));
+  const Value e = exp(f, negative(f, x));
   return f.op("fdiv", like(f, x, 1.0), f.fadd(like(f, x, 1.0), e));
 }
 

@@ -20,6 +20,7 @@ Value like(Builder& f, const Value& x, std::int64_t v);
 /// x y + z, rounded once where the target has such an instruction.
 Value multiply_add(Builder& f, const Value& x, const Value& y, const Value& z);
 
+Value negative(Builder& f, const Value& x);
 Value absolute(Builder& f, const Value& x);
 Value floor(Builder& f, const Value& x);
 /// The smaller, the larger; of a number and a NaN the number.

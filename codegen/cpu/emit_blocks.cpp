@@ -193,21 +193,17 @@ void full_scores(Part& f, const Value& keys, const Value& count, const Value& v)
 
 /// One of the functions of emit_pairs.cpp on the block.
 void on_pairs(Part& f, const char* function, const Value& count, const Value& v) {
-  const Value positions = f.kernel.positions ? Part::argument("ptr", "positions") : Value{"ptr", "null"};
-  f.call_void(function, {f.a, f.s, positions, count, v});
+  f.call_void(function, {f.a, f.s, Part::argument("ptr", "positions"), count, v});
 }
 
-/// Scores to weights 2^(s - m) times the key's multiplicity; adds them to l.
+/// Scores to weights 2^(s - m) times the key's multiplicity; adds their sum to l.
 void full_weights(Part& f, const Value& weights, const Value& count, const Value& v) {
   const Kernel& k = f.kernel;
-  std::vector<Value> from, sums;
-  for (int j = 0; j < k.micro_q; ++j) {
-    const Value at = f.add(v, Part::i64(j * k.lanes));
-    from.push_back(f.vload(f.in_scratch(k.top), at));
-    sums.push_back(f.vload(f.in_scratch(k.l), at));
-  }
+  std::vector<Value> from;
+  for (int j = 0; j < k.micro_q; ++j) from.push_back(f.vload(f.in_scratch(k.top), f.add(v, Part::i64(j * k.lanes))));
+  const std::vector<Value> zeros(from.size(), f.vsplat(0));
   const int pair = pair_of_weights(k);
-  const auto totals = f.fold(kZero, count, pair, sums, [&](const Value& first, std::vector<Value> l) {
+  const auto totals = f.fold(kZero, count, pair, zeros, [&](const Value& first, std::vector<Value> l) {
     std::vector<Value> p;
     for (int u = 0; u < pair; ++u) {
       const Value key = f.add(first, Part::i64(u));
@@ -223,22 +219,20 @@ void full_weights(Part& f, const Value& weights, const Value& count, const Value
     return l;
   });
   for (std::size_t j = 0; j < totals.size(); ++j) {
-    f.vstore(totals[j], f.in_scratch(k.l), f.add(v, Part::i64(static_cast<std::int64_t>(j) * k.lanes)));
+    const Value at = f.add(v, Part::i64(static_cast<std::int64_t>(j) * k.lanes));
+    add_to(f, totals[j], f.at(f.in_scratch(k.l), "float", at));
   }
 }
 
-/// acc += V^T P over the block.
+/// acc += V^T P over the block, which is summed up before.
 void full_outputs(Part& f, const Value& count, const Value& v) {
   const Kernel& k = f.kernel;
   constexpr int kUnroll = 4;  // keys; divides micro_k
   const Value ends = f.op("udiv", count, Part::i64(k.pair));
   f.for_each(kZero, Part::i64(k.v_pad), k.micro_k, [&](const Value& c) {
     const Value acc = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
-    std::vector<Value> sums;
-    for (int i = 0; i < k.micro_k; ++i) {
-      for (int j = 0; j < k.micro_q; ++j) sums.push_back(f.vload(acc, Part::i64(i * k.rows + j * k.lanes)));
-    }
-    const auto totals = f.fold(kZero, ends, kUnroll / k.pair, sums, [&](const Value& key, std::vector<Value> s) {
+    const std::vector<Value> zeros(static_cast<std::size_t>(k.micro_k * k.micro_q), f.vsplat(0));
+    const auto totals = f.fold(kZero, ends, kUnroll / k.pair, zeros, [&](const Value& key, std::vector<Value> s) {
       for (int u = 0; u < kUnroll / k.pair; ++u) {
         const Value at = f.add(key, Part::i64(u));
         const Value row = f.at(value_row(f, at), "float", c);
@@ -257,17 +251,15 @@ void full_outputs(Part& f, const Value& count, const Value& v) {
     });
     for (int i = 0; i < k.micro_k; ++i) {
       for (int j = 0; j < k.micro_q; ++j) {
-        f.vstore(totals[static_cast<std::size_t>(i * k.micro_q + j)], acc, Part::i64(i * k.rows + j * k.lanes));
+        const Value at = f.at(acc, "float", Part::i64(i * k.rows + j * k.lanes));
+        add_to(f, totals[static_cast<std::size_t>(i * k.micro_q + j)], at);
       }
     }
   });
 }
 
-/// Parameters of a function on keys of a block.
-std::string parameters(const Kernel& k, std::string own) { return k.positions ? own + ", ptr %positions" : own; }
-
 std::string full_block(const Kernel& k) {
-  Part f(k, "full_block", "void", block_parameters(k));
+  Part f(k, "full_block", "void", kBlockParameters);
   const Value keys = Part::argument("ptr", "keys");
   const Value values = Part::argument("ptr", "values");
   const Value count = Part::argument("i64", "count");
@@ -322,25 +314,23 @@ void partial_scores(Part& f, const Value& keys, const Value& groups, const Value
 void partial_weights(Part& f, const Value& groups, const Value& v) {
   const Kernel& k = f.kernel;
   const Value from = f.vload(f.in_scratch(k.top), v);
-  const auto total =
-      f.fold(kZero, groups, 1, {f.vload(f.in_scratch(k.l), v)}, [&](const Value& i, const std::vector<Value>& before) {
-        const Value key = f.group_key(i);
-        return f.fold(key, f.add(key, Part::i64(k.sub_k)), kPairs, before,
-                      [&](const Value& first, std::vector<Value> l) {
-                        std::vector<Value> weights;
-                        for (int u = 0; u < kPairs; ++u) {
-                          const Value at = f.add(first, Part::i64(u));
-                          const Value s = f.vload(f.pair_at(k.scores, at, v), kZero);
-                          Value p = f.exp2(f.fsub(s, from), k.pair == 2);
-                          if (k.counts) p = f.fmul(p, f.vload(f.pair_at(k.weight, at, v), kZero));
-                          weights.push_back(f.select(f.kept(at, v), p, f.vsplat(0)));
-                          l[0] = f.fadd(l[0], weights.back());
-                        }
-                        put_weights(f, first, v, weights, 1, pair_of_weights(k));
-                        return l;
-                      });
-      });
-  f.vstore(total[0], f.in_scratch(k.l), v);
+  const auto total = f.fold(kZero, groups, 1, {f.vsplat(0)}, [&](const Value& i, const std::vector<Value>& before) {
+    const Value key = f.group_key(i);
+    return f.fold(key, f.add(key, Part::i64(k.sub_k)), kPairs, before, [&](const Value& first, std::vector<Value> l) {
+      std::vector<Value> weights;
+      for (int u = 0; u < kPairs; ++u) {
+        const Value at = f.add(first, Part::i64(u));
+        const Value s = f.vload(f.pair_at(k.scores, at, v), kZero);
+        Value p = f.exp2(f.fsub(s, from), k.pair == 2);
+        if (k.counts) p = f.fmul(p, f.vload(f.pair_at(k.weight, at, v), kZero));
+        weights.push_back(f.select(f.kept(at, v), p, f.vsplat(0)));
+        l[0] = f.fadd(l[0], weights.back());
+      }
+      put_weights(f, first, v, weights, 1, pair_of_weights(k));
+      return l;
+    });
+  });
+  add_to(f, total[0], f.at(f.in_scratch(k.l), "float", v));
 }
 
 /// The share of one key, or of a pair of keys, of some columns of O.
@@ -450,7 +440,7 @@ Value not_finite(Part& f, const Value& count) {
 /// @weigh_vector: from the scores of one vector of rows to weights. `groups` of keys are listed, multiplicities stand
 /// pair by pair.
 std::string weigh_vector(const Kernel& k) {
-  Part f(k, "weigh_vector", "void", parameters(k, "i64 %groups, i64 %v"));
+  Part f(k, "weigh_vector", "void", "i64 %groups, i64 %v, ptr %positions");
   const Value groups = Part::argument("i64", "groups");
   const Value v = Part::argument("i64", "v");
   if (k.plan.score) on_pairs(f, "rewrite_kept", groups, v);
@@ -467,27 +457,45 @@ std::string weigh_vector(const Kernel& k) {
   return f.finish();
 }
 
-/// @vector_block: from the scores of one vector of rows to its share of O.
+/// Body for the places of a vector of rows: in each column of O, and where that is held meanwhile.
+void each_held(Part& f, const Value& v, const std::function<void(const Value&, const Value&)>& body) {
+  const Kernel& k = f.kernel;
+  f.for_each(kZero, Part::i64(k.v_pad), 1, [&](const Value& c) {
+    body(f.at(f.in_scratch(k.acc), "float", f.add(f.mul(c, Part::i64(k.rows)), v)),
+         f.at(f.in_scratch(k.held), "float", f.mul(c, Part::i64(k.lanes))));
+  });
+}
+
+/// @vector_block: from the scores of one vector of rows to its share of O. `whole`: of a full block, which is summed up
+/// before it joins what stands for the tile, so that a row has the same bits however many rows stand beside it.
 std::string vector_block(const Kernel& k) {
-  Part f(k, "vector_block", "void", parameters(k, "ptr %values, i64 %groups, i64 %v, i1 %guarded"));
+  Part f(k, "vector_block", "void", "ptr %values, i64 %groups, i64 %v, i1 %guarded, i1 %whole, ptr %positions");
   const Value groups = Part::argument("i64", "groups");
   const Value v = Part::argument("i64", "v");
+  const Value whole = Part::argument("i1", "whole");
   weigh_vector(f, groups, v);
+  f.when(whole, [&] {
+    each_held(f, v, [&](const Value& at, const Value& held) {
+      f.vstore(f.vload(at, kZero), held, kZero);
+      f.vstore(f.vsplat(0), at, kZero);
+    });
+  });
   f.when(
       Part::argument("i1", "guarded"), [&] { partial_outputs(f, groups, v, 1, true); },
       [&] { partial_outputs(f, groups, v, 8, false); });
+  f.when(whole,
+         [&] { each_held(f, v, [&](const Value& at, const Value& held) { add_to(f, f.vload(held, kZero), at); }); });
   f.ret();
   return f.finish();
 }
 
-void run_vector(Part& f, const Value& groups, const Value& v, const Value& guarded) {
-  std::vector<Value> arguments = {f.a, f.s, Part::argument("ptr", "values"), groups, v, guarded};
-  if (f.kernel.positions) arguments.push_back(Part::argument("ptr", "positions"));
-  f.call_void("vector_block", arguments);
+void run_vector(Part& f, const Value& groups, const Value& v, const Value& guarded, bool whole) {
+  f.call_void("vector_block", {f.a, f.s, Part::argument("ptr", "values"), groups, v, guarded, Part::i1(whole),
+                               Part::argument("ptr", "positions")});
 }
 
 std::string partial_block(const Kernel& k) {
-  Part f(k, "partial_block", "void", parameters(k, "ptr %keys, ptr %values, i64 %count"));
+  Part f(k, "partial_block", "void", "ptr %keys, ptr %values, i64 %count, ptr %positions");
   const Value keys = Part::argument("ptr", "keys");
   const Value values = Part::argument("ptr", "values");
   const Value count = Part::argument("i64", "count");
@@ -497,7 +505,7 @@ std::string partial_block(const Kernel& k) {
     const Value groups = list_groups(f, v, count);
     f.when(f.icmp("sgt", groups, kZero), [&] {
       partial_scores(f, keys, groups, v);
-      run_vector(f, groups, v, guarded);
+      run_vector(f, groups, v, guarded, false);
     });
   });
   f.ret();
@@ -525,7 +533,7 @@ void narrow_scores(Part& f, const Value& count, const Value& v) {
 
 /// @narrow_block: a full block of a tile that has rows for at most half of the vectors, which are taken one by one.
 std::string narrow_block(const Kernel& k) {
-  Part f(k, "narrow_block", "void", block_parameters(k));
+  Part f(k, "narrow_block", "void", kBlockParameters);
   const Value count = Part::argument("i64", "count");
   if (k.takes_copies())
     f.call_void("copy_rows", {f.a, f.s, Part::argument("ptr", "keys"), Part::argument("ptr", "values"), count});
@@ -533,7 +541,7 @@ std::string narrow_block(const Kernel& k) {
   f.for_each(kZero, f.tile(kCount), k.lanes, [&](const Value& v) {
     keep_all_pairs(f, count, v);
     narrow_scores(f, count, v);
-    run_vector(f, groups, v, Part::i1(false));
+    run_vector(f, groups, v, Part::i1(false), true);
   });
   f.ret();
   return f.finish();
@@ -541,9 +549,7 @@ std::string narrow_block(const Kernel& k) {
 
 }  // namespace
 
-std::string block_parameters(const Kernel& k) {
-  return parameters(k, "ptr %keys, ptr %values, ptr %weights, i64 %count, ptr %next_keys, ptr %next_values");
-}
+void add_to(Part& f, const Value& sum, const Value& at) { f.vstore(f.fadd(f.vload(at, kZero), sum), at, kZero); }
 
 Value list_all_groups(Part& f, const Value& count) {
   const Kernel& k = f.kernel;
@@ -569,9 +575,7 @@ void raise_maxima(Part& f, const Value& v) {
 }
 
 void weigh_vector(Part& f, const Value& groups, const Value& v) {
-  std::vector<Value> arguments = {f.a, f.s, groups, v};
-  if (f.kernel.positions) arguments.push_back(Part::argument("ptr", "positions"));
-  f.call_void("weigh_vector", arguments);
+  f.call_void("weigh_vector", {f.a, f.s, groups, v, Part::argument("ptr", "positions")});
 }
 
 std::string emit_blocks(const Kernel& k) {

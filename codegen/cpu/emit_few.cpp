@@ -231,11 +231,9 @@ void few_outputs(Part& f, const Value& count, const Value& rows) {
       const auto sums_at = [&](int n, int j) {
         return few_sums(f, f.add(r, Part::i64(j)), f.add(c, Part::i64(n * k.lanes)));
       };
-      std::vector<Value> before;
-      for (int n = 0; n < chunks; ++n)
-        for (int j = 0; j < kRowsOfOutput; ++j) before.push_back(f.vload(sums_at(n, j), kZero));
+      const std::vector<Value> zeros(static_cast<std::size_t>(chunks) * kRowsOfOutput, f.vsplat(0));
       const Value turn = f.bit_or(r, c);
-      const auto totals = f.fold(kZero, count, 1, before, [&](const Value& key, std::vector<Value> sums) {
+      const auto totals = f.fold(kZero, count, 1, zeros, [&](const Value& key, std::vector<Value> sums) {
         ask_for_row(f, turn, "next_values", key, k.d_v);
         const Value row = row_of(f, "values", key);
         std::vector<Value> p;
@@ -252,7 +250,7 @@ void few_outputs(Part& f, const Value& count, const Value& rows) {
       });
       auto total = totals.begin();
       for (int n = 0; n < chunks; ++n)
-        for (int j = 0; j < kRowsOfOutput; ++j) f.vstore(*total++, sums_at(n, j), kZero);
+        for (int j = 0; j < kRowsOfOutput; ++j) add_to(f, *total++, sums_at(n, j));
     });
   });
 }
@@ -291,12 +289,16 @@ std::string clear_few(const Kernel& k) {
   return f.finish();
 }
 
-/// @end_few: full blocks are done. Their sums go where those of other blocks are, column by column.
+/// @end_few: sums of full blocks go where those of other blocks are, column by column.
 std::string end_few(const Kernel& k) {
   Part f(k, "end_few");
   each_four_rows(f, [&](const Value& r, const Value& c) {
     std::vector<Value> rows;
-    for (int i = 0; i < kRows; ++i) rows.push_back(f.vload(few_sums(f, f.add(r, Part::i64(i)), c), kZero));
+    for (int i = 0; i < kRows; ++i) {
+      const Value at = few_sums(f, f.add(r, Part::i64(i)), c);
+      rows.push_back(f.vload(at, kZero));
+      f.vstore(f.vsplat(0), at, kZero);
+    }
     std::vector<Value> columns;  // numbers of four rows for one column in each four
     for (const bool upper : {false, true}) {
       const Value ab = interleaved(f, rows[0], rows[1], upper), cd = interleaved(f, rows[2], rows[3], upper);
@@ -314,7 +316,7 @@ std::string end_few(const Kernel& k) {
 
 /// @few_block: a full block where the launch has few queries.
 std::string few_block(const Kernel& k) {
-  Part f(k, "few_block", "void", block_parameters(k));
+  Part f(k, "few_block", "void", kBlockParameters);
   const Value count = Part::argument("i64", "count");
   const Value rows = f.tile(kCount);
   few_scores(f, count, rows);
@@ -341,14 +343,9 @@ std::string load_few(const Kernel& k) {
 
 }  // namespace
 
-Value is_few(Part& f) {
-  if (!f.kernel.few) return Part::i1(false);
-  return f.icmp("sle", f.arg(offsetof(weft_args, n_q)), Part::i64(ir::kFewQueries));
-}
-
-void when_few(Part& f, const std::function<void()>& then, const std::function<void()>& otherwise) {
-  if (f.kernel.few) return f.when(is_few(f), then, otherwise);
-  if (otherwise) otherwise();
+void when_few(Part& f, const std::function<void()>& then) {
+  if (!f.kernel.few) return;
+  f.when(f.icmp("sle", f.arg(offsetof(weft_args, n_q)), Part::i64(ir::kFewQueries)), then);
 }
 
 std::string emit_few(const Kernel& k) {

@@ -144,27 +144,6 @@ void draw(Part& f, const Value& four, const Value& v) {
   }
 }
 
-/// @seed: the keys of all rounds, once a call.
-std::string seed(const Kernel& k) {
-  Part f(k, "seed");
-  f.seldom();
-  const Value at = f.arg(offsetof(weft_args, seed_at), "ptr");
-  const Value seed = f.slot(f.arg(offsetof(weft_args, seed)));
-  f.when(f.icmp("ne", at, {"ptr", "null"}), [&] { f.set(seed, f.load("i64", at, 8)); });
-  const std::vector<Value> words = {f.cast("trunc", f.get(seed), "i32"),
-                                    f.cast("trunc", f.op("lshr", f.get(seed), Part::i64(32)), "i32")};
-  constexpr std::int64_t kSteps[] = {0x9E3779B9, 0xBB67AE85};
-  for (std::int64_t round = 0; round < kRounds; ++round) {
-    for (std::size_t i = 0; i < words.size(); ++i) {
-      const auto step = static_cast<std::int32_t>(static_cast<std::uint32_t>(round * kSteps[i]));
-      const Value to = f.at(f.in_scratch(k.round_keys), "i32", Part::i64(2 * round + static_cast<std::int64_t>(i)));
-      f.store(f.add(words[i], Part::i32(step)), to, 4);
-    }
-  }
-  f.ret();
-  return f.finish();
-}
-
 void drop_rows(Part& f, bool kept, const Value& v) {
   const Kernel& k = f.kernel;
   const auto threshold = static_cast<std::int32_t>(static_cast<std::uint32_t>(ir::dropout_threshold(k.plan.dropout)));
@@ -194,7 +173,7 @@ std::string drop(const Kernel& k, bool kept) {
 std::string emit_pairs(const Kernel& k) {
   std::string text;
   if (k.plan.score) text += ";; Scores\n" + rewrite(k, false) + rewrite(k, true);
-  if (k.plan.dropout > 0) text += ";; Dropout\n" + seed(k) + drop(k, false) + drop(k, true);
+  if (k.plan.dropout > 0) text += ";; Dropout\n" + drop(k, false) + drop(k, true);
   return text;
 }
 

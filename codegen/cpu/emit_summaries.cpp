@@ -6,7 +6,8 @@
 
 #include <algorithm>
 
-/// Summaries of conditions (ir::List): how a prepass fills them, and what a tile reads from them.
+/// Summaries of conditions (ir::List): how a prepass fills them. What a tile reads from them:
+/// runtime/cpu/conditions.cpp.
 ///
 /// `spans`, for each (batch entry, head): the least and the largest key value of each block of keys, two i32 each; then
 /// the same for each kSummaryBlock blocks. `meets`, for each row of blocks: a word a block of keys, bit 0 where some
@@ -19,7 +20,6 @@ using ir::Variable;
 const Value kZero = Part::i64(0);
 const Value kOne = Part::i64(1);
 constexpr std::int64_t kBlock = ir::kSummaryBlock;
-constexpr std::int64_t kMostRowBlocks = 8;
 constexpr std::int64_t kLowest = INT32_MIN, kHighest = INT32_MAX;
 
 Value list_word(Part& f, int list, std::size_t member, const char* type = "i64") {
@@ -33,10 +33,6 @@ Value list_data(Part& f, int list) {
   return f.at(list_word(f, list, offsetof(weft_list, data), "ptr"), "i32", f.add(of_b, of_h));
 }
 
-Value load_i32(Part& f, const Value& data, const Value& at) {
-  return f.cast("sext", f.load("i32", f.at(data, "i32", at), 4), "i64");
-}
-
 Value clamped(Part& f, const Value& v) { return f.min(f.max(v, Part::i64(kLowest)), Part::i64(kHighest)); }
 
 void store_i32(Part& f, const Value& v, const Value& data, const Value& at) {
@@ -46,8 +42,6 @@ void store_i32(Part& f, const Value& v, const Value& data, const Value& at) {
 Value blocks_of_keys(Part& f) {
   return f.op("sdiv", f.add(f.arg(offsetof(weft_args, n_k)), Part::i64(kBlock - 1)), Part::i64(kBlock));
 }
-
-Value number_of(std::size_t i) { return Part::i64(static_cast<std::int64_t>(i)); }
 
 /// Calls body(so far, positions) for the keys of a block, by vectors; those behind the last repeat it.
 std::vector<Value> each_key(Part& f, const Value& block, std::vector<Value> initial,
@@ -137,77 +131,26 @@ void fill_meets(Part& f, int list, const Value& unit) {
   });
 }
 
-/// Which (batch entry, head) and which unit of it the call is for: see runtime/engine/lists.h.
-Value open_unit(Part& f, const ir::List& list) {
-  const Value number = f.arg(offsetof(weft_args, tile_end)), units = f.arg(offsetof(weft_args, tiles_per_head));
-  const Value head = f.op("sdiv", number, units), heads = f.arg(offsetof(weft_args, heads));
-  const bool by_head = ir::summary_reads(f.kernel.plan, list, Variable::h);
-  f.set_tile(kB, by_head ? f.op("sdiv", head, heads) : head);
-  f.set_tile(kH, by_head ? f.op("srem", head, heads) : kZero);
-  f.set_offset(f.tile(kB));
-  return f.op("srem", number, units);
-}
-
 }  // namespace
 
-bool has_summaries(const Kernel& k) {
-  return std::any_of(k.plan.lists.begin(), k.plan.lists.end(), [](const ir::List& l) { return l.summarizes(); });
-}
-
 std::string emit_summaries(const Kernel& k) {
-  if (!has_summaries(k)) return {};
+  const auto& lists = k.plan.lists;
+  if (std::none_of(lists.begin(), lists.end(), [](const ir::List& l) { return l.summarizes(); })) return {};
   std::string text = ";; Summaries of conditions\n";
   for (const char* how : {"smin", "smax", "or"}) {
     text += fmt::format("declare i64 @llvm.vector.reduce.{}.v{}i64({})\n", how, k.lanes, vector_type(k.lanes, "i64"));
   }
-  Part f(k, "summarize");
-  const Value number = f.sub(Part::i64(-1), f.arg(offsetof(weft_args, phase)));
-  for (std::size_t i = 0; i < k.plan.lists.size(); ++i) {
-    const ir::List& list = k.plan.lists[i];
-    if (!list.summarizes()) continue;
-    f.when(f.icmp("eq", number, number_of(i)), [&] {
-      const Value unit = open_unit(f, list);
-      list.kind == ir::List::Kind::spans ? fill_spans(f, static_cast<int>(i), unit)
-                                         : fill_meets(f, static_cast<int>(i), unit);
+  Part f(k, "summarize", "void", "i64 %list, i64 %unit");
+  const Value unit = Part::argument("i64", "unit");
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    if (!lists[i].summarizes()) continue;
+    f.when(f.icmp("eq", Part::argument("i64", "list"), Part::i64(static_cast<std::int64_t>(i))), [&] {
+      lists[i].kind == ir::List::Kind::spans ? fill_spans(f, static_cast<int>(i), unit)
+                                             : fill_meets(f, static_cast<int>(i), unit);
     });
   }
   f.ret();
   return text + f.finish();
-}
-
-void ask_summary(Part& f, std::size_t condition, const Value& y, const SummarySays& says) {
-  const Kernel& k = f.kernel;
-  const int list = ir::summary_of(k.plan, condition);
-  if (list < 0) return;
-  const Value data = list_data(f, list), block = f.op("sdiv", y, Part::i64(kBlock));
-  const Value state = f.condition(number_of(condition));
-  const auto until = [&](const Value& b, std::int64_t size) { return f.mul(f.add(b, kOne), Part::i64(size)); };
-  if (k.plan.lists[static_cast<std::size_t>(list)].kind == ir::List::Kind::meets) {
-    const Value first = f.floor_div(f.tile(kFirst), Part::i64(kBlock));
-    const Value last = f.floor_div(f.tile(kLast), Part::i64(kBlock));
-    const Value stride = list_word(f, list, offsetof(weft_list, stride_row));
-    // Rows of a tile that lie far apart say too little together.
-    const Value near = f.icmp("sle", f.sub(last, first), Part::i64(kMostRowBlocks));
-    const Value initial = f.select(near, kZero, Part::i64(3));
-    const auto bits = f.fold(
-        first, f.select(near, f.add(last, kOne), first), 1, {initial}, [&](const Value& row, const auto& so_far) {
-          return std::vector<Value>{f.bit_or(so_far[0], load_i32(f, data, f.add(f.mul(row, stride), block)))};
-        });
-    f.when(f.icmp("ne", bits[0], Part::i64(3)), [&] { says.answer(bits[0], until(block, kBlock)); });
-    return;
-  }
-  const Value lo = clamped(f, f.word(state, kLeast)), hi = clamped(f, f.sub(f.word(state, kMost), kOne));
-  const auto ask = [&](const Value& at, std::int64_t size, const Value& end_of) {
-    const Value least = load_i32(f, data, f.mul(at, Part::i64(2)));
-    const Value most = load_i32(f, data, f.add(f.mul(at, Part::i64(2)), kOne));
-    const Value apart = f.bit_or(f.icmp("slt", most, lo), f.icmp("sgt", least, hi));
-    f.when(apart, [&] { says.answer(Part::i64(2), until(end_of, size)); });
-    const Value inside = f.bit_and(f.icmp("sgt", least, Part::i64(kLowest)), f.icmp("slt", most, Part::i64(kHighest)));
-    f.when(f.bit_and(f.icmp("eq", least, most), inside), [&] { says.one_key(until(end_of, size)); });
-  };
-  const Value wide = f.op("sdiv", block, Part::i64(kBlock));
-  ask(block, kBlock, block);
-  ask(f.add(blocks_of_keys(f), wide), kBlock * kBlock, wide);
 }
 
 }  // namespace weft::codegen::cpu

@@ -19,31 +19,10 @@ using ir::Type;
 
 const Value kZero = Builder::i64(0);
 
-/// Operations that are one instruction.
-struct Instruction {
-  Op op;
-  const char *of_integers, *of_reals;
-};
-constexpr Instruction kInstructions[] = {
-    {Op::add, "add", "fadd"}, {Op::subtract, "sub", "fsub"}, {Op::multiply, "mul", "fmul"}};
-
-/// Of NaN only `!=` is true.
-struct Comparison {
-  Op op;
-  const char *of_integers, *of_reals;
-};
-constexpr Comparison kComparisons[] = {
-    {Op::less, "slt", "olt"}, {Op::less_equal, "sle", "ole"}, {Op::equal, "eq", "oeq"}, {Op::not_equal, "ne", "une"}};
-
-struct Function {
-  Op op;
-  Value (*spell)(Builder&, const Value&);
-};
-constexpr Function kFunctions[] = {{Op::absolute, absolute}, {Op::exp, cpu::exp},   {Op::log, cpu::log},
-                                   {Op::sqrt, square_root},  {Op::tanh, cpu::tanh}, {Op::sigmoid, sigmoid}};
-
-bool is_comparison(Op op) {
-  return std::any_of(std::begin(kComparisons), std::end(kComparisons), [&](const auto& c) { return c.op == op; });
+Value magnitude(Builder& f, const Value& a) {
+  const Value zero = like(f, a, std::int64_t{0});
+  const Value negated = f.sub(zero, a);
+  return f.select(f.icmp("slt", a, zero), negated, a);
 }
 
 Value constant(const ir::Expr& e) {
@@ -116,14 +95,13 @@ Value Expression::spell(const ir::Expr& e) {
   if (e.op == Op::listed) return listed(e, args);
   if (e.op == Op::to_real) return to_real(*f_, args[0], wide_);
   if (e.op == Op::alibi) return alibi(*f_, args[0], variables_.at(ir::Variable::heads));
-  if (e.op == Op::divide && e.type == Type::integer) return floor_divide(*f_, args[0], args[1]);
-  if (e.op == Op::modulo && e.type == Type::integer) return floor_rest(*f_, args[0], args[1]);
   if (e.op == Op::divide && has_reciprocal(*e.args[1])) {
     args[1] = Builder::f32(1 / e.args[1]->real);
     level(args);
     return f_->fmul(args[0], args[1]);
   }
-  level(args);
+  // Divisions of integers look at the divisor as it is.
+  if (e.type != Type::integer || !divides(e.op)) level(args);
   if (e.op == Op::select) return f_->select(args[0], args[1], args[2]);
   if (is_comparison(e.op)) return compare(e, args);
   if (e.op == Op::logical_and) return f_->bit_and(args[0], args[1]);
@@ -134,39 +112,29 @@ Value Expression::spell(const ir::Expr& e) {
 }
 
 Value Expression::compare(const ir::Expr& e, const std::vector<Value>& args) {
-  const bool reals = e.args[0]->type == Type::real;
-  const auto [op, of_integers, of_reals] = *std::find_if(std::begin(kComparisons), std::end(kComparisons),
-                                                         [&](const Comparison& c) { return c.op == e.op; });
-  return reals ? f_->fcmp(of_reals, args[0], args[1]) : f_->icmp(of_integers, args[0], args[1]);
+#define WEFT_ORDER(name, holds, surely, never, integers, reals) \
+  if (e.op == Op::name)                                         \
+    return e.args[0]->type == Type::real ? f_->fcmp(reals, args[0], args[1]) : f_->icmp(integers, args[0], args[1]);
+#include "compiler/base/ops.def"
+  return {};
 }
 
 Value Expression::integer(const ir::Expr& e, const std::vector<Value>& args) {
-  const Value& a = args[0];
-  if (e.op == Op::minimum) return f_->min(a, args[1]);
-  if (e.op == Op::maximum) return f_->max(a, args[1]);
-  for (const auto& [op, of_integers, of_reals] : kInstructions) {
-    if (op == e.op) return f_->op(of_integers, a, args[1]);
-  }
-  assert(e.op == Op::negate || e.op == Op::absolute);
-  const Value zero = like(*f_, a, std::int64_t{0});
-  const Value negated = f_->sub(zero, a);
-  return e.op == Op::negate ? negated : f_->select(f_->icmp("slt", a, zero), negated, a);
+  Builder& f = *f_;
+  const Value &a = args.front(), &b = args.back();
+#define WEFT_INTEGERS(name, value, range, cuda, cpu) \
+  if (e.op == Op::name) return cpu;
+#include "compiler/base/ops.def"
+  return {};
 }
 
 Value Expression::real(const ir::Expr& e, const std::vector<Value>& args) {
-  const Value& a = args[0];
-  if (e.op == Op::minimum) return smaller(*f_, a, args[1]);
-  if (e.op == Op::maximum) return larger(*f_, a, args[1]);
-  if (e.op == Op::divide) return f_->op("fdiv", a, args[1]);
-  if (e.op == Op::modulo) return f_->fsub(a, f_->fmul(floor(*f_, f_->op("fdiv", a, args[1])), args[1]));
-  if (e.op == Op::negate) return f_->emit(a.type, fmt::format("fneg {} {}", a.type, a.name));
-  for (const auto& [op, of_integers, of_reals] : kInstructions) {
-    if (op == e.op) return f_->op(of_reals, a, args[1]);
-  }
-  const auto* function = std::find_if(std::begin(kFunctions), std::end(kFunctions),
-                                      [&](const Function& known) { return known.op == e.op; });
-  assert(function != std::end(kFunctions));
-  return function->spell(*f_, a);
+  Builder& f = *f_;
+  const Value &a = args.front(), &b = args.back();
+#define WEFT_REALS(name, value, derivative, cuda, cpu) \
+  if (e.op == Op::name) return cpu;
+#include "compiler/base/ops.def"
+  return {};
 }
 
 const Expression::InputFacts& Expression::facts(int input) {

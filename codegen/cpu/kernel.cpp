@@ -10,9 +10,9 @@ namespace weft::codegen::cpu {
 
 namespace {
 
-Kernel::Condition condition_of(const ir::Predicate& p) {
+Kernel::OfPairs condition_of(const ir::Predicate& p) {
   constexpr auto kStationary = ir::Stationary::query;
-  Kernel::Condition out;
+  Kernel::OfPairs out;
   out.holds = p.holds ? p.holds
                       : ir::apply(ir::Op::logical_and, {ir::apply(ir::Op::less_equal, {p.lo, p.key}),
                                                         ir::apply(ir::Op::less, {p.key, p.hi})});
@@ -25,39 +25,36 @@ Kernel::Condition condition_of(const ir::Predicate& p) {
   return out;
 }
 
-/// Of a mask with a bit for each lane of a vector.
-std::int64_t bytes_of_mask(int lanes) { return std::max(1, lanes / 8); }
-
 }  // namespace
 
-Kernel::Kernel(const ir::Plan& p, const Target& t)
-    : plan(p),
-      target(t),
-      lanes(p.choices.sub_q),
-      rows(p.choices.tile_q),
-      keys(p.choices.tile_k),
-      d(static_cast<int>(p.bind.d)),
-      d_v(static_cast<int>(p.bind.d_v)),
-      d_pad((d + 7) / 8 * 8),
-      v_pad((d_v + 7) / 8 * 8),
-      micro_k(p.choices.micro_k),
-      micro_q(p.choices.micro_q),
-      sub_k(p.choices.sub_k),
-      element(ir::size_of(p.bind.dtype)),
-      pair(p.choices.products),
-      d_words(d_pad / pair),
-      keys_in_place((p.bind.dtype == ir::DType::f32 || pair == 2) && d == d_pad),
-      values_in_place(p.bind.dtype == ir::DType::f32 && d_v == v_pad),
-      few(ir::has_few_form(p)),
-      many_passes(
-          std::any_of(p.phases.begin(), p.phases.end(), [](const ir::Phase& f) { return f.passes.size() > 1; })),
-      counts(std::any_of(p.phases.begin(), p.phases.end(),
-                         [](const ir::Phase& f) {
-                           return std::any_of(f.passes.begin(), f.passes.end(), [](const ir::Pass& pass) {
-                             return pass.weight == ir::Weight::count && pass.branches.size() > 1;
-                           });
-                         })),
-      positions((p.score && ir::reads(*p.score, ir::Variable::k)) || p.dropout > 0) {
+Kernel::Kernel(const ir::Plan& p, const Target& t) : Layout{}, plan(p), target(t) {
+  lanes = p.choices.sub_q;
+  rows = p.choices.tile_q;
+  keys = p.choices.tile_k;
+  d = static_cast<int>(p.bind.d);
+  d_v = static_cast<int>(p.bind.d_v);
+  d_pad = (d + 7) / 8 * 8;
+  v_pad = (d_v + 7) / 8 * 8;
+  micro_k = p.choices.micro_k;
+  micro_q = p.choices.micro_q;
+  sub_k = p.choices.sub_k;
+  element = ir::size_of(p.bind.dtype);
+  pair = p.choices.products;
+  few = ir::has_few_form(p);
+  positions = (p.score && ir::reads(*p.score, ir::Variable::k)) || p.dropout > 0;
+  paged = p.bind.paged;
+  mask_bytes = std::max(1, lanes / 8);
+  dropout = p.dropout > 0;
+  conditions = static_cast<int>(p.predicates.size());
+  d_words = d_pad / pair;
+  keys_in_place = (p.bind.dtype == ir::DType::f32 || pair == 2) && d == d_pad;
+  values_in_place = p.bind.dtype == ir::DType::f32 && d_v == v_pad;
+  many_passes = std::any_of(p.phases.begin(), p.phases.end(), [](const ir::Phase& f) { return f.passes.size() > 1; });
+  counts = std::any_of(p.phases.begin(), p.phases.end(), [](const ir::Phase& f) {
+    return std::any_of(f.passes.begin(), f.passes.end(), [](const ir::Pass& pass) {
+      return pass.weight == ir::Weight::count && pass.branches.size() > 1;
+    });
+  });
   std::int64_t end = kTileWords * 8;
   const auto take = [&end](std::int64_t bytes) {
     const std::int64_t at = end;
@@ -65,7 +62,6 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
     return at;
   };
   x = take(rows * 8);
-  x32 = take(rows * 4);
   bits = take(rows * 8);
   q_row = take(rows * 8);
   o_row = take(rows * 8);
@@ -79,8 +75,12 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
   l = take(rows * 4);
   alpha = take(rows * 4);
   top = take(rows * 4);
+  settled = take(v_pad * rows * 4);
+  settled_m = take(rows * 4);
+  settled_l = take(rows * 4);
+  held = take(v_pad * lanes * 4);
   scores = take(keys * rows * 4);
-  kept = take((keys + sub_k) * bytes_of_mask(lanes) * rows / lanes);
+  kept = take((keys + sub_k) * mask_bytes * rows / lanes);
   groups = take(keys * 8);
   for (int i = 0; i < 2; ++i) {
     key_at[i] = take(keys * 8);
@@ -96,79 +96,56 @@ Kernel::Kernel(const ir::Plan& p, const Target& t)
   round_keys = take(p.dropout > 0 ? 20 * 4 : 0);
   random = take(p.dropout > 0 ? 4 * lanes * 4 : 0);
   mask = take(p.predicates.empty() ? 0 : lanes * 4);
-  conditions_at = take(static_cast<std::int64_t>(p.predicates.size()) * kConditionWords * 8);
+  conditions_at = take(conditions * static_cast<std::int64_t>(sizeof(Condition)));
   for (const auto& predicate : p.predicates) {
-    Condition c = condition_of(predicate);
+    OfPairs c = condition_of(predicate);
     const auto parts = static_cast<std::int64_t>(c.parts.size());
     c.parts_at = take((parts + 2) * rows * 8);
     c.bounds_at = c.parts_at + parts * rows * 8;
-    lags = lags || c.modulus > 1;
-    conditions.push_back(std::move(c));
+    of_pairs.push_back(std::move(c));
   }
-  state_words = lags ? int{kLagStateWords} : int{kStateWords};
   terms = end;
-  term_stride = state_words * 8 + 2 * rows * 4;
+  term_stride = static_cast<std::int64_t>(sizeof(walk::TermState)) + 2 * rows * 4;
 }
 
 Value Part::kept_at(const Value& key, const Value& v) {
-  const std::int64_t bytes = bytes_of_mask(kernel.lanes);
+  const std::int64_t bytes = kernel.mask_bytes;
   const Value vector = mul(op("sdiv", v, i64(kernel.lanes)), i64((kernel.keys + kernel.sub_k) * bytes));
   return at(at(in_scratch(kernel.kept), "i8", vector), "i8", mul(key, i64(bytes)));
 }
 
 Value Part::kept(const Value& key, const Value& v) {
   const std::string bits = fmt::format("i{}", kernel.lanes);
-  const Value stored = load(fmt::format("i{}", 8 * bytes_of_mask(kernel.lanes)), kept_at(key, v), 1);
+  const Value stored = load(fmt::format("i{}", 8 * kernel.mask_bytes), kept_at(key, v), 1);
   return cast("bitcast", stored.type == bits ? stored : cast("trunc", stored, bits), kernel.vb());
 }
 
 Value Part::kept_of_group(const Value& key, const Value& v) {
-  const std::string bits = fmt::format("i{}", kernel.sub_k * 8 * bytes_of_mask(kernel.lanes));
+  const std::string bits = fmt::format("i{}", kernel.sub_k * 8 * kernel.mask_bytes);
   return icmp("ne", load(bits, kept_at(key, v), 1), {bits, "0"});
 }
 
 void Part::set_kept(const Value& rows, const Value& key, const Value& v) {
-  const std::string stored = fmt::format("i{}", 8 * bytes_of_mask(kernel.lanes));
+  const std::string stored = fmt::format("i{}", 8 * kernel.mask_bytes);
   const Value bits = cast("bitcast", rows, fmt::format("i{}", kernel.lanes));
   store(bits.type == stored ? bits : cast("zext", bits, stored), kept_at(key, v), 1);
 }
 
 void Part::keep_none(const Value& key, const Value& v) {
-  store({fmt::format("i{}", kernel.sub_k * 8 * bytes_of_mask(kernel.lanes)), "0"}, kept_at(key, v), 1);
+  store({fmt::format("i{}", kernel.sub_k * 8 * kernel.mask_bytes), "0"}, kept_at(key, v), 1);
 }
 
 Part::Part(const Kernel& k, const std::string& name, const std::string& result, const std::string& more)
     : Builder(name, result, "ptr %a, ptr %s" + (more.empty() ? "" : ", " + more), true), kernel(k) {}
 
 void Part::each_condition(const Value& term, const std::function<void(Value, Value, Value)>& body) {
-  const Value first = table(word(term, kPairAt));
-  for_each(i64(0), word(term, kPairCount), 1, [&](const Value& i) {
-    const Value use = at(first, "i64", mul(i, i64(kPairWords)));
-    const Value number = word(use, kPairNumber);
-    body(condition(number), number, icmp("ne", word(use, kPairNegated), i64(0)));
+  const Value first = table(word(term, walk::kPairAt));
+  for_each(i64(0), word(term, walk::kPairCount), 1, [&](const Value& i) {
+    const Value use = at(first, "i64", mul(i, i64(walk::kPairWords)));
+    const Value number = word(use, walk::kPairNumber);
+    body(condition(number), number, icmp("ne", word(use, walk::kPairNegated), i64(0)));
   });
 }
-
-void Part::move_stream(const Value& term, const Value& state, const Value& step) {
-  const Value end = word(state, kSegmentEnd);
-  const Value over = icmp("sge", step, end);
-  store(select(over, add(end, residue(term, state)), step), at(state, "i64", i64(kAt)), 8);
-  store(select(over, add(end, word(term, kSegment)), end), at(state, "i64", i64(kSegmentEnd)), 8);
-}
-
-void Part::set_offset(const Value& b) {
-  const Value offsets = arg(offsetof(weft_args, offsets), "ptr");
-  set_tile(kOffset, arg(offsetof(weft_args, offset)));
-  when(icmp("ne", offsets, {"ptr", "null"}), [&] { set_tile(kOffset, load("i64", at(offsets, "i64", b), 8)); });
-}
-
-Value Part::floor_div(const Value& x, const Value& w) {
-  const Value quotient = op("sdiv", x, w);
-  const Value rest = sub(x, mul(quotient, w));
-  return add(quotient, cast("sext", icmp("slt", rest, i64(0)), "i64"));
-}
-
-Value Part::floor_mod(const Value& x, const Value& w) { return sub(x, mul(floor_div(x, w), w)); }
 
 Value Part::fma(const Value& x, const Value& y, const Value& z) {
   // fmuladd becomes a fused instruction where there is one and never a library call.

@@ -2,10 +2,9 @@
 
 #include "codegen/args.h"
 #include "codegen/cpu/builder.h"
-#include "codegen/tables_image.h"
+#include "codegen/cpu/micro_kernels.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/predicates.h"
-#include "compiler/ir/schedule.h"
 #include "compiler/target/target.h"
 
 #include <cstddef>
@@ -14,92 +13,23 @@
 #include <string>
 #include <vector>
 
-/// What the parts of the CPU emitter share: sizes, the layout of the scratch, and the functions that
-/// each part emits. Every emitted function takes (ptr %a, ptr %s): arguments and scratch.
+/// What the parts of the CPU emitter share: a kernel's sizes and the functions that each part emits. Every emitted
+/// function takes (ptr %a, ptr %s): arguments and scratch.
 namespace weft::codegen::cpu {
 
-/// Words at the start of the scratch: facts of the tile being computed.
-enum TileWord {
-  kB,
-  kH,
-  kOffset,  ///< batch entry, head, position of row 0
-  kCount,
-  kFirst,
-  kLast,  ///< rows in the tile, first and last position
-  kEvery,
-  kAny,  ///< AND and OR of the rows' bits
-  kKeyBase,
-  kValueBase,  ///< address of key 0 for this (batch, kv head)
-  kKeyStep,
-  kValueStep,  ///< bytes from key to key
-  kKeyPage,
-  kValuePage,   ///< and from page to page, of a K and V in pages
-  kCuts,        ///< number of cut points
-  kLanesReady,  ///< per-row intervals are computed
-  kBuffer,
-  kPending,
-  kFilled,    ///< key buffer being filled; a full one waits; keys in the one being filled
-  kGroup,     ///< heads whose rows the tile has, position by position
-  kStatesAt,  ///< byte offset of the terms' states: functions that read them do not depend on what the conditions need
-  kTileWords = 32
-};
-
-/// Words of one live term's state.
-enum TermState { kMayLo, kMayHi, kMustLo, kMustHi, kLive, kAt, kSegmentEnd, kHit, kStateWords };
-/// More of them, where conditions can give a term its stream.
-enum LagState { kRateNow = kStateWords, kResidueNow, kStreamFrom, kLagStateWords };
-
-/// Words of what the tile's rows say to one condition on pairs: see ir::TilePredicate.
-enum ConditionWord {
-  kOnRow,
-  kSomeMeet,
-  kSomeFail,
-  kRuns,
-  kLeast,
-  kMost,
-  kUnit,
-  kKnownFrom,
-  kKnownEnd,
-  kKnown,     ///< keys that were asked about last, and their answer
-  kKnownKey,  ///< of an interval: its key's value at kKnownFrom …
-  kSlope,     ///< … by how much that grows from one key to the next until kKnownEnd: 0 or 1 …
-  kBoundsAt,  ///< … and where in the scratch the rows' lower bounds are, followed by the upper ones; 0: no interval
-  kRunRows,
-  kConditionWords = kRunRows + static_cast<int>(ir::kMostRuns)
-};
-
-/// All sizes and byte offsets of one kernel.
-struct Kernel {
+/// What follows from plan and target.
+struct Kernel : Layout {
   Kernel(const ir::Plan& plan, const Target& target);
 
   const ir::Plan& plan;
   const Target& target;
-  int lanes;  ///< f32 per vector
-  int rows;   ///< per tile
-  int keys;   ///< per block
-  int d, d_v;
-  int d_pad, v_pad;  ///< to whole eights: columns of Q, K and V in the scratch; those behind the last hold 0
-  int micro_k, micro_q, sub_k;
-  int element;  ///< bytes of the stored type
-  /// Numbers that a lane of a product takes at once: 2 of bf16, neighbours in a row of K and Q, or a column's of two
-  /// neighbouring keys in V and P, where the target has an instruction for it.
-  int pair;
   int d_words;                          ///< 32-bit words of a padded row of Q and K
   bool keys_in_place, values_in_place;  ///< rows of K and V are read where they are: products can step through them
-  bool few;                             ///< launches of few queries have blocks of their own
   bool many_passes;                     ///< O is summed over passes
   bool counts;                          ///< pairs may be kept more than once
-  bool positions;                       ///< positions of a block's keys stand beside their rows
-
-  // Byte offsets in the scratch.
-  std::int64_t x, x32, bits, q_row, o_row, idle_row, score_factor, q, q_lanes, few_sums, acc, out, m, l, alpha, top,
-      scores, kept, weight, groups;
-  std::int64_t key_at[2], value_at[2], key_weight[2], key_position[2];
-  std::int64_t key_wide, value_wide;
-  std::int64_t round_keys, random;  ///< dropout: keys of ten rounds; words of four keys for one vector of rows
 
   /// A condition on pairs.
-  struct Condition {
+  struct OfPairs {
     ir::ExprPtr holds;
     std::vector<ir::ExprPtr> parts;  ///< what it reads of the row
     bool on_row = false;             ///< reads nothing else
@@ -109,15 +39,9 @@ struct Kernel {
     std::int64_t parts_at = 0;  ///< in the scratch: parts, and bounds of an interval, for each row
     std::int64_t bounds_at = 0;
   };
-  std::vector<Condition> conditions;
-  bool lags = false;  ///< some condition can become the stream of a term
-  std::int64_t conditions_at, mask;
+  std::vector<OfPairs> of_pairs;
   bool takes_copies() const { return !keys_in_place || !values_in_place; }
   bool has_expressions() const { return plan.score || !plan.predicates.empty() || !plan.forms.empty(); }
-
-  int state_words;           ///< of a term
-  std::int64_t terms;        ///< from here on: per term
-  std::int64_t term_stride;  ///< state words, then lo and hi per row as i32
 
   std::string vf() const { return vector_type(lanes, "float"); }
   std::string vi() const { return vector_type(lanes, "i32"); }
@@ -137,15 +61,12 @@ class Part : public Builder {
   }
   Value in_scratch(std::int64_t byte_offset) { return at(s, "i8", i64(byte_offset)); }
   Value tile(TileWord w) { return load("i64", at(s, "i64", i64(w)), 8); }
-  void set_tile(TileWord w, const Value& v) { store(v, at(s, "i64", i64(w)), 8); }
-  /// Position of row 0 of a batch entry, as the tile's.
-  void set_offset(const Value& b);
   Value word(const Value& pointer, std::int64_t index) { return load("i64", at(pointer, "i64", i64(index)), 8); }
   /// Address of word `offset` of the tables.
   Value table(const Value& offset) { return at(arg(offsetof(weft_args, tables), "ptr"), "i64", offset); }
   /// Term number t of a pass (in the tables), and its state (in the scratch).
   Value term(const Value& pass, const Value& t) {
-    return at(at(pass, "i64", i64(kTermsAt)), "i64", mul(t, i64(kTermWords)));
+    return at(at(pass, "i64", i64(walk::kTermsAt)), "i64", mul(t, i64(walk::kTermWords)));
   }
   Value term_state(const Value& t) { return at(at(s, "i8", tile(kStatesAt)), "i8", mul(t, i64(kernel.term_stride))); }
   /// Which rows of the vector from lane v on keep a key of a partial block: a bit each. Of a group, too.
@@ -162,31 +83,24 @@ class Part : public Builder {
   /// The row of weights that a key's are in: pairs of bf16 stand in the row of every other key.
   Value pair_row(const Value& key) { return kernel.pair == 2 ? op("lshr", key, i64(1)) : key; }
   Value group_key(const Value& i) { return load("i64", at(in_scratch(kernel.groups), "i64", i), 8); }
-  Value term_lo(const Value& state) { return at(state, "i64", i64(kernel.state_words)); }
-  Value term_hi(const Value& state) { return at(state, "i8", i64(kernel.state_words * 8 + kernel.rows * 4)); }
-  /// Step and residue of a term's stream in this tile.
-  Value rate(const Value& term, const Value& state) { return kernel.lags ? word(state, kRateNow) : word(term, kRate); }
-  Value residue(const Value& term, const Value& state) {
-    return kernel.lags ? word(state, kResidueNow) : word(term, kResidue);
+  /// A word of a state, by its place in bytes.
+  Value member(const Value& state, std::size_t offset) {
+    return load("i64", at(state, "i8", i64(static_cast<std::int64_t>(offset))), 8);
   }
-  /// The same for term number t of a pass.
-  Value rate_at(const Value& term, const Value& t) {
-    return kernel.lags ? word(term_state(t), kRateNow) : word(term, kRate);
+  void set_member(const Value& state, std::size_t offset, const Value& v) {
+    store(v, at(state, "i8", i64(static_cast<std::int64_t>(offset))), 8);
   }
-  /// Takes a term's stream to key `step`, or to the first of the next segment.
-  void move_stream(const Value& term, const Value& state, const Value& step);
+  Value term_lo(const Value& state) { return at(state, "i8", i64(sizeof(walk::TermState))); }
+  Value term_hi(const Value& state) {
+    return at(state, "i8", i64(static_cast<std::int64_t>(sizeof(walk::TermState)) + kernel.rows * 4));
+  }
   /// State of a condition on pairs.
   Value condition(const Value& number) {
-    return at(in_scratch(kernel.conditions_at), "i64", mul(number, i64(kConditionWords)));
+    return at(in_scratch(kernel.conditions_at), "i8", mul(number, i64(sizeof(Condition))));
   }
   /// A term's conditions: body(state, number, is negated).
   void each_condition(const Value& term, const std::function<void(Value, Value, Value)>& body);
-  /// Cut points (4 a term) and the list of a zone's terms, behind the last term.
-  Value cuts() { return term_state(arg(offsetof(weft_args, most_terms))); }
-  Value zone_terms() { return at(cuts(), "i64", mul(arg(offsetof(weft_args, most_terms)), i64(4))); }
 
-  Value floor_div(const Value& x, const Value& w);
-  Value floor_mod(const Value& x, const Value& w);
   Value fma(const Value& x, const Value& y, const Value& z);
   /// sum + x y, of vectors of f32 or of pairs of bf16 behind the type of f32.
   Value product(const Value& x, const Value& y, const Value& sum);
@@ -229,7 +143,10 @@ Expression expression_at(Part& f, int lanes);
 Value score_factor(Part& f);
 
 /// Parameters of functions on full blocks.
-std::string block_parameters(const Kernel& kernel);
+inline constexpr const char* kBlockParameters =
+    "ptr %keys, ptr %values, ptr %weights, i64 %count, ptr %next_keys, ptr %next_values, ptr %positions";
+/// Adds a vector to numbers in the scratch.
+void add_to(Part& f, const Value& sum, const Value& at);
 /// Groups of keys as if some row kept each, as a list; returns their number.
 Value list_all_groups(Part& f, const Value& count);
 /// Weights of pairs as if the rows of a vector kept every key.
@@ -238,30 +155,18 @@ void keep_all_pairs(Part& f, const Value& count, const Value& v);
 void raise_maxima(Part& f, const Value& v);
 /// From the scores of one vector of rows to weights; sums are scaled where a maximum moves.
 void weigh_vector(Part& f, const Value& groups, const Value& v);
-/// Has the launch so few queries that @few_block takes full blocks? And what is done then, or else.
-Value is_few(Part& f);
-void when_few(Part& f, const std::function<void()>& then, const std::function<void()>& otherwise = {});
-
-bool has_summaries(const Kernel& kernel);
-
-/// What a summary may say of a key: the answer to all keys before an end (see @answers), or that those before an end
-/// have one key value.
-struct SummarySays {
-  std::function<void(const Value& answer, const Value& end)> answer;
-  std::function<void(const Value& end)> one_key;
-};
-/// Asks the summary of a condition, where it has one, about key y. Of what is said the last counts.
-void ask_summary(Part& f, std::size_t condition, const Value& y, const SummarySays& says);
+/// Where the launch has so few queries that @few_block takes full blocks.
+void when_few(Part& f, const std::function<void()>& then);
 
 // Each emits the functions of one part.
-std::string emit_rows(const Kernel& kernel);        ///< @rows, @load_q, @finish_pass, @store_rows, carry
-std::string emit_schedule(const Kernel& kernel);    ///< @bound, @spans, @intervals, @zone, @next
-std::string emit_walk(const Kernel& kernel);        ///< @full_zone, @partial_zone, @flush_full
+std::string emit_rows(const Kernel& kernel);        ///< @load_q, @fresh, @store_lse, @finish_pass, @store_rows
+std::string emit_masks(const Kernel& kernel);       ///< @keep_key, @keep_run
 std::string emit_copies(const Kernel& kernel);      ///< @copy_rows
-std::string emit_blocks(const Kernel& kernel);      ///< @full_block, @partial_block
+std::string emit_blocks(const Kernel& kernel);      ///< @full_block, @narrow_block, @partial_block
 std::string emit_few(const Kernel& kernel);         ///< @load_few, @few_block and its sums
-std::string emit_conditions(const Kernel& kernel);  ///< what expressions use, @runs, @describe, @answers, @mask
+std::string emit_sums(const Kernel& kernel);        ///< @settle, @collect
+std::string emit_conditions(const Kernel& kernel);  ///< what expressions use, @form, @describe, @ask, @mask
 std::string emit_summaries(const Kernel& kernel);   ///< @summarize
-std::string emit_pairs(const Kernel& kernel);       ///< @rewrite, @rewrite_kept, @seed, @drop, @drop_kept
+std::string emit_pairs(const Kernel& kernel);       ///< @rewrite, @rewrite_kept, @drop, @drop_kept
 
 }  // namespace weft::codegen::cpu

@@ -15,7 +15,7 @@ std::int64_t up(std::int64_t n, std::int64_t step) { return (n + step - 1) / ste
 /// Warps that share rows: more columns than that a warp's registers do not hold.
 std::int64_t column_warps(const ir::Plan& plan) { return plan.choices.threads / plan.choices.tile_q; }
 
-void simt_constants(const Constants& constant, const ir::Plan& plan, const Target&) {
+void simt_constants(Constants& constant, const ir::Plan& plan, const Target&) {
   constant("kColumnWarps", column_warps(plan), "warps that share rows, each with columns of its own");
   constant("kDepth", plan.choices.depth, "columns of Q and K in a chunk");
   constant("kStaged", plan.choices.staged, "rows of V in a chunk");
@@ -43,7 +43,7 @@ int digits(const ir::Plan& plan) {
   return most > 1 ? static_cast<int>(std::bit_width(most)) : 0;
 }
 
-void mma_constants(const Constants& constant, const ir::Plan& plan, const Target& target) {
+void mma_constants(Constants& constant, const ir::Plan& plan, const Target& target) {
   constant.flag("kAsync", target.has_async_copy, "rows of K and V come to shared memory by themselves");
   constant.flag("kCounts", digits(plan) > 0, "several branches may keep a pair");
   constant("kDigits", digits(plan), "of how many those are, in base 2");
@@ -82,15 +82,31 @@ const ClassTraits kClasses[] = {
 
 }  // namespace
 
-void Constants::operator()(const char* name, std::int64_t value, const char* what) const {
-  const auto width = static_cast<int>(fmt::formatted_size("constexpr int {} = {};", name, value));
-  w_.line("constexpr int {} = {};{:{}}// {}", name, value, "", std::max(1, 37 - width), what);
+void Constants::operator()(const char* name, std::int64_t value, const char* what) {
+  write(fmt::format("constexpr int {} = {};", name, value), what);
 }
 
-void Constants::flag(const char* name, bool value, const char* what) const {
-  const auto width = static_cast<int>(fmt::formatted_size("constexpr bool {} = {};", name, value));
-  w_.line("constexpr bool {} = {};{:{}}// {}", name, value, "", std::max(1, 37 - width), what);
+void Constants::flag(const char* name, bool value, const char* what) {
+  if (value) return write(fmt::format("constexpr bool {} = true;", name), what);
+  absent_.emplace_back(name);
 }
+
+void Constants::write_absent() {
+  constexpr std::size_t kWidth = 100;
+  std::string line = "constexpr bool";
+  for (std::size_t i = 0; i < absent_.size(); ++i) {
+    if (line.size() > kWidth) {
+      w_.line("{}", line);
+      line = std::string(14, ' ');
+    }
+    const bool last = i + 1 == absent_.size();
+    line.append(" ").append(absent_[i]).append(last ? " = false;  // what this kernel does without" : " = false,");
+  }
+  if (!absent_.empty()) w_.line("{}", line);
+  absent_.clear();
+}
+
+void Constants::write(const std::string& constant, const char* what) { w_.line("{:<36} // {}", constant, what); }
 
 const ClassTraits& traits_of(ir::KernelClass kernel_class) {
   return *std::find_if(std::begin(kClasses), std::end(kClasses) - 1,

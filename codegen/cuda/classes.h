@@ -5,6 +5,7 @@
 #include "compiler/target/target.h"
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,22 +13,25 @@
 /// constants they read, and how much shared memory they work in. All else of a kernel is common to them.
 namespace weft::codegen::cuda {
 
-/// `constexpr int kName = 1;   // what it is`
+/// `constexpr int kName = 1;   // what it is`; flags that are false share a line at the end.
 class Constants {
  public:
   explicit Constants(TextWriter& w) : w_(w) {}
-  void operator()(const char* name, std::int64_t value, const char* what) const;
-  void flag(const char* name, bool value, const char* what) const;
+  void operator()(const char* name, std::int64_t value, const char* what);
+  void flag(const char* name, bool value, const char* what);
+  void write_absent();
 
  private:
+  void write(const std::string& constant, const char* what);
   TextWriter& w_;
+  std::vector<std::string> absent_;
 };
 
 struct ClassTraits {
   ir::KernelClass kernel_class;
   const char* arithmetic;                 ///< for the first line of the text
   std::vector<std::string_view> headers;  ///< that no other class has
-  void (*constants)(const Constants&, const ir::Plan&, const Target&);
+  void (*constants)(Constants&, const ir::Plan&, const Target&);
   std::int64_t (*listed_keys)(const ir::Plan&);    ///< kKeyList
   std::int64_t (*working_bytes)(const ir::Plan&);  ///< of struct WorkingMemory
 };

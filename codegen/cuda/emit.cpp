@@ -30,16 +30,19 @@ struct Uses {
   bool slots = false;
 };
 
-void note(Uses& uses, const ir::Bound& bound) {
+void note(Uses& uses, const ir::Plan& plan, const ir::Bound& bound) {
   uses.segments |= bound.kind == ir::Bound::Kind::segment;
   uses.parts |= bound.kind == ir::Bound::Kind::part;
-  uses.forms |= bound.kind == ir::Bound::Kind::form;
+  if (bound.kind != ir::Bound::Kind::form) return;
+  uses.forms = true;
+  // Tables turn a form that the head gives into a bound of another kind.
+  uses.segments |= ir::reads(*plan.forms[static_cast<std::size_t>(bound.a)], ir::Variable::h);
 }
 
-void note(Uses& uses, const ir::KeyRange& range) {
-  for (const auto& bound : range.lo) note(uses, bound);
-  for (const auto& bound : range.hi) note(uses, bound);
-  for (const auto& row : range.rows) note(uses, row.bound);
+void note(Uses& uses, const ir::Plan& plan, const ir::KeyRange& range) {
+  for (const auto& bound : range.lo) note(uses, plan, bound);
+  for (const auto& bound : range.hi) note(uses, plan, bound);
+  for (const auto& row : range.rows) note(uses, plan, row.bound);
   uses.row_bits |= !range.row_congruences.empty();
   uses.row_conditions |= !range.rows.empty();
   uses.streams |= range.stream.rate > 1;
@@ -51,7 +54,7 @@ Uses uses_of(const ir::Plan& plan) {
   for (const auto& p : plan.predicates) uses.streams |= p.modulus > 1;
   for (const auto& phase : plan.phases) {
     for (const auto& pass : phase.passes) {
-      for (const auto& range : pass.ranges) note(uses, range);
+      for (const auto& range : pass.ranges) note(uses, plan, range);
       uses.slots |= pass.lse_slot >= 0;
     }
     uses.classes |= phase.rows.classes;
@@ -90,21 +93,9 @@ std::int64_t shared_struct_bytes(const ir::Plan& plan) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Every line as a comment. A backslash at a line's end would swallow the next one.
-void quote(TextWriter& w, std::string_view text) {
-  while (!text.empty()) {
-    const auto end = std::min(text.find('\n'), text.size());
-    std::string line(text.substr(0, end));
-    std::replace_if(
-        line.begin(), line.end(), [](char c) { return c == '\\' || (c >= 0 && c < ' '); }, '?');
-    w.line("//   {}", line);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-}
-
 void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   const auto& c = plan.choices;
-  const Constants constant(w);
+  Constants constant(w);
   constant("kRows", c.tile_q, "queries of a tile: what one block of threads computes");
   constant("kKeys", c.tile_k, "keys computed at a time");
   constant("kThreads", c.threads, "of a block");
@@ -118,7 +109,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant.flag("kCutsKeys", plan.may_cut_keys(), "of few rows with many keys; weft_merge goes on");
   constant.flag("kSeveralSoftmaxes", most_passes(plan) > 1, "of a row, and O is a weighted sum of some");
   constant.flag("kSharesTiles", ir::heads_may_share(plan), "heads that share K and V may stand in one tile");
-  w.line("constexpr bool kPaged = {};{:{}}// K and V come in pages", plan.bind.paged, "", plan.bind.paged ? 8 : 7);
+  constant.flag("kPaged", plan.bind.paged, "K and V come in pages");
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
   constant("kConditions", static_cast<std::int64_t>(plan.predicates.size()), "on pairs, beyond bounds and congruences");
@@ -136,6 +127,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant.flag("kHasSlots", uses.slots, "an LSE for each branch");
   constant.flag("kHasForms", uses.forms, "bounds that an expression of the row gives");
   constant.flag("kHasParts", uses.parts, "bounds that are a share of the sequence");
+  constant.write_absent();
 }
 
 constexpr const char* kOnePass = R"(
@@ -252,7 +244,7 @@ Source emit(const ir::Plan& plan, const Target& target) {
     if (!wants_header(plan, kHeaders[i].name)) continue;
     write_header(w, kHeaders[i]);
     const std::string_view name = kHeaders[i].name;
-    if (name == "table_words.h") w.line("using namespace weft::codegen;");
+    if (name == "words.h") w.line("using namespace weft::walk;");
     if (name == "schedule.cuh" && !has_summaries(plan)) {
       w.blank();
       w.line("// There are no summaries to pass over keys by.");
@@ -268,22 +260,6 @@ Source emit(const ir::Plan& plan, const Target& target) {
   if (has_prepass(plan)) write_prepass(w, plan);
   kernel(w, plan);
   return {names(plan), std::move(w).take()};
-}
-
-std::string annotated(const Source& source, const ir::Plan& plan, std::string_view pattern_text) {
-  TextWriter w;
-  if (!pattern_text.empty()) {
-    w.line("// The pattern:");
-    w.line("//");
-    quote(w, pattern_text);
-    w.line("//");
-  }
-  w.line("// The plan:");
-  w.line("//");
-  quote(w, ir::print(plan));
-  w.blank();
-  w.raw(source.text);
-  return std::move(w).take();
 }
 
 Geometry geometry(const ir::Plan& plan) {

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 /// `Plan` → one self-contained CUDA C++ text: constants of the plan, then device headers
 /// (codegen/cuda/device/), then the kernel `extern "C" __global__ void weft_kernel(const weft_args a)`. Before it,
@@ -22,10 +21,6 @@ Source emit(const ir::Plan& plan, const Target& target);
 
 /// Of the kernels that emit() would give.
 Names names(const ir::Plan& plan);
-
-/// For people: the same text behind comments that quote the pattern and the plan it came from. What is compiled, and
-/// what keys are made of, is the plain text, which holds no word of the user's.
-std::string annotated(const Source& source, const ir::Plan& plan, std::string_view pattern_text);
 
 /// How the kernels are launched: one-dimensional grids of one-dimensional blocks, with dynamic shared memory only.
 struct Geometry {

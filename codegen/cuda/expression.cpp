@@ -133,7 +133,7 @@ class Speller {
     const Op op = node.e->op;
     const bool wide = arg(node, 0).wide || arg(node, 1).wide;
     const auto value = [&](std::size_t i) { return widened(arg(node, i), wide, shift); };
-    set(node, fmt::format("{} {} {}", value(0), ir::to_string(op), value(1)), comparison);
+    set(node, fmt::format("{} {} {}", value(0), facts(op).sign, value(1)), comparison);
   }
 
   /// Without branches: both sides are cheap and defined.
@@ -167,24 +167,12 @@ class Speller {
     set(node, fmt::format("{}({})", function, list), primary);
   }
 
-  void real(Node& node) const {
-    const Op op = node.e->op;
-    if (op == Op::add || op == Op::subtract) return infix(node, ir::to_string(op), sum, false);
-    if (op == Op::multiply) return infix(node, "*", product, false);
-    if (op == Op::divide) return divide(node);
-    if (op == Op::negate) return set(node, "-" + in_place(arg(node, 0), primary), unary);
-    call(node, function_of(op), false);
-  }
+  void prefix(Node& node, const char* sign) const { set(node, sign + in_place(arg(node, 0), primary), unary); }
 
-  static const char* function_of(Op op) {
-    if (op == Op::modulo) return "real_rest";
-    if (op == Op::minimum) return "fminf";
-    if (op == Op::maximum) return "fmaxf";
-    if (op == Op::absolute) return "fabsf";
-    if (op == Op::exp) return "expf";
-    if (op == Op::log) return "logf";
-    if (op == Op::sqrt) return "sqrtf";
-    return op == Op::tanh ? "tanhf" : "sigmoid";
+  void real(Node& node) const {
+#define WEFT_REALS(name, value, derivative, cuda, cpu) \
+  if (node.e->op == Op::name) return cuda;
+#include "compiler/base/ops.def"
   }
 
   /// By a constant: times its inverse, which is at most one unit beside the quotient.
@@ -198,21 +186,18 @@ class Speller {
   }
 
   void integer(Node& node) const {
-    const Op op = node.e->op;
     bool wide = node.wide;
     for (std::size_t i = 0; i < node.args.size(); ++i) wide = wide || arg(node, i).wide;
-    if (op == Op::divide || op == Op::modulo) {
-      quotient(node, wide);
-    } else if (op == Op::minimum || op == Op::maximum) {
-      call(node, ir::to_string(op), wide);
-    } else if (op == Op::negate || op == Op::absolute) {
-      negate(node, wide);
-    } else if (node.values.may_wrap) {
-      call(node, op == Op::add ? "wrapped_sum" : op == Op::subtract ? "wrapped_difference" : "wrapped_product", true);
-    } else {
-      infix(node, ir::to_string(op), op == Op::multiply ? product : sum, wide);
-    }
+#define WEFT_INTEGERS(name, value, range, cuda, cpu) \
+  if (node.e->op == Op::name) cuda;
+#include "compiler/base/ops.def"
     if (wide && !node.wide) set(node, "(int)" + in_place(node, unary), unary);
+  }
+
+  /// The operator, or the function that wraps where C++ leaves open what happens.
+  void total(Node& node, const char* wrapped, Tightness own, bool wide) const {
+    if (node.values.may_wrap) return call(node, wrapped, true);
+    infix(node, facts(node.e->op).sign, own, wide);
   }
 
   void negate(Node& node, bool wide) const {
@@ -329,6 +314,7 @@ class Speller {
 }  // namespace
 
 std::string real_literal(double value) {
+  if (std::isinf(value)) return value > 0 ? "infinity()" : "-infinity()";
   const auto single = static_cast<float>(std::clamp<double>(value, -FLT_MAX, FLT_MAX));
   const std::string text = fmt::format("{}", single);
   return text + (text.find_first_of(".e") == std::string::npos ? ".0f" : "f");
@@ -348,10 +334,9 @@ void write_function(TextWriter& w, std::string_view head, const ir::Expr& e, con
 int cost_of(const ir::Expr& e, const std::vector<ir::Input>& inputs) {
   int cost = 0;
   for (const auto& node : Nodes(e, inputs).all) {
-    const Op op = node.e->op;
-    const bool calls = op == Op::exp || op == Op::log || op == Op::sqrt || op == Op::tanh || op == Op::sigmoid;
-    const bool divides = op == Op::divide || op == Op::modulo;
-    if (!node.args.empty()) cost += calls || op == Op::input ? 20 : divides ? 10 : node.wide ? 4 : 1;
+    const Cost own = facts(node.e->op).cost;
+    if (node.args.empty()) continue;
+    cost += own == Cost::simple ? (node.wide ? 4 : 1) : own == Cost::division ? 10 : 20;
   }
   return cost;
 }

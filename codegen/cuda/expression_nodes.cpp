@@ -7,8 +7,6 @@ namespace weft::codegen::cuda {
 using ir::Op;
 using ir::Type;
 
-bool is_comparison(Op op) { return op == Op::less || op == Op::less_equal || op == Op::equal || op == Op::not_equal; }
-
 Nodes::Nodes(const ir::Expr& e, const std::vector<ir::Input>& inputs) : inputs_(inputs) {
   add(e);
   find_sharp();

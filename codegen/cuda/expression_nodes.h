@@ -48,6 +48,4 @@ class Nodes {
   std::unordered_map<const ir::Expr*, int> seen_;
 };
 
-bool is_comparison(ir::Op op);
-
 }  // namespace weft::codegen::cuda

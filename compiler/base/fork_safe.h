@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 
@@ -18,8 +19,13 @@ class HeldAcrossForks {
   HeldAcrossForks() = default;
   ~HeldAcrossForks() = default;
   void enrol();
+  void enrol_first();  ///< whose holders may be waited for while nothing else is held
   void withdraw();
 };
+
+/// How many forks lie between this process and the first that asked. What threads of another generation were doing or
+/// holding stays that way in this one, where they do not exist.
+unsigned long fork_generation();
 
 /// A mutex that no other thread holds at the moment of a fork(), so that a child, in which those threads do not exist,
 /// can use what it guards. fork() waits for whoever holds one: only for what is held shortly. May be nested.
@@ -41,6 +47,31 @@ class ForkSafe final : private HeldAcrossForks {
   void renew() override { std::construct_at(&mutex_); }
 
   Mutex mutex_;
+};
+
+/// Uses of what has locks and tables of its own, which no mutex of ours guards: at the moment of a fork() none is going
+/// on. fork() lets no further one begin and waits for those that have begun, so: only for what ends by itself, and in
+/// a fraction of a second. Taken as a lock, side by side by any number of threads; not nested.
+class EndsBeforeForks final : private HeldAcrossForks {
+ public:
+  EndsBeforeForks() { enrol_first(); }
+  ~EndsBeforeForks() { withdraw(); }
+  void lock();
+  void unlock();
+
+ private:
+  bool try_hold() override;
+  void let_go() override;
+  void renew() override;
+
+  /// A fork may leave the mutex closed in the child, so that it is renewed there with all the rest.
+  struct State {
+    std::mutex mutex;
+    std::condition_variable reopened;
+    int going_on = 0;
+    bool fork_waits = false;
+  };
+  State state_;
 };
 
 }  // namespace weft

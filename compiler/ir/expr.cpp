@@ -32,19 +32,14 @@ bool is_integer(const ExprPtr& e, std::int64_t value) {
 }
 bool is_bool(const ExprPtr& e, bool value) { return is_constant(e) && e->type == Type::boolean && e->boolean == value; }
 
-bool is_comparison(Op op) { return op == Op::less || op == Op::less_equal || op == Op::equal || op == Op::not_equal; }
-bool is_logical(Op op) { return op == Op::logical_and || op == Op::logical_or || op == Op::logical_not; }
-bool wants_real(Op op) {
-  return op == Op::exp || op == Op::log || op == Op::sqrt || op == Op::tanh || op == Op::sigmoid;
-}
-
 /// Operands that are values of the result's (or the comparison's) common type: all but a condition.
-std::size_t first_value(Op op) { return op == Op::select ? 1 : 0; }
+std::size_t first_value(Op op) { return facts(op).signature == Signature::choice ? 1 : 0; }
 
 void unify(Op op, Args& args) {
-  if (op == Op::to_real || op == Op::alibi) return;
+  const Signature signature = facts(op).signature;
+  if (signature == Signature::of_integer) return;
   const std::size_t first = first_value(op);
-  bool real = wants_real(op);
+  bool real = signature == Signature::reals;
   for (std::size_t i = first; i < args.size(); ++i) real = real || args[i]->type == Type::real;
   if (!real) return;
   for (std::size_t i = first; i < args.size(); ++i) {
@@ -53,37 +48,16 @@ void unify(Op op, Args& args) {
 }
 
 Type result_type(Op op, const Args& args) {
-  if (is_comparison(op) || is_logical(op)) return Type::boolean;
-  if (op == Op::to_real || op == Op::alibi) return Type::real;
+  const Signature signature = facts(op).signature;
+  if (is_comparison(op) || signature == Signature::logic) return Type::boolean;
+  if (signature == Signature::of_integer) return Type::real;
   return args[first_value(op)]->type;
 }
 
-std::optional<std::int64_t> fold_integers(Op op, std::int64_t a, std::int64_t b) {
-  std::int64_t out = 0;
-  if (op == Op::add && !__builtin_add_overflow(a, b, &out)) return out;
-  if (op == Op::subtract && !__builtin_sub_overflow(a, b, &out)) return out;
-  if (op == Op::multiply && !__builtin_mul_overflow(a, b, &out)) return out;
-  if (op == Op::negate && !__builtin_sub_overflow(std::int64_t{0}, a, &out)) return out;
-  if (op == Op::absolute && !__builtin_sub_overflow(std::int64_t{0}, a, &out)) return a < 0 ? out : a;
-  const bool divisible = b != 0 && !(a == INT64_MIN && b == -1);
-  if (op == Op::divide && divisible) return floor_div(a, b);
-  if (op == Op::modulo && divisible) return floor_mod(a, b);
-  if (op == Op::minimum) return std::min(a, b);
-  if (op == Op::maximum) return std::max(a, b);
-  return std::nullopt;
-}
-
-template <typename T>
-bool compare(Op op, const T& a, const T& b) {
-  if (op == Op::less) return a < b;
-  if (op == Op::less_equal) return a <= b;
-  return (a == b) == (op == Op::equal);
-}
-
 ExprPtr fold_comparison(Op op, const Expr& a, const Expr& b, SourceRange range) {
-  if (a.type == Type::integer) return constant_bool(compare(op, a.integer, b.integer), range);
-  if (a.type == Type::real) return constant_bool(compare(op, a.real, b.real), range);
-  return constant_bool(compare(op, a.boolean, b.boolean), range);
+  if (a.type == Type::integer) return constant_bool(holds(op, a.integer, b.integer), range);
+  if (a.type == Type::real) return constant_bool(holds(op, a.real, b.real), range);
+  return constant_bool(holds(op, a.boolean, b.boolean), range);
 }
 
 /// All operands are constants. Null where the value is not representable: such a node stays.
@@ -94,12 +68,12 @@ ExprPtr fold_constants(Op op, const Args& args, SourceRange range) {
   if (op == Op::to_real) return constant_real(static_cast<double>(a.integer), range);
   if (is_comparison(op)) return fold_comparison(op, a, b, range);
   if (a.type == Type::integer) {
-    const auto value = fold_integers(op, a.integer, b.integer);
+    const auto value = fold_integer(op, a.integer, b.integer);
     return value ? constant(*value, range) : nullptr;
   }
   if (a.type != Type::real) return nullptr;
   const double value = apply_real(op, a.real, b.real);
-  return std::isfinite(value) ? constant_real(value, range) : nullptr;
+  return std::isnan(value) ? nullptr : constant_real(value, range);
 }
 
 /// `x + 0`, `1 * x` and the like, on integers, where they are exact.
@@ -118,7 +92,7 @@ ExprPtr fold_neutral(Op op, const Args& args) {
 std::optional<std::int64_t> shift_of(const ExprPtr& e) {
   const bool shifts = e->op == Op::add || e->op == Op::subtract;
   if (!shifts || e->type != Type::integer || !is_constant(e->args[1])) return std::nullopt;
-  return fold_integers(e->op, 0, e->args[1]->integer);
+  return fold_integer(e->op, 0, e->args[1]->integer);
 }
 
 /// `x + 2 - 1` is `x + 1`.
@@ -126,7 +100,7 @@ ExprPtr fold_shifts(Op op, const Args& args, SourceRange range) {
   if ((op != Op::add && op != Op::subtract) || !is_constant(args[1])) return nullptr;
   const auto inner = shift_of(args[0]);
   const auto total =
-      inner && args[1]->type == Type::integer ? fold_integers(op, *inner, args[1]->integer) : std::nullopt;
+      inner && args[1]->type == Type::integer ? fold_integer(op, *inner, args[1]->integer) : std::nullopt;
   if (!total || *total == INT64_MIN) return nullptr;
   const ExprPtr& base = args[0]->args[0];
   return apply(*total < 0 ? Op::subtract : Op::add, {base, constant(std::abs(*total), range)}, range);
@@ -204,6 +178,12 @@ ExprPtr input_at(int input, Type type, std::vector<ExprPtr> indices, SourceRange
   return finish({.op = Op::input, .type = type, .input = input, .args = std::move(indices), .range = range});
 }
 
+ExprPtr item_of_list(const ExprPtr& choice, std::int64_t items) {
+  Expr out = *choice;
+  out.items = items;
+  return std::make_shared<const Expr>(std::move(out));
+}
+
 ExprPtr listed(int list, ExprPtr row, ExprPtr key) {
   return finish({.op = Op::listed, .type = Type::boolean, .input = list, .args = {std::move(row), std::move(key)}});
 }
@@ -236,6 +216,12 @@ bool reads(const Expr& e, Variable v) {
   return std::any_of(e.args.begin(), e.args.end(), [v](const ExprPtr& arg) { return reads(*arg, v); });
 }
 
+bool over_heads_only(const Expr& e) {
+  if (e.type == Type::real || e.op == Op::input || e.op == Op::listed) return false;
+  if (e.op == Op::variable) return e.variable == Variable::h || e.variable == Variable::heads;
+  return std::all_of(e.args.begin(), e.args.end(), [](const ExprPtr& arg) { return over_heads_only(*arg); });
+}
+
 ExprPtr replace(const ExprPtr& e, Variable v, const ExprPtr& by) {
   std::map<const Expr*, ExprPtr> done;
   return replace_in(e, v, by, done);
@@ -252,38 +238,8 @@ std::int64_t evaluate_head(const Expr& e, std::int64_t h, std::int64_t heads) {
   if (e.op == Op::logical_and) return value(0) != 0 && value(1) != 0;
   if (e.op == Op::logical_or) return value(0) != 0 || value(1) != 0;
   if (e.op == Op::logical_not) return value(0) == 0;
-  if (is_comparison(e.op)) return compare(e.op, value(0), value(1));
+  if (is_comparison(e.op)) return holds(e.op, value(0), value(1));
   return apply_integer(e.op, value(0), e.args.size() > 1 ? value(1) : 0);
-}
-
-std::int64_t apply_integer(Op op, std::int64_t a, std::int64_t b) {
-  if (const auto exact = fold_integers(op, a, b)) return *exact;
-  std::int64_t wrapped = 0;
-  if (op == Op::add) (void)__builtin_add_overflow(a, b, &wrapped);
-  if (op == Op::subtract) (void)__builtin_sub_overflow(a, b, &wrapped);
-  if (op == Op::multiply) (void)__builtin_mul_overflow(a, b, &wrapped);
-  // The smallest integer is its own negative.
-  const bool negates = op == Op::negate || op == Op::absolute || (op == Op::divide && b == -1);
-  if (negates) (void)__builtin_sub_overflow(std::int64_t{0}, a, &wrapped);
-  return wrapped;
-}
-
-double apply_real(Op op, double a, double b) {
-  if (op == Op::add) return a + b;
-  if (op == Op::subtract) return a - b;
-  if (op == Op::multiply) return a * b;
-  if (op == Op::divide) return a / b;
-  if (op == Op::modulo) return a - std::floor(a / b) * b;
-  if (op == Op::negate) return -a;
-  if (op == Op::absolute) return std::fabs(a);
-  if (op == Op::minimum) return std::fmin(a, b);
-  if (op == Op::maximum) return std::fmax(a, b);
-  if (op == Op::exp) return std::exp(a);
-  if (op == Op::log) return std::log(a);
-  if (op == Op::sqrt) return std::sqrt(a);
-  if (op == Op::tanh) return std::tanh(a);
-  if (op == Op::sigmoid) return 1 / (1 + std::exp(-a));
-  return std::nan("");
 }
 
 double alibi_slope(std::int64_t h, std::int64_t heads) {
@@ -291,14 +247,6 @@ double alibi_slope(std::int64_t h, std::int64_t heads) {
   while (power * 2 <= heads) power *= 2;
   const auto p = static_cast<double>(power), head = static_cast<double>(h);
   return h < power ? std::exp2(-8 * (head + 1) / p) : std::exp2(-8 * (2 * (head - p) + 1) / (2 * p));
-}
-
-std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
-
-/// Never negative, also for a negative divisor, so that `%` is what the language page says.
-std::int64_t floor_mod(std::int64_t a, std::int64_t b) {
-  const std::int64_t rest = a % b;
-  return rest >= 0 ? rest : b < 0 ? rest - b : rest + b;
 }
 
 }  // namespace weft::ir

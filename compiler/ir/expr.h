@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/ops.h"
 
 #include <compare>
 #include <cstdint>
@@ -14,10 +15,7 @@ namespace weft::ir {
 
 enum class Type { integer, real, boolean };
 
-enum class Op {
-#define WEFT_OP(name, spelling, form, arity) name,
-#include "compiler/ir/ops.def"
-};
+using weft::apply_integer, weft::apply_real, weft::floor_div, weft::floor_mod, weft::Op;
 
 /// `segment`, `rate` and `i` of a `branches` statement are constants by the time they get here.
 enum class Variable { b, h, q, k, n_q, n_k, heads, s };
@@ -35,6 +33,9 @@ struct Expr {
   int input = -1;  ///< or number of a list
   std::vector<ExprPtr> args = {};
   SourceRange range = {};  ///< in the user's text, for messages; not part of the meaning
+  /// How many items there are, where this is a choice that stands for an item of a list under an index, with `at <= 0`
+  /// as its condition.
+  std::int64_t items = 0;
   /// Written out, sharing ignored: what the lowering bounds, so that every walk is short.
   std::int64_t nodes = 1;
   int depth = 1;
@@ -50,6 +51,9 @@ ExprPtr variable(Variable v, SourceRange range = {});
 ExprPtr apply(Op op, std::vector<ExprPtr> args, SourceRange range = {});
 ExprPtr input_at(int input, Type type, std::vector<ExprPtr> indices, SourceRange range = {});
 
+/// The same choice, of a list of so many items.
+ExprPtr item_of_list(const ExprPtr& choice, std::int64_t items);
+
 /// Did list number `list` choose `key` for `row`? Both count blocks of the list's size.
 ExprPtr listed(int list, ExprPtr row, ExprPtr key);
 
@@ -59,11 +63,12 @@ std::strong_ordering compare(const Expr& a, const Expr& b);
 /// Is `v` read anywhere in the expression?
 bool reads(const Expr& e, Variable v);
 
+/// An integer or a truth of h, H and constants alone: tables know it as soon as the number of heads is known.
+bool over_heads_only(const Expr& e);
+
 /// The expression with `by` in the place of variable `v`.
 ExprPtr replace(const ExprPtr& e, Variable v, const ExprPtr& by);
 
-/// The language's word or sign for an operation; empty for leaves and `to_real`.
-const char* to_string(Op op);
 const char* to_string(Variable v);
 
 /// In the language's own syntax. `names` are the input names by number.
@@ -73,20 +78,14 @@ std::string print(const Expr& e, const std::vector<std::string>& input_names = {
 /// Floor division, non-negative modulo; division by zero gives 0 (the checker refuses it before).
 std::int64_t evaluate_head(const Expr& e, std::int64_t h, std::int64_t heads);
 
-/// One operation on values. Integers are total: overflow wraps, division by zero gives 0.
-std::int64_t apply_integer(Op op, std::int64_t a, std::int64_t b);
-double apply_real(Op op, double a, double b);
 /// `alibi(h)` of semantics section 5.
 double alibi_slope(std::int64_t h, std::int64_t heads);
 
-/// Of two positive numbers; 2^60, which no position comes near, where it is more.
+/// The product of two positive numbers; 2^60, which no position comes near, where it is more.
 inline std::int64_t bounded_product(std::int64_t a, std::int64_t b) {
   constexpr std::int64_t kFar = std::int64_t{1} << 60;
   std::int64_t out = 0;
   return __builtin_mul_overflow(a, b, &out) || out > kFar ? kFar : out;
 }
-
-std::int64_t floor_div(std::int64_t a, std::int64_t b);
-std::int64_t floor_mod(std::int64_t a, std::int64_t b);
 
 }  // namespace weft::ir

@@ -1,4 +1,5 @@
 #include "compiler/ir/expr.h"
+#include "dsl/operators.h"
 
 #include <fmt/format.h>
 
@@ -8,44 +9,17 @@
 namespace weft::ir {
 namespace {
 
-enum class Form { leaf, prefix, infix, call, implicit };
-
-struct OpInfo {
-  const char* spelling;
-  Form form;
-  int arity;
-};
-
-constexpr OpInfo kOps[] = {
-#define WEFT_OP(name, spelling, form, arity) {spelling, Form::form, arity},
-#include "compiler/ir/ops.def"
-};
-
 constexpr std::array<const char*, 8> kVariables = {"b", "h", "q", "k", "n_q", "n_k", "H", "s"};
 
-const OpInfo& info(Op op) { return kOps[static_cast<std::size_t>(op)]; }
-
 /// How tightly a node binds as it is written; an operand that binds less tightly gets parentheses.
-enum Tightness { loosest, disjunction, conjunction, negation, comparison, sum, product, sign, primary };
-
-Tightness tightness(const Expr& e);
-
-Tightness infix_tightness(Op op) {
-  if (op == Op::logical_or) return disjunction;
-  if (op == Op::logical_and) return conjunction;
-  if (op == Op::add || op == Op::subtract) return sum;
-  if (op == Op::multiply || op == Op::divide || op == Op::modulo) return product;
-  return comparison;
-}
-
-Tightness tightness(const Expr& e) {
-  if (e.op == Op::constant) {
-    return e.integer < 0 || std::signbit(e.real) ? sign : primary;
+int level_of(const Expr& e) {
+  if (e.op == Op::constant) return e.integer < 0 || std::signbit(e.real) ? dsl::kPrefixLevel : dsl::kPrimaryLevel;
+  if (e.op == Op::to_real) return level_of(*e.args[0]);
+  const dsl::Fixity prefix = dsl::Fixity::prefix;
+  for (const auto& row : dsl::operators()) {
+    if (row.spelling == facts(e.op).sign && (row.fixity == prefix) == (e.args.size() == 1)) return row.level;
   }
-  if (e.op == Op::to_real) return tightness(*e.args[0]);
-  if (e.op == Op::negate) return sign;
-  if (e.op == Op::logical_not) return negation;
-  return info(e.op).form == Form::infix ? infix_tightness(e.op) : primary;
+  return dsl::kPrimaryLevel;
 }
 
 struct Printer {
@@ -57,9 +31,9 @@ struct Printer {
     return out;
   }
 
-  std::string operand(const Expr& e, Tightness least) const {
+  std::string operand(const Expr& e, int least) const {
     const std::string text = expr(e);
-    return tightness(e) < least ? fmt::format("({})", text) : text;
+    return level_of(e) < least ? fmt::format("({})", text) : text;
   }
 
   std::string constant(const Expr& e) const {
@@ -73,23 +47,25 @@ struct Printer {
   }
 
   std::string infix(const Expr& e) const {
-    const Tightness own = infix_tightness(e.op);
-    const auto next = static_cast<Tightness>(own + 1);
+    const int own = level_of(e);
     // A comparison inside a comparison would read as a chain.
-    return fmt::format("{} {} {}", operand(*e.args[0], own == comparison ? next : own), info(e.op).spelling,
-                       operand(*e.args[1], next));
+    return fmt::format("{} {} {}", operand(*e.args[0], own == dsl::kChainLevel ? own + 1 : own), facts(e.op).sign,
+                       operand(*e.args[1], own + 1));
   }
 
   std::string expr(const Expr& e) const {
-    switch (info(e.op).form) {
+    const char* const sign = facts(e.op).sign;
+    switch (facts(e.op).form) {
       case Form::implicit:
+        if (e.op == Op::listed) return fmt::format("({} in list{}[{}])", expr(*e.args[1]), e.input, expr(*e.args[0]));
         return expr(*e.args[0]);
       case Form::infix:
         return infix(e);
       case Form::call:
-        return fmt::format("{}({})", info(e.op).spelling, list(e.args));
+      case Form::chain:
+        return fmt::format("{}({})", sign, list(e.args));
       case Form::prefix:
-        return fmt::format("{}{}{}", info(e.op).spelling, e.op == Op::negate ? "" : " ", operand(*e.args[0], primary));
+        return fmt::format("{}{}{}", sign, e.op == Op::negate ? "" : " ", operand(*e.args[0], dsl::kPrimaryLevel));
       case Form::leaf:
         break;
     }
@@ -103,7 +79,6 @@ struct Printer {
 
 }  // namespace
 
-const char* to_string(Op op) { return info(op).spelling; }
 const char* to_string(Variable v) { return kVariables[static_cast<std::size_t>(v)]; }
 
 std::string print(const Expr& e, const std::vector<std::string>& input_names) { return Printer{input_names}.expr(e); }

@@ -26,7 +26,7 @@ void write(const Expr& e, std::string& out) {
     return;
   }
   out += '(';
-  out += word(kOps, e.op);
+  out += facts(e.op).word;
   if (e.op == Op::input) out += fmt::format(" {} {}", e.input, e.type == Type::real ? "real" : "integer");
   if (e.op == Op::listed) out += fmt::format(" {}", e.input);
   for (const auto& arg : e.args) {
@@ -40,46 +40,24 @@ bool is_numeric(const ExprPtr& e) { return e->type != Type::boolean; }
 
 /// What the checker guarantees of a program and nobody of a plan's text.
 bool fits(Op op, const std::vector<ExprPtr>& args) {
-  const auto count = [&](std::size_t n) { return args.size() == n; };
   const auto all = [&](auto condition) { return std::all_of(args.begin(), args.end(), condition); };
   const auto is = [](Type type) { return [type](const ExprPtr& e) { return e->type == type; }; };
-  switch (op) {
-    case Op::add:
-    case Op::subtract:
-    case Op::multiply:
-    case Op::divide:
-    case Op::modulo:
-    case Op::minimum:
-    case Op::maximum:
-    case Op::less:
-    case Op::less_equal:
-      return count(2) && all(is_numeric);
-    case Op::negate:
-    case Op::absolute:
-      return count(1) && all(is_numeric);
-    case Op::exp:
-    case Op::log:
-    case Op::sqrt:
-    case Op::tanh:
-    case Op::sigmoid:
-      return count(1) && all(is(Type::real));
-    case Op::select:
-      return count(3) && args[0]->type == Type::boolean && is_numeric(args[1]) == is_numeric(args[2]);
-    case Op::equal:
-    case Op::not_equal:
-      return count(2) && is_numeric(args[0]) == is_numeric(args[1]);
-    case Op::logical_and:
-    case Op::logical_or:
-      return count(2) && all(is(Type::boolean));
-    case Op::logical_not:
-      return count(1) && all(is(Type::boolean));
-    case Op::to_real:
-    case Op::alibi:
-      return count(1) && all(is(Type::integer));
-    case Op::constant:
-    case Op::variable:
-    case Op::input:
-    case Op::listed:
+  if (args.size() != facts(op).arity) return false;
+  switch (facts(op).signature) {
+    case Signature::numbers:
+    case Signature::order:
+      return all(is_numeric);
+    case Signature::reals:
+      return all(is(Type::real));
+    case Signature::choice:
+      return args[0]->type == Type::boolean && is_numeric(args[1]) == is_numeric(args[2]);
+    case Signature::equality:
+      return is_numeric(args[0]) == is_numeric(args[1]);
+    case Signature::logic:
+      return all(is(Type::boolean));
+    case Signature::of_integer:
+      return all(is(Type::integer));
+    case Signature::none:
       break;
   }
   return false;
@@ -97,12 +75,13 @@ class Reader {
     if (rest_.front() != '(') return leaf(take());
     rest_.remove_prefix(1);
     const std::string_view name = take();
-    const auto at = std::find_if(std::begin(kOps), std::end(kOps), [&](const auto& w) { return w.name == name; });
-    if (at == std::end(kOps)) return nullptr;
-    if (at->value == Op::input) return input(depth);
-    if (at->value == Op::listed) return member(depth);
+    const auto ops = all_ops();
+    const auto at = std::find_if(ops.begin(), ops.end(), [&](const OpFacts& row) { return row.word == name; });
+    if (at == ops.end()) return nullptr;
+    if (at->op == Op::input) return input(depth);
+    if (at->op == Op::listed) return member(depth);
     auto args = operands(depth);
-    return args && fits(at->value, *args) ? apply(at->value, std::move(*args)) : nullptr;
+    return args && fits(at->op, *args) ? apply(at->op, std::move(*args)) : nullptr;
   }
 
  private:

@@ -36,6 +36,9 @@ void repeat_rows(TileRows& rows, std::int64_t heads) {
   };
   repeat(rows.x);
   repeat(rows.bits);
+  for (auto& condition : rows.predicates) {
+    for (auto* of_rows : {&condition.row_meets, &condition.row_lo, &condition.row_hi}) repeat(*of_rows);
+  }
 }
 
 FullBlock full_block(const Plan& plan, std::size_t rows, std::int64_t queries) {

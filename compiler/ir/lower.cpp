@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
 #include <utility>
 
@@ -73,13 +74,22 @@ class Assembler {
     for (const auto& statement : def.statements) lower_header(statement, scope.names);
     for (const auto& statement : def.statements) {
       if (statement.kind == dsl::StatementKind::let) {
-        define(scope, statement.word, lower_value(l_, scope.names, *statement.value));
+        define(scope, statement.word, definition(scope.names, *statement.value));
       } else if (statement.kind == dsl::StatementKind::use) {
         use(statement, scope);
       } else {
         rest_.push_back({&statement, &scope});
       }
     }
+  }
+
+  Value definition(const Names& names, const dsl::Expr& e) {
+    BlockUses before = std::exchange(l_.uses, {});
+    Value value = lower_value(l_, names, e);
+    if (!l_.uses.empty()) value.uses = std::make_shared<const BlockUses>(l_.uses);
+    before.merge(l_.uses);
+    l_.uses = std::move(before);
+    return value;
   }
 
   /// Names of a used pattern are also its user's, unless the user has one of its own.
@@ -167,7 +177,8 @@ class Assembler {
       case StatementKind::combine:
         return lower_combine(s);
       case StatementKind::scale:
-        return lower_factor(s, names, l_.pattern.scale);
+        lower_factor(s, names, l_.pattern.scale);
+        return check_scale(s);
       case StatementKind::score:
         return lower_factor(s, names, l_.pattern.score);
       case StatementKind::dropout:
@@ -214,6 +225,12 @@ class Assembler {
   void lower_factor(const dsl::Statement& s, const Names& names, ExprPtr& out) {
     out = lower_expr(l_, names, *s.value);
     if (out && out->type == Type::integer) out = apply(Op::to_real, {out}, out->range);
+  }
+
+  void check_scale(const dsl::Statement& s) {
+    const ExprPtr& scale = l_.pattern.scale;
+    if (!scale || scale->op != Op::constant || std::isfinite(scale->real)) return;
+    l_.report(finding(Code::value_range, s.value->range, "a scale is a finite number"));
   }
 
   void lower_dropout(const dsl::Statement& s, const Names& names) {
@@ -281,6 +298,7 @@ Diagnostic finding(Code code, SourceRange range, std::string message, std::strin
 
 void Lowering::report(Diagnostic d) {
   constexpr std::size_t kMostFindings = 100;
+  if (unreachable > 0) return;
   if (findings.size() < kMostFindings) findings.push_back(std::move(d));
 }
 
@@ -294,6 +312,29 @@ std::optional<int> Lowering::find_input(const std::string& name) const {
     if (pattern.inputs[i].name == name) return static_cast<int>(i);
   }
   return std::nullopt;
+}
+
+void Lowering::use(int input, std::int64_t inner_block) {
+  const auto& axes = pattern.inputs[static_cast<std::size_t>(input)].axes;
+  const auto by_block = [](const Axis& axis) { return axis.kind == Axis::Kind::blocks; };
+  if (std::none_of(axes.begin(), axes.end(), by_block)) return;
+  const std::int64_t tokens = block > 0 && inner_block > 0 ? bounded_product(block, inner_block) : block + inner_block;
+  uses.insert({input, tokens});
+}
+
+bool Lowering::step(std::int64_t count, SourceRange range) {
+  constexpr std::int64_t kMostSteps = std::int64_t{1} << 19;
+  steps += count;
+  if (steps <= kMostSteps) return true;
+  if (!std::exchange(exhausted, true)) report_too_large(*this, range);
+  return false;
+}
+
+const Value* recall(Lowering& l, const Names& names, const dsl::Expr& e) {
+  const Value* value = names.find(e.word);
+  if (!value || !value->uses || !l.step(static_cast<std::int64_t>(value->uses->size()), e.range)) return value;
+  for (const BlockUse& use : *value->uses) l.use(use.input, use.block);
+  return value;
 }
 
 Result<Pattern> lower(const dsl::File& file, const std::string& name, const Params& params,

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,12 +29,22 @@ inline constexpr std::size_t kMostBranches = 4096;
 /// Segments, windows and the like: far beyond any tensor, and sums of two never overflow.
 inline constexpr std::int64_t kLargestNumber = std::int64_t{1} << 40;
 
+/// The text uses an input inside `blocks` of so many tokens; 0 where no block is around it yet.
+struct BlockUse {
+  int input = -1;
+  std::int64_t block = 0;
+  auto operator<=>(const BlockUse&) const = default;
+};
+using BlockUses = std::set<BlockUse>;
+
 /// What a name stands for, or an expression gives.
 struct Value {
   enum class Kind { none, expr, list, set } kind = Kind::none;
   ExprPtr expr = nullptr;
   std::vector<ExprPtr> list = {};
   SetPtr set = nullptr;
+  /// The uses of inputs in the text of a definition, also where simplifying took them away.
+  std::shared_ptr<const BlockUses> uses = nullptr;
 };
 
 inline Value value_of(ExprPtr e) { return e ? Value{.kind = Value::Kind::expr, .expr = std::move(e)} : Value{}; }
@@ -62,10 +73,19 @@ struct Lowering {
   std::vector<Diagnostic> findings = {};
   std::vector<SetPtr> default_tops = {};  ///< `top` that left `causal` to the rest of the branch
   std::int64_t steps = 0;                 ///< nodes of the tree visited, deep ones more: comprehensions multiply
+  std::int64_t block = 0;                 ///< tokens of the `blocks` around the text at hand; 0 outside
+  BlockUses uses = {};                    ///< of inputs with `blocks` axes, as the text says them
+  int unreachable = 0;                    ///< inside so much text that these parameters never evaluate
 
-  bool lost = false;  ///< met what the front end's checks should have refused
+  bool exhausted = false;  ///< took all its steps, which is reported once
+  bool lost = false;       ///< met what the front end's checks should have refused
 
+  /// Nothing is said about what is never evaluated.
   void report(Diagnostic d);
+  /// The text at hand uses the input, perhaps inside further blocks of its own.
+  void use(int input, std::int64_t inner_block = 0);
+  /// Takes so many steps for the text at `range`; false once there are too many.
+  bool step(std::int64_t count, SourceRange range);
   /// For branches that a checked file never takes.
   std::nullptr_t lose() {
     lost = true;
@@ -75,6 +95,9 @@ struct Lowering {
   std::optional<int> find_input(const std::string& name) const;
 };
 
+/// What a name stands for where it is written; what it uses is used here.
+const Value* recall(Lowering& l, const Names& names, const dsl::Expr& e);
+
 // lower_expr.cpp
 Value lower_value(Lowering& l, const Names& names, const dsl::Expr& e);
 ExprPtr lower_expr(Lowering& l, const Names& names, const dsl::Expr& e);
@@ -83,6 +106,8 @@ std::optional<double> lower_real(Lowering& l, const Names& names, const dsl::Exp
 std::optional<std::vector<ExprPtr>> lower_list(Lowering& l, const Names& names, const dsl::Expr& e);
 std::optional<std::vector<std::int64_t>> lower_integers(Lowering& l, const Names& names, const dsl::Expr& e);
 bool is_set(const Names& names, const dsl::Expr& e);
+/// Reported even of text that is never evaluated: it was walked.
+void report_too_large(Lowering& l, SourceRange range);
 /// Reports a set or expression that is too large to walk, and drops it.
 ExprPtr limited(Lowering& l, ExprPtr e, SourceRange range);
 SetPtr limited(Lowering& l, SetPtr set, SourceRange range);

@@ -1,11 +1,13 @@
 #include "compiler/ir/lower_context.h"
+#include "compiler/ir/never_holds.h"
+#include "dsl/operators.h"
+#include "dsl/value.h"
 #include "dsl/words.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <utility>
 
 namespace weft::ir {
@@ -13,7 +15,6 @@ namespace {
 
 constexpr std::int64_t kMostNodes = std::int64_t{1} << 16;
 constexpr int kDeepest = 4096;
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 19;
 
 using Args = std::vector<ExprPtr>;
 
@@ -23,44 +24,34 @@ bool is_zero(const Expr& e) {
 
 bool is_integer_constant(const ExprPtr& e) { return e->op == Op::constant && e->type == Type::integer; }
 
-void report_too_large(Lowering& l, SourceRange range) {
-  l.report(finding(Code::too_large, range, "this is too large once names and lists are written out"));
+ExprPtr zero_like(const Expr& a, const Expr& b, SourceRange range) {
+  const bool real = a.type == Type::real || b.type == Type::real;
+  return real ? constant_real(0, range) : constant(0, range);
 }
 
 /// `apply` with the errors that values show: the node comes out, or a report and null.
 ExprPtr checked(Lowering& l, Op op, Args args, SourceRange range) {
   if (std::any_of(args.begin(), args.end(), [](const ExprPtr& e) { return !e; })) return nullptr;
-  if ((op == Op::divide || op == Op::modulo) && is_zero(*args[1])) {
+  if (divides(op) && is_zero(*args[1])) {
     l.report(finding(Code::zero_division, range, "this divides by zero"));
-    return nullptr;
+    return l.unreachable > 0 ? zero_like(*args[0], *args[1], range) : nullptr;
   }
   const bool constants =
       op != Op::select && op != Op::alibi && std::all_of(args.begin(), args.end(), is_integer_constant);
   ExprPtr e = apply(op, std::move(args), range);
   if (constants && e->type == Type::integer && e->op != Op::constant) {
     l.report(finding(Code::overflow, range, "this integer does not fit in 64 bits"));
-    return nullptr;
+    return l.unreachable > 0 ? constant(0, range) : nullptr;
   }
   return limited(l, std::move(e), range);
 }
 
-Op binary_op(dsl::Operator op) {
-  using dsl::Operator;
-  if (op == Operator::add) return Op::add;
-  if (op == Operator::subtract) return Op::subtract;
-  if (op == Operator::multiply) return Op::multiply;
-  if (op == Operator::divide) return Op::divide;
-  if (op == Operator::modulo) return Op::modulo;
-  return op == Operator::logical_and ? Op::logical_and : Op::logical_or;
-}
-
-ExprPtr lower_comparison(Lowering& l, dsl::Operator op, const ExprPtr& a, const ExprPtr& b, SourceRange range) {
-  using dsl::Operator;
-  if (op == Operator::less) return checked(l, Op::less, {a, b}, range);
-  if (op == Operator::less_equal) return checked(l, Op::less_equal, {a, b}, range);
-  if (op == Operator::greater) return checked(l, Op::less, {b, a}, range);
-  if (op == Operator::greater_equal) return checked(l, Op::less_equal, {b, a}, range);
-  return checked(l, op == Operator::equal ? Op::equal : Op::not_equal, {a, b}, range);
+/// The operation that an operator of the language is; `>` and `>=` are those the other way round.
+ExprPtr lower_operator(Lowering& l, dsl::Operator op, Args args, SourceRange range) {
+  const dsl::Operation found = dsl::operation_of(op, args.size());
+  if (!found.op) return l.lose();
+  if (found.swapped) std::swap(args[0], args[1]);
+  return checked(l, *found.op, std::move(args), range);
 }
 
 /// Folds `items` from the left; `empty` where there is none.
@@ -79,6 +70,45 @@ ExprPtr lower_membership(Lowering& l, const Names& names, const ExprPtr& x, cons
   return chain(l, Op::logical_or, equal, constant_bool(false, range), range);
 }
 
+/// The value of text that is written but, with these parameters, never evaluated: nothing is said about it, and
+/// an operation that has no value stands for a 0 of its type. Null where even its type is unknown.
+ExprPtr lower_unreachable(Lowering& l, const Names& names, const dsl::Expr& e) {
+  const bool lost = l.lost;
+  ++l.unreachable;
+  ExprPtr out = lower_expr(l, names, e);
+  --l.unreachable;
+  l.lost = lost;
+  return out;
+}
+
+bool is_boolean_constant(const ExprPtr& e, bool value) {
+  return e && e->op == Op::constant && e->type == Type::boolean && e->boolean == value;
+}
+
+/// `rate > 0 and q % rate == 0` divides by no zero.
+ExprPtr lower_logical(Lowering& l, const Names& names, const dsl::Expr& e) {
+  const Op op = e.op == dsl::Operator::logical_and ? Op::logical_and : Op::logical_or;
+  const ExprPtr left = lower_expr(l, names, *e.args[0].value);
+  if (is_boolean_constant(left, op == Op::logical_or)) {
+    (void)lower_unreachable(l, names, *e.args[1].value);
+    return left;
+  }
+  return checked(l, op, {left, lower_expr(l, names, *e.args[1].value)}, e.range);
+}
+
+/// `select(count > 1, rates[1], 1)` has no second rate where there is one.
+ExprPtr lower_select(Lowering& l, const Names& names, const dsl::Expr& e) {
+  const ExprPtr condition = lower_expr(l, names, *e.args[0].value);
+  const auto side = [&](std::size_t i) {
+    const bool taken = !is_boolean_constant(condition, i == 2);
+    return taken ? lower_expr(l, names, *e.args[i].value) : lower_unreachable(l, names, *e.args[i].value);
+  };
+  ExprPtr yes = side(1), no = side(2);
+  if (!yes && is_boolean_constant(condition, false)) return no;
+  if (!no && is_boolean_constant(condition, true)) return yes;
+  return checked(l, Op::select, {condition, std::move(yes), std::move(no)}, e.range);
+}
+
 /// `a < b <= c` is `a < b and b <= c`.
 ExprPtr lower_chain(Lowering& l, const Names& names, const dsl::Expr& e) {
   Args parts;
@@ -90,7 +120,7 @@ ExprPtr lower_chain(Lowering& l, const Names& names, const dsl::Expr& e) {
       continue;
     }
     ExprPtr right = lower_expr(l, names, next);
-    parts.push_back(lower_comparison(l, e.ops[i], left, right, e.range));
+    parts.push_back(lower_operator(l, e.ops[i], {left, right}, e.range));
     left = std::move(right);
   }
   return chain(l, Op::logical_and, parts, nullptr, e.range);
@@ -107,6 +137,11 @@ ExprPtr lower_comprehension(Lowering& l, const Names& names, const dsl::Expr& e)
   const auto items = lower_list(l, names, *e.args[0].value);
   if (!items) return nullptr;
   Args bodies;
+  if (items->empty()) {
+    Names inner{.outer = &names};
+    inner.values[e.variable] = value_of(constant(0, e.range));
+    (void)lower_unreachable(l, inner, *e.args[1].value);
+  }
   for (const auto& item : *items) {
     Names inner{.outer = &names};
     inner.values[e.variable] = value_of(item);
@@ -123,7 +158,7 @@ ExprPtr choose(Lowering& l, const Args& items, const ExprPtr& at, SourceRange ra
     const ExprPtr here = checked(l, Op::less_equal, {at, constant(static_cast<std::int64_t>(i))}, range);
     out = checked(l, Op::select, {here, items[i], out}, range);
   }
-  return out;
+  return out && out->op == Op::select ? item_of_list(out, std::ssize(items)) : out;
 }
 
 ExprPtr lower_item(Lowering& l, const Names& names, const dsl::Expr& e) {
@@ -135,43 +170,46 @@ ExprPtr lower_item(Lowering& l, const Names& names, const dsl::Expr& e) {
   if (items->empty() || (known && (at->integer < 0 || at->integer >= count))) {
     const std::string which = known ? fmt::format("item {}", at->integer) : "an item";
     l.report(finding(Code::index_range, e.args[1].value->range, fmt::format("{} of a list of {}", which, count)));
-    return nullptr;
+    return l.unreachable > 0 && !items->empty() ? items->front() : nullptr;
   }
   return known ? (*items)[static_cast<std::size_t>(at->integer)] : choose(l, *items, at, e.range);
 }
 
-/// Bounds of an index, as far as they follow from its form; infinite otherwise.
-struct Interval {
-  double lo = -std::numeric_limits<double>::infinity();
-  double hi = std::numeric_limits<double>::infinity();
-};
-
-Interval bounds_of(const Expr& e, const Pattern& pattern) {
-  if (e.op == Op::constant) return {static_cast<double>(e.integer), static_cast<double>(e.integer)};
-  if (e.op == Op::variable && e.variable == Variable::h) {
-    return {0, pattern.heads ? static_cast<double>(*pattern.heads - 1) : Interval{}.hi};
+/// Bounds of an index, as far as they follow from its form; 2^62, where the arithmetic ends, is no bound.
+WideInterval bounds_of(const Expr& e, const Pattern& pattern) {
+  constexpr Wide kEnd = Wide{1} << 62;
+  if (e.op == Op::constant) return {e.integer, e.integer};
+  if (e.op == Op::variable) {
+    if (e.variable != Variable::h) return {-kEnd, kEnd};
+    return {0, pattern.heads ? *pattern.heads - 1 : kEnd};
   }
-  const auto of = [&](std::size_t i) { return bounds_of(*e.args[i], pattern); };
-  if (e.op == Op::add) return {of(0).lo + of(1).lo, of(0).hi + of(1).hi};
-  if (e.op == Op::subtract) return {of(0).lo - of(1).hi, of(0).hi - of(1).lo};
-  if (e.op == Op::negate) return {-of(0).hi, -of(0).lo};
-  if (e.op == Op::minimum) return {std::min(of(0).lo, of(1).lo), std::min(of(0).hi, of(1).hi)};
-  if (e.op == Op::maximum) return {std::max(of(0).lo, of(1).lo), std::max(of(0).hi, of(1).hi)};
-  if (e.op == Op::absolute) return {std::max({0.0, of(0).lo, -of(0).hi}), std::max(-of(0).lo, of(0).hi)};
-  if (e.op == Op::modulo && is_integer_constant(e.args[1])) {
-    return {0, std::abs(static_cast<double>(e.args[1]->integer)) - 1};
-  }
-  return {};
+  const WideInterval a = bounds_of(*e.args.front(), pattern);
+  const auto value = interval_of(e.op, a, e.args.size() > 1 ? bounds_of(*e.args[1], pattern) : a);
+  return value ? WideInterval{std::clamp(value->lo, -kEnd, kEnd), std::clamp(value->hi, -kEnd, kEnd)}
+               : WideInterval{-kEnd, kEnd};
 }
 
 /// Only an index that never lies inside is surely wrong: others may be clamped on purpose.
 void check_index(Lowering& l, const Input& input, std::size_t axis, const Expr& index, SourceRange range) {
-  const Interval at = bounds_of(index, l.pattern);
+  const WideInterval at = bounds_of(index, l.pattern);
   const bool extent_known = input.axes[axis].kind == Axis::Kind::extent;
-  const auto extent = static_cast<double>(input.axes[axis].extent);
+  const std::int64_t extent = input.axes[axis].extent;
   if (at.hi >= 0 && !(extent_known && at.lo >= extent)) return;
-  const std::string why = at.hi < 0 ? "is always negative" : fmt::format("is never under {}", input.axes[axis].extent);
+  const std::string why = at.hi < 0 ? "is always negative" : fmt::format("is never under {}", extent);
   l.report(finding(Code::index_range, range, fmt::format("this index of '{}' {}", input.name, why)));
+}
+
+/// `t[q - (n_k - n_q)]` reads the row before the first where `t[q]` reads the row's own.
+void check_position(Lowering& l, const Input& input, const Expr& index, SourceRange range) {
+  const auto beyond = beyond_own_row(index);
+  if (!beyond) return;
+  Diagnostic d =
+      finding(Code::offset_twice, range,
+              fmt::format("this index of '{}' subtracts the offset of the queries, which is done anyway", input.name),
+              "a position is wanted here");
+  d.notes.push_back("an index into an axis 'queries' is a position: element index - offset is read");
+  if (*beyond == 0) d.fix = Fix{range, "q", "index by the position"};
+  l.report(std::move(d));
 }
 
 ExprPtr lower_index(Lowering& l, const Names& names, const dsl::Expr& e) {
@@ -184,11 +222,30 @@ ExprPtr lower_index(Lowering& l, const Names& names, const dsl::Expr& e) {
   for (std::size_t i = 1; i < e.args.size(); ++i) {
     const ExprPtr index = lower_expr(l, names, *e.args[i].value);
     if (!index) return nullptr;
-    if (i <= input.axes.size()) check_index(l, input, i - 1, *index, e.args[i].value->range);
+    if (i <= input.axes.size()) {
+      check_index(l, input, i - 1, *index, e.args[i].value->range);
+      const bool by_query = input.axes[i - 1].kind == Axis::Kind::queries;
+      if (by_query) check_position(l, input, *index, e.args[i].value->outer);
+    }
     indices.push_back(index);
   }
   const Type type = input.type == InputType::f32 ? Type::real : Type::integer;
+  l.use(*number);
   return limited(l, input_at(*number, type, std::move(indices), e.range), e.range);
+}
+
+/// Rounds what is known before the kernel runs; integers stay as they are.
+ExprPtr lower_rounding(Lowering& l, const Names& names, const dsl::Expr& e) {
+  const ExprPtr value = lower_expr(l, names, *e.args[0].value);
+  if (!value || is_integer_constant(value)) return value;
+  if (value->op != Op::constant || value->type != Type::real) {
+    l.report(finding(Code::parameter_type, e.range, "this must be a number that is known before the kernel runs"));
+    return nullptr;
+  }
+  const dsl::Folded whole = dsl::fold_function(e.word, {dsl::Value{value->real}});
+  if (whole.value && whole.value->integer()) return constant(*whole.value->integer(), e.range);
+  l.report(finding(Code::overflow, e.range, "this integer does not fit in 64 bits"));
+  return nullptr;
 }
 
 ExprPtr lower_call(Lowering& l, const Names& names, const dsl::Expr& e) {
@@ -200,33 +257,27 @@ ExprPtr lower_call(Lowering& l, const Names& names, const dsl::Expr& e) {
     const auto items = lower_list(l, names, *e.args[0].value);
     return items ? quantify(l, e.word, *items, e.range) : nullptr;
   }
+  if (e.word == "select") return lower_select(l, names, e);
+  if (e.word == "floor" || e.word == "ceil" || e.word == "round") return lower_rounding(l, names, e);
   Args args;
   for (const auto& arg : e.args) args.push_back(lower_expr(l, names, *arg.value));
   if (e.word == "softcap") {
     const ExprPtr ratio = checked(l, Op::divide, args, e.range);
     return checked(l, Op::multiply, {args[1], checked(l, Op::tanh, {ratio}, e.range)}, e.range);
   }
-  constexpr std::array kCalls = {Op::minimum, Op::maximum, Op::absolute, Op::exp,    Op::log,
-                                 Op::sqrt,    Op::tanh,    Op::sigmoid,  Op::select, Op::alibi};
-  for (const Op op : kCalls) {
-    if (e.word == to_string(op)) return checked(l, op, std::move(args), e.range);
-  }
-  return l.lose();
+  const auto op = find_op(e.word, std::min<std::size_t>(args.size(), 2));
+  if (!op) return l.lose();
+  return args.size() > 1 ? chain(l, *op, args, nullptr, e.range) : checked(l, *op, std::move(args), e.range);
 }
 
 ExprPtr lower_name(Lowering& l, const Names& names, const dsl::Expr& e) {
-  if (const Value* value = names.find(e.word)) return value->expr;
+  if (const Value* value = recall(l, names, e)) return value->expr;
   constexpr std::array kVariables = {Variable::b,   Variable::h,   Variable::q,     Variable::k,
                                      Variable::n_q, Variable::n_k, Variable::heads, Variable::s};
   for (const Variable v : kVariables) {
     if (e.word == to_string(v)) return variable(v, e.range);
   }
   return l.lose();
-}
-
-ExprPtr lower_unary(Lowering& l, const Names& names, const dsl::Expr& e) {
-  const Op op = e.op == dsl::Operator::logical_not ? Op::logical_not : Op::negate;
-  return checked(l, op, {lower_expr(l, names, *e.args[0].value)}, e.range);
 }
 
 ExprPtr lower_scalar(Lowering& l, const Names& names, const dsl::Expr& e) {
@@ -246,13 +297,14 @@ ExprPtr lower_scalar(Lowering& l, const Names& names, const dsl::Expr& e) {
     case dsl::ExprKind::index:
       return lower_index(l, names, e);
     case dsl::ExprKind::unary:
-      return lower_unary(l, names, e);
+      return lower_operator(l, e.op, {lower_expr(l, names, *e.args[0].value)}, e.range);
     case dsl::ExprKind::compare:
       return lower_chain(l, names, e);
     case dsl::ExprKind::binary: {
+      if (e.op == dsl::Operator::logical_and || e.op == dsl::Operator::logical_or) return lower_logical(l, names, e);
       const ExprPtr left = lower_expr(l, names, *e.args[0].value);
       const ExprPtr right = lower_expr(l, names, *e.args[1].value);
-      return checked(l, binary_op(e.op), {left, right}, e.range);
+      return lower_operator(l, e.op, {left, right}, e.range);
     }
     case dsl::ExprKind::list:
     case dsl::ExprKind::range:
@@ -275,6 +327,12 @@ std::optional<Args> range_items(Lowering& l, const Names& names, const dsl::Expr
 }
 
 }  // namespace
+
+void report_too_large(Lowering& l, SourceRange range) {
+  const int unreachable = std::exchange(l.unreachable, 0);
+  l.report(finding(Code::too_large, range, "this is too large once names and lists are written out"));
+  l.unreachable = unreachable;
+}
 
 ExprPtr limited(Lowering& l, ExprPtr e, SourceRange range) {
   if (!e || (e->nodes <= kMostNodes && e->depth <= kDeepest)) return e;
@@ -312,13 +370,8 @@ Value lower_value(Lowering& l, const Names& names, const dsl::Expr& e) {
 }
 
 ExprPtr lower_expr(Lowering& l, const Names& names, const dsl::Expr& e) {
-  const bool first = l.steps <= kMostSteps;
-  l.steps += 1 + names.depth / 8;  // a name is looked for in every scope around it
-  if (l.steps > kMostSteps) {
-    if (first) report_too_large(l, e.range);
-    return nullptr;
-  }
-  return lower_scalar(l, names, e);
+  // A name is looked for in every scope around it.
+  return l.step(1 + names.depth / 8, e.range) ? lower_scalar(l, names, e) : nullptr;
 }
 
 std::optional<std::int64_t> lower_integer(Lowering& l, const Names& names, const dsl::Expr& e) {
@@ -341,7 +394,7 @@ std::optional<double> lower_real(Lowering& l, const Names& names, const dsl::Exp
 std::optional<Args> lower_list(Lowering& l, const Names& names, const dsl::Expr& e) {
   if (e.kind == dsl::ExprKind::range) return range_items(l, names, e);
   if (e.kind == dsl::ExprKind::name) {
-    const Value* value = names.find(e.word);
+    const Value* value = recall(l, names, e);
     if (value && value->kind == Value::Kind::list) return value->list;
   }
   if (e.kind != dsl::ExprKind::list) {

@@ -1,4 +1,5 @@
 #include "compiler/ir/lower_context.h"
+#include "compiler/ir/never_holds.h"
 #include "compiler/ir/pattern_interpreter.h"
 
 #include <fmt/format.h>
@@ -60,6 +61,14 @@ class BlockSizes {
     for (const auto& child : set.children) visit(*child, block);
   }
 
+  /// Where simplifying took away every use, the text still says what the blocks would have been.
+  void visit_text() {
+    for (const BlockUse& use : l_.uses) {
+      Input& input = l_.pattern.inputs[static_cast<std::size_t>(use.input)];
+      if (input.block == 0) input.block = use.block;
+    }
+  }
+
   void report_unknown() {
     for (const auto& input : l_.pattern.inputs) {
       if (!has_block_axis(input) || input.block > 0) continue;
@@ -85,9 +94,12 @@ class BlockSizes {
 
 void check_empty(Lowering& l) {
   const auto& branches = l.pattern.branches;
-  const auto empty = [](const Branch& b) { return is_empty(*b.set); };
+  const auto empty = [](const Branch& b) { return keeps_nothing(*b.set); };
   if (std::all_of(branches.begin(), branches.end(), empty)) {
-    return l.report(finding(Code::keeps_nothing, branches[0].range, "this pattern keeps no pair at all"));
+    const Set& first = *branches[0].set;
+    const SourceRange place = first.kind == SetKind::where ? first.range : branches[0].range;
+    return l.report(
+        finding(Code::keeps_nothing, place, "this pattern keeps no pair at all", "for any number of tokens"));
   }
   for (std::size_t i = 0; i < branches.size(); ++i) {
     if (empty(branches[i])) l.report(finding(Code::empty_branch, branches[i].range, "this branch keeps no pair"));
@@ -156,6 +168,7 @@ void finish(Lowering& l) {
   }
   BlockSizes sizes(l);
   for (const auto& branch : l.pattern.branches) sizes.visit(*branch.set);
+  sizes.visit_text();
   sizes.report_unknown();
   check_empty(l);
   if (!l.failed()) warn_of_empty_rows(l);

@@ -135,12 +135,16 @@ void bind_arguments(Lowering& l, const dsl::PatternDef& def, const dsl::Expr& ca
 }
 
 Result<std::pair<std::string, ParamValue>> parse_param(std::string_view text) {
+  const auto shown = [](std::string_view part) {
+    constexpr std::size_t kLongest = 60;
+    return std::string(part.substr(0, kLongest)) + (part.size() > kLongest ? "…" : "");
+  };
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    return user_error(fmt::format("'{}' is not of the form name=value", text));
+    return user_error(fmt::format("'{}' is not of the form name=value", shown(text)));
   }
   const std::string name(text.substr(0, equals)), written(text.substr(equals + 1));
-  const Error bad = user_error(fmt::format("'{}' is not a value that '{}' can have", written, name));
+  const Error bad = user_error(fmt::format("'{}' is not a value that '{}' can have", shown(written), shown(name)));
   // The language's own reader takes the value as that of a constant, and must find nothing else.
   const auto file = dsl::parse({"-D", fmt::format("const value = {}\n;", written)});
   if (!file.ok() || file.value().constants.size() != 1 || !file.value().patterns.empty()) return bad;

@@ -77,13 +77,13 @@ SetPtr numbers(const Call& call, SetKind kind) {
 }
 
 /// No keys drawn is the empty set, which has one form only.
-SetPtr random(const Call& call) {
-  SetPtr drawn = numbers(call, SetKind::random);
+SetPtr random(const Call& call, SetKind kind) {
+  SetPtr drawn = numbers(call, kind);
   if (!drawn || drawn->args[0] > 0) return drawn;
   return make_set(SetKind::complement, std::vector<SetPtr>{make_set(SetKind::all)}, call.e.range);
 }
 
-SetPtr dilated(const Call& call) {
+SetPtr dilated(const Call& call, SetKind) {
   const auto segment = call.integer(0), rate = call.integer(1);
   if (!segment || !rate) return nullptr;
   ExprPtr phase = constant(0, call.e.range);
@@ -121,7 +121,7 @@ bool fits(const Call& call, std::int64_t size, std::int64_t dilation, std::int64
   return report(fmt::format("size {} times dilation {} is more than the grid's {}", size, dilation, grid[axis]));
 }
 
-SetPtr neighborhood(const Call& call) {
+SetPtr neighborhood(const Call& call, SetKind kind) {
   const std::size_t axes = std::max<std::size_t>(1, call.l.pattern.grid.size());
   const std::array fallbacks = {constant(0), constant(1), constant(1), constant_bool(false)};
   std::vector<std::int64_t> args(4 * axes);
@@ -138,26 +138,32 @@ SetPtr neighborhood(const Call& call) {
     const std::int64_t* a = &args[4 * axis];
     if (!fits(call, a[0], a[1], a[2], axis)) return nullptr;
   }
-  return make_set(SetKind::neighborhood, std::move(args), call.e.range);
+  return make_set(kind, std::move(args), call.e.range);
 }
 
-SetPtr blocks(const Call& call) {
+SetPtr blocks(const Call& call, SetKind) {
   const auto size = call.integer(0);
+  const std::int64_t around = call.l.block;
+  call.l.block = bounded_product(std::max<std::int64_t>(around, 1), std::max<std::int64_t>(size.value_or(1), 1));
   SetPtr inside = lower_set(call.l, call.names, *call.actual[1]);
+  call.l.block = around;
   return size && inside ? make_blocks(*size, std::move(inside), call.e.range) : nullptr;
 }
 
 SetPtr from_input(const Call& call, SetKind kind) {
   const auto input = call.l.find_input(call.actual[0]->word);
-  return input ? make_input_set(kind, *input, call.e.range) : SetPtr(call.l.lose());
+  if (!input) return call.l.lose();
+  call.l.use(*input);
+  return make_input_set(kind, *input, call.e.range);
 }
 
-SetPtr top(const Call& call) {
+SetPtr top(const Call& call, SetKind) {
   const auto count = call.integer(0);
   int input = -1;
   if (const dsl::Expr& by = *call.actual[1]; by.kind == dsl::ExprKind::call) {
     const auto given = call.l.find_input(by.args[0].value->word);
     if (!given) return call.l.lose();
+    call.l.use(*given);
     input = *given;
   }
   std::optional<bool> causal = false;
@@ -168,58 +174,16 @@ SetPtr top(const Call& call) {
   return set;
 }
 
-SetPtr where(const Call& call) {
+SetPtr where(const Call& call, SetKind) {
   ExprPtr condition = lower_expr(call.l, call.names, *call.actual[0]);
   return condition ? make_where(std::move(condition), call.e.range) : nullptr;
 }
 
-std::optional<SetKind> kind_of(const std::string& word) {
-  constexpr std::array kKinds = {
-#define WEFT_SET(kind, word) SetKind::kind,
-#include "compiler/ir/sets.def"
-  };
-  const auto* found = std::find_if(kKinds.begin(), kKinds.end(), [&](SetKind kind) { return word == to_string(kind); });
-  return found == kKinds.end() ? std::nullopt : std::optional(*found);
-}
-
-SetPtr lower_word(const Call& call, SetKind kind) {
-  switch (kind) {
-    case SetKind::dilated:
-      return dilated(call);
-    case SetKind::neighborhood:
-      return neighborhood(call);
-    case SetKind::blocks:
-      return blocks(call);
-    case SetKind::document:
-    case SetKind::lengths:
-    case SetKind::table:
-      return from_input(call, kind);
-    case SetKind::top:
-      return top(call);
-    case SetKind::where:
-      return where(call);
-    case SetKind::all:
-    case SetKind::causal:
-    case SetKind::axial:
-    case SetKind::window:
-    case SetKind::segment:
-    case SetKind::strided:
-    case SetKind::lag:
-    case SetKind::sink:
-    case SetKind::global:
-    case SetKind::prefix:
-      return numbers(call, kind);
-    case SetKind::random:
-      return random(call);
-    case SetKind::intersection:
-    case SetKind::unite:
-    case SetKind::difference:
-    case SetKind::complement:
-    case SetKind::own_query:
-    case SetKind::own_key:
-      break;
-  }
-  return nullptr;
+SetPtr lower_word(const Call& call) {
+#define WEFT_SET(kind, lower, ...) \
+  if (call.e.word == #kind) return lower(call, SetKind::kind);
+#include "dsl/sets.def"
+  return call.l.lose();
 }
 
 SetPtr lower_combination(Lowering& l, const Names& names, const dsl::Expr& e) {
@@ -263,12 +227,11 @@ ExprPtr lower_phase(Lowering& l, const Names& names, const dsl::Expr& e) {
 SetPtr lower_set(Lowering& l, const Names& names, const dsl::Expr& e) {
   const bool word = e.kind == dsl::ExprKind::name || e.kind == dsl::ExprKind::call;
   if (!word) return limited(l, lower_combination(l, names, e), e.range);
-  if (const Value* value = names.find(e.word)) return value->set;
-  const auto kind = kind_of(e.word);
+  if (const Value* value = recall(l, names, e)) return value->set;
   const dsl::SetWord* row = dsl::find_set(e.word);
-  if (!kind || !row) return l.lose();
+  if (!row) return l.lose();
   const Call call{l, names, e, row->parameters, arguments(e, names_of(row->parameters))};
-  return limited(l, lower_word(call, *kind), e.range);
+  return limited(l, lower_word(call), e.range);
 }
 
 }  // namespace weft::ir

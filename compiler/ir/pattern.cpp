@@ -10,14 +10,22 @@ namespace {
 
 constexpr std::int64_t kManyNodes = std::int64_t{1} << 40;
 
+bool reads_inputs(const Expr& e) {
+  return e.op == Op::input || e.items > 0 ||
+         std::any_of(e.args.begin(), e.args.end(), [](const auto& x) { return reads_inputs(*x); });
+}
+
 SetPtr finish(Set set) {
+  set.reads_inputs = set.input >= 0;
   if (set.expr) {
+    set.reads_inputs = set.reads_inputs || reads_inputs(*set.expr);
     set.nodes += set.expr->nodes;
     set.depth += set.expr->depth;
   }
   for (const auto& child : set.children) {
     set.nodes = std::min(kManyNodes, set.nodes + child->nodes);
     set.depth = std::max(set.depth, child->depth + 1);
+    set.reads_inputs = set.reads_inputs || child->reads_inputs;
   }
   return std::make_shared<const Set>(std::move(set));
 }
@@ -181,8 +189,8 @@ const char* to_string(RingLayout l) {
 
 const char* to_string(SetKind k) {
   constexpr std::array kWords = {
-#define WEFT_SET(kind, word) word,
-#include "compiler/ir/sets.def"
+#define WEFT_ANY_SET(kind, word, ...) word,
+#include "dsl/sets.def"
   };
   return kWords[static_cast<std::size_t>(k)];
 }

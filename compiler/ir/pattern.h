@@ -31,8 +31,8 @@ struct Input {
 };
 
 enum class SetKind {
-#define WEFT_SET(kind, word) kind,
-#include "compiler/ir/sets.def"
+#define WEFT_ANY_SET(kind, ...) kind,
+#include "dsl/sets.def"
 };
 
 struct Set;
@@ -55,6 +55,7 @@ struct Set {
   bool all_queries = false;  ///< dilated(…, queries: all)
   bool causal_top = false;
   RingLayout layout = RingLayout::contiguous;
+  bool reads_inputs = false;  ///< or items of lists under an index, anywhere in it
   /// Written out, sharing ignored, expressions included: bounded by the lowering.
   std::int64_t nodes = 1;
   int depth = 1;

@@ -102,7 +102,6 @@ class Rows {
       pair_.k = k;
       const double s = score_of(problem_, scope_, dot(query, key_row(*problem_.k, k), d), pair_);
       score_[index(k)] = s;
-      if (std::isfinite(s)) out_.max_abs_score = std::max(out_.max_abs_score, std::fabs(s));
     }
   }
 
@@ -118,10 +117,22 @@ class Rows {
       if (!(score_[index(k)] <= largest)) largest = score_[index(k)];
     }
     if (largest == -kInfinity) return -kInfinity;
+    if (share > 0) measure_scores(keys, largest);
     double total = 0;
     for (const std::int64_t k : keys) total += multiplicity(k, counted) * std::exp(score_[index(k)] - largest);
     if (share > 0) add_values(keys, counted, largest, share / total);
     return largest + std::log(total);
+  }
+
+  /// The largest score, but for those whose weights are 0 in f32 beside the row's largest.
+  void measure_scores(const std::vector<std::int64_t>& keys, double largest) {
+    constexpr double kFarthest = 87.4;  // e^-87.4 < 2^-126
+    double& size = out_.score_sizes.data[flat_row()];
+    for (const std::int64_t k : keys) {
+      const double s = score_[index(k)];
+      if (std::isfinite(s) && s >= largest - kFarthest) size = std::max(size, std::fabs(s));
+    }
+    out_.max_abs_score = std::max(out_.max_abs_score, size);
   }
 
   void add_values(const std::vector<std::int64_t>& keys, bool counted, double largest, double factor) {
@@ -195,6 +206,7 @@ Result<Outcome> interpret_rows(const Pattern& pattern, const Shape& shape, const
   out.o = Tensor({shape.batch, shape.n_q, shape.heads, shape.d_v});
   const auto branches = static_cast<std::int64_t>(pattern.branches.size());
   out.branch_lse = Tensor({branches, shape.batch, shape.heads, shape.n_q});
+  out.score_sizes = Tensor({shape.batch, shape.heads, shape.n_q});
   if (!per_branch(pattern.combine)) out.lse = Tensor({shape.batch, shape.heads, shape.n_q});
   const Problem problem{.pattern = pattern, .shape = shape, .inputs = inputs, .q = &q, .k = &k, .chosen = chosen};
   Rows engine(problem, v, out);
@@ -203,6 +215,7 @@ Result<Outcome> interpret_rows(const Pattern& pattern, const Shape& shape, const
       for (const std::int64_t row : rows) engine.run(b, h, row);
     }
   }
+  out.clamped = problem.clamped;
   return out;
 }
 

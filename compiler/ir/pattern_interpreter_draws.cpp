@@ -27,7 +27,7 @@ std::vector<double> block_mean(const Tensor& tensor, std::int64_t b, std::int64_
   return mean;
 }
 
-/// Of every block of keys of a head.
+/// The mean of every block of keys of a head.
 const std::vector<std::vector<double>>& key_means(const Scope& scope, std::int64_t b, std::int64_t head) {
   const Problem& problem = scope.problem;
   auto& means = problem.key_means[{b, head, scope.block}];
@@ -40,7 +40,6 @@ const std::vector<std::vector<double>>& key_means(const Scope& scope, std::int64
 
 std::vector<double> pooled_scores(const Scope& scope, const Pair& pair, std::int64_t count) {
   const Problem& problem = scope.problem;
-  if (problem.q == nullptr || problem.k == nullptr) return std::vector<double>(static_cast<std::size_t>(count));
   const std::int64_t size = scope.block;
   const auto query =
       block_mean(*problem.q, pair.b, pair.h, problem.shape.offset_of(pair.b), pair.q * size, (pair.q + 1) * size);
@@ -57,6 +56,26 @@ std::vector<double> given_scores(const Set& set, const Scope& scope, const Pair&
   std::vector<double> scores;
   for (std::int64_t i = 0; i < count; ++i) scores.push_back(element(scope, set.input, pair, {pair.q, i}));
   return scores;
+}
+
+std::int64_t candidates_of(const Set& set, const Scope& scope, const Pair& pair) {
+  return set.causal_top ? std::clamp<std::int64_t>(pair.q + 1, 0, scope.n_k) : scope.n_k;
+}
+
+bool knows_scores(const Set& set, const Problem& problem) {
+  const auto input = static_cast<std::size_t>(set.input);
+  return set.input < 0 ? problem.q != nullptr && problem.k != nullptr
+                       : input < problem.inputs.size() && !problem.inputs[input].data.empty();
+}
+
+/// Without what blocks are scored by, any choice is as good as another: the diagonal, and others that are drawn.
+std::vector<std::int64_t> some_blocks(const Set& set, const Scope& scope, const Pair& pair) {
+  auto keys = sample_keys(set.args[0], candidates_of(set, scope, pair), 0, pair.h, pair.q);
+  const bool has_diagonal = pair.q < 0 || pair.q >= scope.n_k || std::binary_search(keys.begin(), keys.end(), pair.q);
+  if (keys.empty() || has_diagonal) return keys;
+  keys.back() = pair.q;
+  std::sort(keys.begin(), keys.end());
+  return keys;
 }
 
 std::vector<std::int64_t> best_blocks(const Set& set, const Scope& scope, const Pair& pair) {
@@ -88,6 +107,7 @@ std::optional<std::vector<std::int64_t>> given_keys(const Set& set, const Scope&
 
 std::vector<std::int64_t> choose(const Set& set, const Scope& scope, const Pair& pair) {
   if (auto given = given_keys(set, scope, pair)) return std::move(*given);
+  if (set.kind == SetKind::top && !knows_scores(set, scope.problem)) return some_blocks(set, scope, pair);
   if (set.kind == SetKind::top) return best_blocks(set, scope, pair);
   return sample_keys(set.args[0], scope.n_k, static_cast<std::uint64_t>(set.args[1]), pair.h, pair.q);
 }
@@ -97,7 +117,7 @@ constexpr std::size_t kMostRows = 4096;
 }  // namespace
 
 std::vector<double> top_scores(const Set& set, const Scope& scope, const Pair& pair) {
-  const std::int64_t candidates = set.causal_top ? std::clamp<std::int64_t>(pair.q + 1, 0, scope.n_k) : scope.n_k;
+  const std::int64_t candidates = candidates_of(set, scope, pair);
   auto scores = set.input < 0 ? pooled_scores(scope, pair, candidates) : given_scores(set, scope, pair, candidates);
   for (auto& score : scores) score = std::isnan(score) ? -std::numeric_limits<double>::infinity() : score;
   return scores;

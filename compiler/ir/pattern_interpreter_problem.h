@@ -33,11 +33,12 @@ struct Problem {
   const InputValues& inputs;
   const Tensor* q = nullptr;
   const Tensor* k = nullptr;
-  /// Of a plan: the sets that its lists are drawn by, and the blocks they count.
+  /// The sets that the lists of a plan are drawn by, and the blocks they count.
   std::vector<std::pair<SetPtr, std::int64_t>> lists = {};
   /// What stands in for choices of the interpreter's own; null: nothing does.
   const std::vector<ChosenKeys>* chosen = nullptr;
   mutable std::vector<Drawn> drawn = {};
+  mutable Clamped clamped = {};
   /// Means of the blocks of keys, by batch entry, kv head and size of a block.
   mutable std::map<std::array<std::int64_t, 3>, std::vector<std::vector<double>>> key_means = {};
 };

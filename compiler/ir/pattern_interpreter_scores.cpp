@@ -1,5 +1,7 @@
 #include "compiler/ir/pattern_interpreter_problem.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -28,26 +30,53 @@ std::int64_t variable_value(Variable v, const Scope& scope, const Pair& pair) {
   return 0;
 }
 
+/// Counts a read beyond an end, and puts the first into words.
+template <typename Words>
+void note_outside(const Problem& problem, const Pair& pair, const Words& words) {
+  Clamped& clamped = problem.clamped;
+  if (clamped.count++ > 0) return;
+  clamped.first =
+      fmt::format("{} (batch entry {}, head {}, query {}, key {})", words(), pair.b, pair.h, pair.q, pair.k);
+}
+
 /// Strides are those of the row-major tensor; an axis of extent 0 has no element to give.
-double read(const Tensor& tensor, const std::vector<Axis>& axes, const std::vector<std::int64_t>& index,
-            std::int64_t offset) {
+double read(const Problem& problem, std::size_t number, const std::vector<std::int64_t>& index, const Pair& pair) {
+  const Tensor& tensor = problem.inputs[number];
+  const Input& input = problem.pattern.inputs[number];
+  const std::int64_t offset = problem.shape.offset_of(pair.b);
   std::int64_t flat = 0;
   for (std::size_t i = 0; i < index.size(); ++i) {
     const std::int64_t extent = tensor.shape[i];
     if (extent == 0) return 0;
     const std::int64_t at =
-        axes[i].kind == Axis::Kind::queries ? apply_integer(Op::subtract, index[i], offset) : index[i];
+        input.axes[i].kind == Axis::Kind::queries ? apply_integer(Op::subtract, index[i], offset) : index[i];
+    if (at < 0 || at >= extent) {
+      note_outside(problem, pair, [&] {
+        return fmt::format("axis {} of '{}' has the extent {}, and the index is {}", i, input.name, extent, at);
+      });
+    }
     flat = flat * extent + std::clamp<std::int64_t>(at, 0, extent - 1);
   }
-  return tensor.data[static_cast<std::size_t>(flat)];
+  return tensor.made ? tensor.made(flat) : tensor.data[static_cast<std::size_t>(flat)];
 }
 
 double indexed(const Expr& e, const Scope& scope, const Pair& pair, double s) {
   const auto number = static_cast<std::size_t>(e.input);
   std::vector<std::int64_t> index;
   for (const auto& arg : e.args) index.push_back(evaluate_integer(*arg, scope, pair, s));
-  const Problem& problem = scope.problem;
-  return read(problem.inputs[number], problem.pattern.inputs[number].axes, index, problem.shape.offset_of(pair.b));
+  return read(scope.problem, number, index, pair);
+}
+
+/// Does a choice take its first value? Where it stands for an item of a list, the index may lie outside.
+bool takes_first(const Expr& e, const Scope& scope, const Pair& pair, double s) {
+  if (e.items > 0) {
+    const std::int64_t at = evaluate_integer(*e.args[0]->args[0], scope, pair, s);
+    if (at < 0 || at >= e.items) {
+      note_outside(scope.problem, pair,
+                   [&] { return fmt::format("a list has {} items, and the index is {}", e.items, at); });
+    }
+  }
+  return evaluate_boolean(*e.args[0], scope, pair, s);
 }
 
 bool listed(const Expr& e, const Scope& scope, const Pair& pair, double s) {
@@ -57,13 +86,6 @@ bool listed(const Expr& e, const Scope& scope, const Pair& pair, double s) {
   const std::int64_t key = evaluate_integer(*e.args[1], scope, pair, s);
   const auto& keys = drawn_keys(*set, {scope.problem, count, count, block}, {pair.b, pair.h, row, key});
   return std::binary_search(keys.begin(), keys.end(), key);
-}
-
-template <typename T>
-bool ordered(Op op, const T& a, const T& b) {
-  if (op == Op::less) return a < b;
-  if (op == Op::less_equal) return a <= b;
-  return (a == b) == (op == Op::equal);
 }
 
 }  // namespace
@@ -83,7 +105,7 @@ double element(const Scope& scope, int input, const Pair& pair, const std::vecto
       index.push_back(next < positions.size() ? positions[next++] : 0);
     }
   }
-  return read(problem.inputs[number], axes, index, problem.shape.offset_of(pair.b));
+  return read(problem, number, index, pair);
 }
 
 std::int64_t evaluate_integer(const Expr& e, const Scope& scope, const Pair& pair, double s) {
@@ -91,7 +113,7 @@ std::int64_t evaluate_integer(const Expr& e, const Scope& scope, const Pair& pai
   if (e.op == Op::variable) return variable_value(e.variable, scope, pair);
   if (e.op == Op::input) return static_cast<std::int64_t>(indexed(e, scope, pair, s));
   if (e.op == Op::select) {
-    return evaluate_integer(*e.args[evaluate_boolean(*e.args[0], scope, pair, s) ? 1 : 2], scope, pair, s);
+    return evaluate_integer(*e.args[takes_first(e, scope, pair, s) ? 1 : 2], scope, pair, s);
   }
   const std::int64_t a = evaluate_integer(*e.args[0], scope, pair, s);
   return apply_integer(e.op, a, e.args.size() > 1 ? evaluate_integer(*e.args[1], scope, pair, s) : 0);
@@ -106,7 +128,7 @@ double evaluate_real(const Expr& e, const Scope& scope, const Pair& pair, double
     return alibi_slope(evaluate_integer(*e.args[0], scope, pair, s), scope.problem.shape.heads);
   }
   if (e.op == Op::select) {
-    return evaluate_real(*e.args[evaluate_boolean(*e.args[0], scope, pair, s) ? 1 : 2], scope, pair, s);
+    return evaluate_real(*e.args[takes_first(e, scope, pair, s) ? 1 : 2], scope, pair, s);
   }
   const double a = evaluate_real(*e.args[0], scope, pair, s);
   return apply_real(e.op, a, e.args.size() > 1 ? evaluate_real(*e.args[1], scope, pair, s) : 0);
@@ -119,12 +141,12 @@ bool evaluate_boolean(const Expr& e, const Scope& scope, const Pair& pair, doubl
   if (e.op == Op::logical_and) return boolean(0) && boolean(1);
   if (e.op == Op::logical_or) return boolean(0) || boolean(1);
   if (e.op == Op::logical_not) return !boolean(0);
-  if (e.op == Op::select) return boolean(boolean(0) ? 1 : 2);
+  if (e.op == Op::select) return boolean(takes_first(e, scope, pair, s) ? 1 : 2);
   const Expr& a = *e.args[0];
   const Expr& b = *e.args[1];
   if (a.type == Type::boolean) return (boolean(0) == boolean(1)) == (e.op == Op::equal);
-  if (a.type == Type::real) return ordered(e.op, evaluate_real(a, scope, pair, s), evaluate_real(b, scope, pair, s));
-  return ordered(e.op, evaluate_integer(a, scope, pair, s), evaluate_integer(b, scope, pair, s));
+  if (a.type == Type::real) return holds(e.op, evaluate_real(a, scope, pair, s), evaluate_real(b, scope, pair, s));
+  return holds(e.op, evaluate_integer(a, scope, pair, s), evaluate_integer(b, scope, pair, s));
 }
 
 }  // namespace weft::ir

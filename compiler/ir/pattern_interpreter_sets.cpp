@@ -118,7 +118,12 @@ bool table(const Set& set, const Scope& scope, const Pair& p) { return element(s
 bool where(const Set& set, const Scope& scope, const Pair& p) { return evaluate_boolean(*set.expr, scope, p); }
 
 bool intersection(const Set& set, const Scope& scope, const Pair& p) {
-  return std::all_of(set.children.begin(), set.children.end(), [&](const SetPtr& s) { return keeps(*s, scope, p); });
+  // Inputs are read for pairs that all else keeps.
+  const auto all_that = [&](bool read) {
+    return std::all_of(set.children.begin(), set.children.end(),
+                       [&](const SetPtr& s) { return s->reads_inputs != read || keeps(*s, scope, p); });
+  };
+  return all_that(false) && (!set.reads_inputs || all_that(true));
 }
 
 bool unite(const Set& set, const Scope& scope, const Pair& p) {
@@ -148,8 +153,8 @@ bool own_key(const Set& set, const Scope& scope, const Pair& p) { return owns(se
 constexpr Keeps sink = first_keys, prefix = first_keys, random = drawn, top = drawn;
 
 constexpr Keeps kKeeps[] = {
-#define WEFT_SET(kind, word) kind,
-#include "compiler/ir/sets.def"
+#define WEFT_ANY_SET(kind, ...) kind,
+#include "dsl/sets.def"
 };
 
 }  // namespace

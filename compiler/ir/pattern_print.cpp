@@ -1,5 +1,6 @@
 #include "compiler/base/text_writer.h"
 #include "compiler/ir/pattern.h"
+#include "dsl/words.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -67,49 +68,36 @@ struct SetPrinter {
                        set.input < 0 ? "pooled" : fmt::format("input({})", name(set.input)), set.causal_top);
   }
 
-  std::string print(const Set& set) const {
-    const char* word = to_string(set.kind);
-    switch (set.kind) {
-      case SetKind::all:
-      case SetKind::causal:
-      case SetKind::axial:
-        return word;
-      case SetKind::window:
-      case SetKind::segment:
-      case SetKind::lag:
-      case SetKind::sink:
-      case SetKind::global:
-      case SetKind::prefix:
-        return fmt::format("{}({})", word, fmt::join(set.args, ", "));
-      case SetKind::dilated:
-        return dilated(set);
-      case SetKind::strided:
-        return fmt::format("strided({}, phase: {})", set.args[0], set.args[1]);
-      case SetKind::neighborhood:
-        return neighborhood(set);
-      case SetKind::blocks:
-        return fmt::format("blocks({}, {})", set.args[0], print(*set.children[0]));
-      case SetKind::random:
-        return fmt::format("random({}, seed: {})", set.args[0], set.args[1]);
-      case SetKind::document:
-      case SetKind::lengths:
-      case SetKind::table:
-        return fmt::format("{}({})", word, name(set.input));
-      case SetKind::top:
-        return top(set);
-      case SetKind::where:
-        return fmt::format("where({})", ir::print(*set.expr, names));
-      case SetKind::intersection:
-      case SetKind::unite:
-      case SetKind::difference:
-        return infix(set);
-      case SetKind::complement:
-        return fmt::format("!{}", operand(*set.children[0], 3));
-      case SetKind::own_query:
-      case SetKind::own_key:
-        return fmt::format("{}({} of {}, {})", word, set.args[1], set.args[0], to_string(set.layout));
+  /// All numbers; those that may be left out by their names.
+  std::string plain(const Set& set) const {
+    const char* const word = to_string(set.kind);
+    std::vector<std::string> parts;
+    for (std::size_t i = 0; i < set.args.size(); ++i) {
+      const dsl::Parameter& parameter = dsl::find_set(word)->parameters[i];
+      parts.push_back((parameter.required ? "" : fmt::format("{}: ", parameter.name)) + std::to_string(set.args[i]));
     }
-    return word;
+    return parts.empty() ? word : fmt::format("{}({})", word, fmt::join(parts, ", "));
+  }
+
+  std::string blocks(const Set& set) const {
+    return fmt::format("blocks({}, {})", set.args[0], print(*set.children[0]));
+  }
+
+  std::string of_input(const Set& set) const { return fmt::format("{}({})", to_string(set.kind), name(set.input)); }
+
+  std::string where(const Set& set) const { return fmt::format("where({})", ir::print(*set.expr, names)); }
+
+  std::string complement(const Set& set) const { return fmt::format("!{}", operand(*set.children[0], 3)); }
+
+  std::string owned(const Set& set) const {
+    return fmt::format("{}({} of {}, {})", to_string(set.kind), set.args[1], set.args[0], to_string(set.layout));
+  }
+
+  std::string print(const Set& set) const {
+#define WEFT_ANY_SET(name, word, print, ...) \
+  if (set.kind == SetKind::name) return print(set);
+#include "dsl/sets.def"
+    return {};
   }
 };
 
@@ -184,6 +172,34 @@ struct PatternPrinter {
       }
       out.line("input {}: {}[{}];", input.name, ir::to_string(input.type), fmt::join(axes, ", "));
     }
+    std::vector<bool> read(pattern.inputs.size());
+    for (const auto& branch : pattern.branches) mark_read(*branch.set, read);
+    for (std::size_t i = 0; i < pattern.inputs.size(); ++i) {
+      if (pattern.inputs[i].block > 0 && !read[i]) mention(i);
+    }
+  }
+
+  static void mark_read(const Expr& e, std::vector<bool>& read) {
+    if (e.op == Op::input) read[static_cast<std::size_t>(e.input)] = true;
+    for (const auto& arg : e.args) mark_read(*arg, read);
+  }
+
+  static void mark_read(const Set& set, std::vector<bool>& read) {
+    if (set.input >= 0) read[static_cast<std::size_t>(set.input)] = true;
+    if (set.expr) mark_read(*set.expr, read);
+    for (const auto& child : set.children) mark_read(*child, read);
+  }
+
+  /// The size of its blocks stands where an input is used. One whose uses were all simplified away gets a definition
+  /// that says it.
+  void mention(std::size_t i) {
+    const Input& input = pattern.inputs[i];
+    std::string name = input.name + "_in_blocks";
+    while (std::find(names.begin(), names.end(), name) != names.end()) name += '_';
+    std::string indices;
+    for (std::size_t axis = 0; axis < input.axes.size(); ++axis) indices += axis == 0 ? "0" : ", 0";
+    out.line("let {} = blocks({}, where({}[{}] > {}));", name, input.block, input.name, indices,
+             input.type == InputType::f32 ? "0.0" : "0");
   }
 
   /// Number of branches from `first` on that one `branches` statement with head groups can say.

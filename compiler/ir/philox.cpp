@@ -16,14 +16,18 @@ std::uint32_t word(std::int64_t x) { return static_cast<std::uint32_t>(x); }
 
 }  // namespace
 
+std::array<std::uint32_t, 20> philox_round_keys(std::uint64_t seed) {
+  std::array<std::uint32_t, 20> out{low(seed), high(seed)};
+  for (std::size_t i = 2; i < out.size(); ++i) out[i] = out[i - 2] + (i % 2 == 0 ? 0x9E3779B9U : 0xBB67AE85U);
+  return out;
+}
+
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> c, std::uint64_t seed) {
-  std::uint32_t key0 = low(seed), key1 = high(seed);
-  for (int round = 0; round < 10; ++round) {
+  const auto keys = philox_round_keys(seed);
+  for (std::size_t round = 0; round < keys.size(); round += 2) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53} * c[0];
     const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * c[2];
-    c = {high(p1) ^ c[1] ^ key0, low(p1), high(p0) ^ c[3] ^ key1, low(p0)};
-    key0 += 0x9E3779B9U;
-    key1 += 0xBB67AE85U;
+    c = {high(p1) ^ c[1] ^ keys[round], low(p1), high(p0) ^ c[3] ^ keys[round + 1], low(p0)};
   }
   return c;
 }

@@ -8,6 +8,9 @@
 /// on the order of evaluation.
 namespace weft::ir {
 
+/// What the ten rounds of Philox4x32-10 take from the key, two words each.
+std::array<std::uint32_t, 20> philox_round_keys(std::uint64_t seed);
+
 /// Philox4x32-10: four words from a counter and a 64-bit key (low word first).
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t seed);
 

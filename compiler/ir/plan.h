@@ -24,7 +24,7 @@ namespace weft::ir {
 
 inline constexpr int kPlanAbi = 1;
 
-// Of one plan. Inputs and lists: what the argument block has room for (codegen/args.h).
+// What one plan may have. Inputs and lists: what the argument block has room for (codegen/args.h).
 inline constexpr std::size_t kMostInputs = 16, kMostAxes = 4, kMostLists = 4;
 inline constexpr std::size_t kMostPredicates = 256;
 inline constexpr std::int64_t kSummaryBlock = 64;
@@ -50,6 +50,12 @@ struct Congruence {
   bool negated = false;
 };
 bool operator==(const Congruence& a, const Congruence& b);
+
+/// A truth over h and H, which tables resolve.
+struct HeadCondition {
+  ExprPtr holds;
+};
+bool operator==(const HeadCondition& a, const HeadCondition& b);
 
 /// A condition on the row alone: x < bound, or x >= bound when `below` is false. The bound is a
 /// constant, an input or a part.
@@ -98,6 +104,7 @@ struct PredicateUse {
 struct KeyRange {
   int branch = 0;
   HeadSet heads;
+  std::vector<HeadCondition> when;  ///< heads that fail one keep nothing of the range
   Congruence stream;                ///< y walks it in steps of its rate; rate 1: every y
   std::vector<Congruence> filters;  ///< further congruences on y
   std::vector<Bound> lo, hi;        ///< y >= every lo, y < every hi
@@ -140,7 +147,7 @@ struct RowMap {
   bool longest_first = true;  ///< later rows have more keys: walk tiles from the last to the first
 };
 
-enum class Role { prepass, attend, merge };
+enum class Role { attend };
 enum class Carry { none, out, inout, in };
 enum class Stationary { query, key };
 
@@ -158,8 +165,6 @@ struct Phase {
 struct Bind {
   std::int64_t d = 64, d_v = 64;
   DType dtype = DType::f32;
-  int packed_heads = 1;     ///< query heads of one kv head that share a tile
-  int align = 1;            ///< elements every row start is aligned to
   bool branch_lse = false;  ///< also the LSE of every branch
   bool paged = false;       ///< K and V come in pages
   bool operator==(const Bind&) const = default;
@@ -234,7 +239,7 @@ Result<Plan> parse_plan(std::string_view text);
 ///  4. Row conditions use constants, inputs and parts only; inputs of bounds exist and are i32[batch].
 ///  5. A class map has 1 to 64 members in `by`, each with rate > 1 and not negated; others have none. Patches divide
 ///     their lines, lines the modulus; rows go by members or by patches.
-///  6. Phases over h and H only.
+///  6. Phases and conditions on heads are over h and H only.
 ///  7. LSE slots are -1 or below the number of branches, each written by one pass of a phase.
 ///  8. Lists have a count and a block of 1 or more, and an f32 input of four axes or none. Summaries stand behind
 ///     lists of chosen keys, which alone `listed` reads; they are of blocks of kSummaryBlock, of a condition that reads

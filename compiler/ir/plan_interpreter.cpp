@@ -73,13 +73,13 @@ class Runner {
     for (std::size_t p = 0; p < plan_.phases.size(); ++p) {
       const Phase& phase = plan_.phases[p];
       const HeadTable& head = tables.phases[p].of(h);
-      Extent extent = extent_of(shape_, b, phase.stationary, &inputs);
+      Extent extent = extent_of(shape_, b, phase.stationary, &inputs, &tables);
       extent.h = h;
       extent.pairs = &pairs_;
       const bool last = phase.carry == Carry::none || phase.carry == Carry::in;
       const std::int64_t tiles = tile_count(phase, head, extent);
       for (std::int64_t tile = 0; tile < tiles; ++tile) {
-        rows_of_tile(phase, tables.phases[p], head, extent, tile, rows);
+        rows_of_tile(phase, head, extent, tile, rows);
         if (!rows.x.empty()) run_tile(phase, head, rows, extent, b, h, last);
       }
     }
@@ -164,14 +164,14 @@ void visit_pairs(const Plan& plan, const Tables& tables, const Shape& shape, con
     const Phase& phase = plan.phases[static_cast<std::size_t>(at.phase)];
     const PhaseTable& table = tables.phases[static_cast<std::size_t>(at.phase)];
     for (at.b = 0; at.b < shape.batch; ++at.b) {
-      Extent extent = extent_of(shape, at.b, phase.stationary, &inputs);
+      Extent extent = extent_of(shape, at.b, phase.stationary, &inputs, &tables);
       extent.pairs = &pairs;
       for (at.h = 0; at.h < shape.heads; ++at.h) {
         extent.h = at.h;
         const HeadTable& head = table.of(at.h);
         const std::int64_t tiles = tile_count(phase, head, extent);
         for (std::int64_t tile = 0; tile < tiles; ++tile) {
-          rows_of_tile(phase, table, head, extent, tile, rows);
+          rows_of_tile(phase, head, extent, tile, rows);
           visit_tile(head, rows, extent, [&](int pass, std::int64_t x, std::int64_t y, int weight) {
             at.pass = pass;
             at.x = x;

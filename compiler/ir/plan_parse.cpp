@@ -222,8 +222,6 @@ class PlanReader {
     b.d_v = line.named("d_v");
     line.expect("dtype");
     b.dtype = line.one_of(kDTypes);
-    b.packed_heads = line.small("packed_heads");
-    b.align = line.small("align");
     b.branch_lse = line.small("branch_lse") != 0;
     b.paged = !line.at_end();
     if (b.paged) line.expect("paged");
@@ -356,7 +354,9 @@ class PlanReader {
     }
     if (ranges.empty()) return false;
     KeyRange& r = ranges.back();
-    if (head == "stream")
+    if (head == "when")
+      r.when.push_back({line.expression()});
+    else if (head == "stream")
       r.stream = line.congruence();
     else if (head == "filter")
       r.filters.push_back(line.congruence());

@@ -67,6 +67,7 @@ void print(TextWriter& w, const Predicate& p) {
 void print(TextWriter& w, const KeyRange& r) {
   w.line("range branch {} heads {}", r.branch, text(r.heads));
   w.indent();
+  for (const auto& c : r.when) w.line("when {}", prefix_text(*c.holds));
   if (r.stream.rate != 1) w.line("stream {}", text(r.stream));
   for (const auto& c : r.filters) w.line("filter {}", text(c));
   for (const auto& b : r.lo) w.line("from {}", text(b));
@@ -112,8 +113,8 @@ std::string print(const Plan& plan) {
   w.line("name {}", plan.name);
   w.line("target {}", plan.target);
   const Bind& b = plan.bind;
-  w.line("bind d {} d_v {} dtype {} packed_heads {} align {} branch_lse {}{}", b.d, b.d_v, to_string(b.dtype),
-         b.packed_heads, b.align, b.branch_lse ? 1 : 0, b.paged ? " paged" : "");
+  w.line("bind d {} d_v {} dtype {} branch_lse {}{}", b.d, b.d_v, to_string(b.dtype), b.branch_lse ? 1 : 0,
+         b.paged ? " paged" : "");
   w.line("combine {} branches {}", word(kCombines, plan.combine), plan.branches);
   if (plan.scale) w.line("scale {}", *plan.scale);
   if (plan.score) w.line("score {}", prefix_text(*plan.score));

@@ -13,13 +13,6 @@ namespace {
 constexpr std::int64_t kFarthest = std::int64_t{1} << 61;
 constexpr std::int64_t kMostParts = 1 << 20;
 
-/// What a head's tables can be made from: integers and truths over h and H.
-bool over_heads_only(const Expr& e) {
-  if (e.type == Type::real || e.op == Op::input) return false;
-  if (e.op == Op::variable) return e.variable == Variable::h || e.variable == Variable::heads;
-  return std::all_of(e.args.begin(), e.args.end(), [](const ExprPtr& arg) { return over_heads_only(*arg); });
-}
-
 class Verifier {
  public:
   explicit Verifier(const Plan& plan) : plan_(plan) {}
@@ -234,6 +227,10 @@ class Verifier {
             c.bound.kind == Bound::Kind::segment)
           say("a row condition compares the row with itself");
       }
+      for (const auto& c : r.when) {
+        if (c.holds->type != Type::boolean || !over_heads_only(*c.holds))
+          say("a condition on heads reads more than h and H");
+      }
       if (r.heads.kind != HeadSet::Kind::all &&
           (r.heads.count < 1 || r.heads.index < 0 || r.heads.index >= r.heads.count)) {
         say("head group {} of {}", r.heads.index, r.heads.count);
@@ -284,6 +281,8 @@ bool operator==(const Congruence& a, const Congruence& b) {
   }
   return same(*a.phase, *b.phase);
 }
+
+bool operator==(const HeadCondition& a, const HeadCondition& b) { return same(*a.holds, *b.holds); }
 
 bool Plan::sums_in_memory() const {
   const bool several = std::any_of(phases.begin(), phases.end(), [](const Phase& p) { return p.passes.size() > 1; });

@@ -13,19 +13,10 @@ struct Word {
   std::string_view name;
 };
 
-inline constexpr Word<Op> kOps[] = {
-    {Op::add, "add"},         {Op::subtract, "sub"},  {Op::multiply, "mul"},    {Op::divide, "div"},
-    {Op::modulo, "mod"},      {Op::negate, "neg"},    {Op::minimum, "min"},     {Op::maximum, "max"},
-    {Op::absolute, "abs"},    {Op::select, "select"}, {Op::less, "lt"},         {Op::less_equal, "le"},
-    {Op::equal, "eq"},        {Op::not_equal, "ne"},  {Op::logical_and, "and"}, {Op::logical_or, "or"},
-    {Op::logical_not, "not"}, {Op::input, "input"},   {Op::exp, "exp"},         {Op::log, "log"},
-    {Op::sqrt, "sqrt"},       {Op::tanh, "tanh"},     {Op::sigmoid, "sigmoid"}, {Op::to_real, "real"},
-    {Op::alibi, "alibi"},     {Op::listed, "listed"},
-};
 inline constexpr Word<Variable> kVariables[] = {{Variable::b, "b"},     {Variable::h, "h"},     {Variable::q, "q"},
                                                 {Variable::k, "k"},     {Variable::n_q, "n_q"}, {Variable::n_k, "n_k"},
                                                 {Variable::heads, "H"}, {Variable::s, "s"}};
-inline constexpr Word<Role> kRoles[] = {{Role::prepass, "prepass"}, {Role::attend, "attend"}, {Role::merge, "merge"}};
+inline constexpr Word<Role> kRoles[] = {{Role::attend, "attend"}};
 inline constexpr Word<Carry> kCarries[] = {
     {Carry::none, "none"}, {Carry::out, "out"}, {Carry::inout, "inout"}, {Carry::in, "in"}};
 inline constexpr Word<Combine> kCombines[] = {{Combine::joint, "joint"},

@@ -52,7 +52,7 @@ class PairValues {
   const Plan& plan() const;
   bool holds(const Predicate& p, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
   std::int64_t integer(const Expr& e, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
-  /// Of a part of any type; reals and booleans as numbers.
+  /// The value of a part of any type; reals and booleans as numbers.
   double number(const Expr& e, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
   double score(double s, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
 

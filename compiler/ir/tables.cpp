@@ -1,5 +1,7 @@
 #include "compiler/ir/tables.h"
 
+#include "compiler/ir/predicates.h"
+
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -23,9 +25,36 @@ ResolvedCongruence resolve(const Congruence& c, std::int64_t h, std::int64_t hea
 /// No number has this residue: positions in a segment stay below its length.
 bool impossible(const ResolvedCongruence& c) { return !c.negated && c.segment > 0 && c.phase >= c.segment; }
 
+/// A bound that the head alone turns into one of another kind, as `q + w` does where the head says w; else itself.
+Bound resolve(const Bound& b, const Plan& plan, Stationary side, std::int64_t h, std::int64_t heads) {
+  if (b.kind != Bound::Kind::form || b.b != 0) return b;
+  const ExprPtr& form = plan.forms[static_cast<std::size_t>(b.a)];
+  if (!reads(*form, Variable::h)) return b;
+  ExprPtr e = replace(replace(form, Variable::h, constant(h)), Variable::heads, constant(heads));
+  Bound out{.kind = Bound::Kind::constant, .a = 0, .b = 0, .add = b.add};
+  const bool shifted = e->op == Op::add && e->args[1]->op == Op::constant;
+  if (shifted) {
+    out.add += e->args[1]->integer;
+    e = e->args[0];
+  }
+  const auto is_row = [&](const Expr& x) { return x.op == Op::variable && x.variable == row_variable(side); };
+  const auto is_number = [](const Expr& x) { return x.op == Op::constant; };
+  if (is_number(*e)) return out.add += e->integer, out;
+  out.kind = Bound::Kind::row;
+  if (is_row(*e)) return out;
+  out.kind = Bound::Kind::segment;
+  if (e->op != Op::multiply || !is_number(*e->args[1]) || e->args[0]->op != Op::divide) return b;
+  out.a = e->args[1]->integer;
+  const Expr& quotient = *e->args[0];
+  const bool starts_segment =
+      is_row(*quotient.args[0]) && is_number(*quotient.args[1]) && quotient.args[1]->integer == out.a && out.a > 0;
+  return starts_segment ? out : b;
+}
+
 class HeadBuilder {
  public:
-  HeadBuilder(const Phase& phase, std::int64_t h, std::int64_t heads) : phase_(phase), h_(h), heads_(heads) {}
+  HeadBuilder(const Plan& plan, const Phase& phase, std::int64_t h, std::int64_t heads)
+      : plan_(plan), phase_(phase), h_(h), heads_(heads) {}
 
   HeadTable build() {
     // Members of the row order come first, so that class residues know their bits.
@@ -42,10 +71,17 @@ class HeadBuilder {
   }
 
  private:
+  /// Does the head take part in the range?
+  bool runs(const KeyRange& range) const {
+    return range.heads.contains(h_, heads_) &&
+           std::all_of(range.when.begin(), range.when.end(),
+                       [&](const HeadCondition& c) { return evaluate_head(*c.holds, h_, heads_) != 0; });
+  }
+
   bool used(const Congruence& by) const {
     for (const auto& pass : phase_.passes) {
       for (const auto& range : pass.ranges) {
-        if (!range.heads.contains(h_, heads_)) continue;
+        if (!runs(range)) continue;
         for (auto c : range.row_congruences) {
           c.negated = by.negated;
           if (c == by) return true;
@@ -81,11 +117,24 @@ class HeadBuilder {
     table_.period = period;
   }
 
+  /// Are there keys that are kept for being a multiple of the modulus away, by this head or by any?
+  bool lags(bool here) const {
+    const auto asks = [&](const PredicateUse& use) {
+      return !use.negated && plan_.predicates[static_cast<std::size_t>(use.number)].modulus == phase_.rows.modulus;
+    };
+    for (const auto& pass : phase_.passes) {
+      for (const auto& range : pass.ranges) {
+        if ((!here || runs(range)) && std::any_of(range.predicates.begin(), range.predicates.end(), asks)) return true;
+      }
+    }
+    return false;
+  }
+
   /// Cells as long as fill a tile with one patch's rows.
   void choose_patches() {
     const RowMap& rows = phase_.rows;
     const std::int64_t patch = rows.patch * rows.patch_lines;
-    if (rows.modulus > kMostResidues) return;
+    if (rows.modulus > kMostResidues || (lags(false) && !lags(true))) return;
     table_.lcm = rows.modulus;
     table_.cell = rows.modulus * std::max<std::int64_t>(1, rows.tile / patch);
   }
@@ -104,7 +153,7 @@ class HeadBuilder {
   PassTable build(const Pass& pass) {
     PassTable out;
     for (const auto& range : pass.ranges) {
-      if (!range.heads.contains(h_, heads_)) continue;
+      if (!runs(range)) continue;
       Term term{.branch = pass.weight == Weight::one ? 0 : range.branch,
                 .stream = {},
                 .filters = {},
@@ -112,6 +161,9 @@ class HeadBuilder {
                 .hi = range.hi,
                 .rows = range.rows,
                 .predicates = range.predicates};
+      for (auto* list : {&term.lo, &term.hi}) {
+        for (auto& b : *list) b = resolve(b, plan_, phase_.stationary, h_, heads_);
+      }
       if (add(range, term)) out.terms.push_back(std::move(term));
     }
     std::stable_sort(out.terms.begin(), out.terms.end(),
@@ -151,6 +203,7 @@ class HeadBuilder {
   bool overflow() const { return overflow_; }
 
  private:
+  const Plan& plan_;
   const Phase& phase_;
   std::int64_t h_, heads_;
   HeadTable table_;
@@ -350,14 +403,15 @@ bool ResolvedCongruence::holds(std::int64_t v) const {
 }
 
 Result<Tables> make_tables(const Plan& plan, std::int64_t heads) {
-  Tables out{.heads = heads, .phases = {}};
+  Tables out;
+  out.heads = heads;
   std::size_t words = 0;
   for (const auto& phase : plan.phases) {
     PhaseTable table;
     std::map<std::string, int> head_numbers;
     std::map<std::string, int> cell_numbers;
     for (std::int64_t h = 0; h < heads; ++h) {
-      HeadBuilder builder(phase, h, heads);
+      HeadBuilder builder(plan, phase, h, heads);
       HeadTable head = builder.build();
       if (builder.overflow()) {
         return user_error("one head has more than 64 different dilations of its rows; Weft's limit is 64");
@@ -390,6 +444,7 @@ Result<Tables> make_tables(const Plan& plan, std::int64_t heads) {
     }
     out.phases.push_back(std::move(table));
   }
+  make_words(plan, out);
   return out;
 }
 

@@ -1,7 +1,10 @@
 #pragma once
 
 #include "compiler/ir/plan.h"
+#include "compiler/walk/portable.h"
+#include "compiler/walk/words.h"
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -21,7 +24,8 @@ struct ResolvedCongruence {
 
 /// One range of one head.
 struct Term {
-  int branch = 0;  ///< group of terms that count once: the branch, or 0 for all under Weight::one
+  std::int64_t at = 0;  ///< of its words, as of all that follows (compiler/walk/words.h)
+  int branch = 0;       ///< group of terms that count once: the branch, or 0 for all under Weight::one
   ResolvedCongruence stream;
   std::vector<ResolvedCongruence> filters;
   std::vector<Bound> lo, hi;
@@ -32,6 +36,7 @@ struct Term {
 };
 
 struct PassTable {
+  std::int64_t at = 0;
   std::vector<Term> terms;  ///< sorted by branch
 };
 
@@ -50,6 +55,7 @@ struct CellTable {
 };
 
 struct HeadTable {
+  std::int64_t at = 0;
   std::vector<ResolvedCongruence> row_bits;  ///< bit i of a row: does it meet row_bits[i]?
   std::size_t class_bits = 0;                ///< the first so many are known from the row's class
   std::vector<PassTable> passes;
@@ -74,7 +80,16 @@ struct PhaseTable {
 struct Tables {
   std::int64_t heads = 0;
   std::vector<PhaseTable> phases;
+  /// All of it as walks and kernels read it: compiler/walk/words.h.
+  std::vector<std::int64_t> words;
+  std::int64_t most_terms = 0;  ///< of any pass of any head: a kernel's scratch grows with it
 };
+
+/// The words of a bound; `below` of a condition on rows.
+std::array<std::int64_t, walk::kBoundWords> words_of(const Bound& bound, bool below = false);
+
+/// Makes `tables.words` of the rest.
+void make_words(const Plan& plan, Tables& tables);
 
 /// Errors are the user's: tables above the size limit (very many heads × branches).
 Result<Tables> make_tables(const Plan& plan, std::int64_t heads);

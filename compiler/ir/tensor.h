@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 /// Plain dense tensors in f64 for the interpreters, and the shapes of one run.
@@ -11,6 +13,9 @@ namespace weft::ir {
 struct Tensor {
   std::vector<std::int64_t> shape;
   std::vector<double> data;
+  /// What stands in for `data` where the values of an input are made up one by one, by their number: a picture of
+  /// millions of tokens looks at few of them. Sets and conditions on pairs read such inputs; nothing else does.
+  std::function<double(std::int64_t)> made = nullptr;
 
   Tensor() = default;
   explicit Tensor(std::vector<std::int64_t> extents, double fill = 0)
@@ -39,12 +44,20 @@ struct Shape {
   }
 };
 
+/// Reads of inputs and of lists beyond their ends, which take the nearest element.
+struct Clamped {
+  std::int64_t count = 0;
+  std::string first = {};  ///< in words
+};
+
 /// What an interpreter returns. `lse` is [B, H, n_q]; `branch_lse` [branches, B, H, n_q].
 struct Outcome {
   Tensor o;                  ///< [B, n_q, H, d_v]
   Tensor lse;                ///< of joint and union; empty for sum and mean
   Tensor branch_lse;         ///< always
-  double max_abs_score = 0;  ///< over kept pairs: S of the error bounds
+  Tensor score_sizes = {};   ///< [B, H, n_q], of the pattern's interpreter: S of the error bounds, of each row
+  double max_abs_score = 0;  ///< … and of all
+  Clamped clamped = {};
 };
 
 }  // namespace weft::ir

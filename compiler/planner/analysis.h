@@ -19,13 +19,16 @@ struct Work {
   double masked = 0, listed_in_runs = 0, listed_singly = 0;
   /// Row tiles that hold a row.
   double row_tiles = 0;
+  /// Taken from some of the tiles: there are too many of them, or conditions on pairs say which keys they keep.
+  bool sampled = false;
 
   Work& operator+=(const Work& other);
   Work scaled(double times) const;
 };
 
 /// Counts one launch. `inputs` are needed where a bound reads one. Cost: one step per row tile, less where the
-/// pattern repeats (cells whose keys lie inside the sequence are counted once a period and head).
+/// pattern repeats (cells whose keys lie inside the sequence are counted once a period and head), and never more than
+/// some ten thousand steps a head: longer sequences are sampled.
 Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape& shape,
                 const std::vector<ir::Tensor>& inputs);
 

@@ -21,6 +21,8 @@ void tighten(std::vector<Bound>& list, const Bound& e, bool is_lo) {
   list.push_back(e);
 }
 
+ir::HeadCondition opposite(const ir::HeadCondition& c) { return {ir::apply(ir::Op::logical_not, {c.holds})}; }
+
 /// False when the congruence contradicts one that is already there.
 bool join(std::vector<Congruence>& list, const Congruence& c) {
   if (c.rate == 1) return !c.negated;
@@ -61,16 +63,16 @@ bool includes(const std::vector<T>& all, const std::vector<T>& some) {
 
 /// Every literal of `a` is in `b`, so `b` keeps nothing that `a` does not.
 bool absorbs(const Conjunction& a, const Conjunction& b) {
-  return includes(b.lo, a.lo) && includes(b.hi, a.hi) && includes(b.rows, a.rows) && includes(b.x, a.x) &&
-         includes(b.y, a.y) && includes(b.pairs, a.pairs);
+  return includes(b.heads, a.heads) && includes(b.lo, a.lo) && includes(b.hi, a.hi) && includes(b.rows, a.rows) &&
+         includes(b.x, a.x) && includes(b.y, a.y) && includes(b.pairs, a.pairs);
 }
 
 }  // namespace
 
-Conjunction at_least(Bound e) { return {.lo = {e}, .hi = {}, .rows = {}, .x = {}, .y = {}, .pairs = {}}; }
-Conjunction below(Bound e) { return {.lo = {}, .hi = {e}, .rows = {}, .x = {}, .y = {}, .pairs = {}}; }
+Conjunction at_least(Bound e) { return {.heads = {}, .lo = {e}, .hi = {}, .rows = {}, .x = {}, .y = {}, .pairs = {}}; }
+Conjunction below(Bound e) { return {.heads = {}, .lo = {}, .hi = {e}, .rows = {}, .x = {}, .y = {}, .pairs = {}}; }
 Conjunction row_is(Bound e, bool is_below) {
-  return {.lo = {}, .hi = {}, .rows = {{e, is_below}}, .x = {}, .y = {}, .pairs = {}};
+  return {.heads = {}, .lo = {}, .hi = {}, .rows = {{e, is_below}}, .x = {}, .y = {}, .pairs = {}};
 }
 
 Conjunction congruent(ir::Congruence c, bool on_x) {
@@ -78,7 +80,14 @@ Conjunction congruent(ir::Congruence c, bool on_x) {
   (on_x ? out.x : out.y).push_back(std::move(c));
   return out;
 }
-Conjunction pair_is(ir::PredicateUse use) { return {.lo = {}, .hi = {}, .rows = {}, .x = {}, .y = {}, .pairs = {use}}; }
+Conjunction on_heads(ir::ExprPtr holds) {
+  Conjunction out;
+  out.heads.push_back({std::move(holds)});
+  return out;
+}
+Conjunction pair_is(ir::PredicateUse use) {
+  return {.heads = {}, .lo = {}, .hi = {}, .rows = {}, .x = {}, .y = {}, .pairs = {use}};
+}
 
 Bound row(std::int64_t add) { return {.kind = Bound::Kind::row, .a = 0, .b = 0, .add = add}; }
 Bound number(std::int64_t value) { return {.kind = Bound::Kind::constant, .a = 0, .b = 0, .add = value}; }
@@ -98,6 +107,11 @@ bool meet(const Conjunction& a, const Conjunction& b, Conjunction& out) {
     };
     if (std::any_of(out.rows.begin(), out.rows.end(), clash)) return false;
     if (std::find(out.rows.begin(), out.rows.end(), r) == out.rows.end()) out.rows.push_back(r);
+  }
+  for (const auto& c : b.heads) {
+    const ir::HeadCondition flipped = opposite(c);
+    if (std::find(out.heads.begin(), out.heads.end(), flipped) != out.heads.end()) return false;
+    if (std::find(out.heads.begin(), out.heads.end(), c) == out.heads.end()) out.heads.push_back(c);
   }
   for (const auto& lo : out.lo) {
     for (const auto& hi : out.hi) {
@@ -160,6 +174,7 @@ std::optional<Dnf> opposite(const Dnf& pieces, std::size_t most) {
   std::optional<Dnf> out = Dnf{Conjunction{}};
   for (const auto& c : pieces) {
     Dnf flipped;
+    for (const auto& e : c.heads) flipped.push_back(on_heads(opposite(e).holds));
     for (const auto& e : c.lo) flipped.push_back(below(e));
     for (const auto& e : c.hi) flipped.push_back(at_least(e));
     for (const auto& r : c.rows) flipped.push_back(row_is(r.bound, !r.below));

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-/// The algebra that sets are lowered to: unions of conjunctions of half-lines, congruences, row conditions and
-/// conditions on pairs.
+/// The algebra that sets are lowered to: unions of conjunctions of conditions on heads, half-lines, congruences, row
+/// conditions and conditions on pairs.
 namespace weft::planner {
 
 /// A union of conjunctions; empty: keeps nothing.
@@ -18,6 +18,8 @@ Conjunction at_least(ir::Bound e);
 Conjunction below(ir::Bound e);
 Conjunction row_is(ir::Bound e, bool is_below);
 Conjunction congruent(ir::Congruence c, bool on_x);
+/// A truth over h and H.
+Conjunction on_heads(ir::ExprPtr holds);
 Conjunction pair_is(ir::PredicateUse use);
 
 // Bounds.

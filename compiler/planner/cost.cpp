@@ -15,7 +15,7 @@ constexpr double kLostSlots = 0.08;      // for each product: registers of one b
 constexpr double kLanesSlots = 7;    // of softmax on f32 lanes, a pair, where tensor cores multiply
 constexpr double kMostOfMma = 1280;  // FMAs a clock of an SM that mma.sync can ask for; Hopper's have more for wgmma
 
-/// Of a pair, with its share of what a block of keys needs once.
+/// Issue slots of a pair, with its share of what a block of keys needs once.
 double simt_slots(const ir::Plan& plan) {
   const auto& c = plan.choices;
   const auto d = static_cast<double>(plan.bind.d), d_v = static_cast<double>(plan.bind.d_v);

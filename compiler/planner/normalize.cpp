@@ -34,9 +34,7 @@ class Normalizer {
       return out;
     }
     if (set.kind == SetKind::where) return where(set, negated);
-    const Primitive primitive = find_primitive(set.kind);
-    if (primitive == nullptr) return {};  // refused before
-    const Dnf pieces = primitive(set, context_);
+    const Dnf pieces = find_primitive(set.kind)(set, context_);
     return negated ? negate(pieces, set) : pieces;
   }
 
@@ -108,6 +106,7 @@ void normalize(Draft& draft) {
 ir::KeyRange range_of(const Conjunction& c, int branch, const ir::HeadSet& heads) {
   ir::KeyRange range{.branch = branch,
                      .heads = heads,
+                     .when = c.heads,
                      .stream = {},
                      .filters = c.y,
                      .lo = c.lo,

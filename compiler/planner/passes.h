@@ -8,8 +8,10 @@
 /// function from draft to draft.
 namespace weft::planner {
 
-/// One conjunction of a branch's set: an interval of y per x, congruences, conditions on x, conditions on pairs.
+/// One conjunction of a branch's set: conditions on the head, an interval of y per x, congruences, conditions on x,
+/// conditions on pairs.
 struct Conjunction {
+  std::vector<ir::HeadCondition> heads;
   std::vector<ir::Bound> lo, hi;
   std::vector<ir::RowCondition> rows;
   std::vector<ir::Congruence> x, y;

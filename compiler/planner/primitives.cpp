@@ -22,7 +22,7 @@ Dnf window(const Set& set, const Context& at) {
   return {all_of({at.key_within(a), at.key_at_most(c)})};
 }
 
-Dnf segments(const Set& set, const Context& at) { return {at.same_segment(arg(set, 0))}; }
+Dnf segment(const Set& set, const Context& at) { return {at.same_segment(arg(set, 0))}; }
 
 /// (position % w) % r == phase
 ir::ExprPtr residue(const ir::ExprPtr& position, std::int64_t w, std::int64_t r) {
@@ -103,30 +103,17 @@ Dnf owned(const Set& set, const Context& at) {
   return {key ? at.key_is(c) : at.query_is(c)};
 }
 
-struct Row {
-  SetKind kind;
-  Primitive primitive;
-};
-
-constexpr Row kPrimitives[] = {
-    {SetKind::causal, causal},     {SetKind::window, window},
-    {SetKind::segment, segments},  {SetKind::dilated, dilated},
-    {SetKind::strided, strided},   {SetKind::lag, lag},
-    {SetKind::sink, first_keys},   {SetKind::global, global},
-    {SetKind::prefix, first_keys}, {SetKind::neighborhood, neighborhood},
-    {SetKind::axial, axial},       {SetKind::document, document},
-    {SetKind::lengths, lengths},   {SetKind::table, table},
-    {SetKind::random, random},     {SetKind::top, top},
-    {SetKind::own_query, owned},   {SetKind::own_key, owned},
-};
+// Under their own names in the table: kinds that share a function, and those that the normalizer walks itself.
+constexpr Primitive sink = first_keys, prefix = first_keys;
+constexpr Primitive all = nullptr, blocks = nullptr, where = nullptr;
 
 }  // namespace
 
 Primitive find_primitive(SetKind kind) {
-  for (const auto& row : kPrimitives) {
-    if (row.kind == kind) return row.primitive;
-  }
-  return nullptr;
+#define WEFT_SET(name, ...) \
+  if (kind == SetKind::name) return name;
+#include "dsl/sets.def"
+  return kind == SetKind::own_query || kind == SetKind::own_key ? owned : nullptr;
 }
 
 }  // namespace weft::planner

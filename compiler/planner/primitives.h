@@ -2,15 +2,15 @@
 
 #include "compiler/planner/context.h"
 
-/// What each built-in set means in half-lines, congruences and conditions on pairs. To add a set: a function and a row
-/// in primitives.cpp.
+/// What each built-in set means in half-lines, congruences and conditions on pairs. To add a set: a function of its
+/// name in primitives.cpp.
 namespace weft::planner {
 
-/// The set as a union of conjunctions; null for operators, `blocks` and `where`, and for kinds that no plan knows.
+/// The set as a union of conjunctions; null for operators, `all`, `blocks` and `where`.
 using Primitive = Dnf (*)(const ir::Set& set, const Context& at);
 Primitive find_primitive(ir::SetKind kind);
 
-// Of files of their own.
+// Sets that have files of their own.
 Dnf neighborhood(const ir::Set& set, const Context& at);
 Dnf axial(const ir::Set& set, const Context& at);
 

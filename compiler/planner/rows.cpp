@@ -130,6 +130,11 @@ class RowChooser {
     }
     tokens_ = std::clamp<std::int64_t>(2 * longest_, 4096, 65536);
     heads_ = std::min<std::int64_t>(draft.pattern.heads.value_or(4), 4);
+    for (const auto& range : draft.ranges) {
+      const bool told_apart = !range.when.empty() || range.heads.kind == ir::HeadSet::Kind::range;
+      const std::int64_t heads = std::max<std::int64_t>(range.heads.hi, 16);
+      if (told_apart) heads_ = std::max(heads_, std::clamp<std::int64_t>(draft.pattern.heads.value_or(heads), 1, 64));
+    }
     for (const auto& branch : draft.pattern.branches)
       heads_ = std::max(heads_, std::min<std::int64_t>(branch.heads.count, 64));
   }

@@ -9,7 +9,7 @@ namespace {
 
 /// Conditions on pairs are evaluated for every row of a tile, which takes most of the time.
 constexpr std::int64_t kSampledTiles = 40, kSampledConditionalTiles = 8;
-constexpr std::int64_t kSampledHeads = 2;
+constexpr std::int64_t kSampledHeads = 2, kSampledKinds = 4;
 /// A masked block against a full one: mask, one vector of queries a register tile. Measured 1.3 to 1.5.
 constexpr double kPartialCost = 1.4;
 
@@ -19,7 +19,7 @@ double sampled_share(const ir::PassTable& pass, const ir::Zone& zone, const ir::
                      const ir::Extent& extent) {
   constexpr std::int64_t kStretches = 4, kSteps = 16;
   const auto& first = pass.terms[static_cast<std::size_t>(zone.terms.front())];
-  const std::int64_t length = kSteps * ir::stream_of(first, rows, extent).rate;
+  const std::int64_t length = kSteps * ir::step_of(first, rows, extent);
   std::int64_t hits = 0, tried = 0;
   ir::Zone part = zone;
   for (std::int64_t i = 0; i < kStretches; ++i) {
@@ -41,6 +41,35 @@ double hit_share(const ir::PassTable& pass, const ir::Zone& zone, const ir::Tile
   return 1 - missed;
 }
 
+struct SampledHead {
+  std::int64_t h;
+  double weight;
+};
+
+/// A few heads; where conditions tell them apart, one of each kind, for as many as are of it.
+std::vector<SampledHead> heads_to_sample(const ir::Phase& phase, const ir::PhaseTable& table) {
+  const bool told_apart = std::any_of(phase.passes.begin(), phase.passes.end(), [](const ir::Pass& pass) {
+    return std::any_of(pass.ranges.begin(), pass.ranges.end(),
+                       [](const auto& range) { return !range.when.empty() || !(range.heads == ir::HeadSet{}); });
+  });
+  const auto heads = static_cast<std::int64_t>(table.head_of.size()),
+             kinds = static_cast<std::int64_t>(table.head.size());
+  std::vector<SampledHead> out;
+  if (told_apart && kinds <= kSampledKinds) {
+    for (std::int64_t kind = 0; kind < kinds; ++kind) {
+      const auto of = std::count(table.head_of.begin(), table.head_of.end(), static_cast<int>(kind));
+      const auto first = std::find(table.head_of.begin(), table.head_of.end(), static_cast<int>(kind));
+      out.push_back({first - table.head_of.begin(), static_cast<double>(of)});
+    }
+    return out;
+  }
+  // An odd step meets heads that differ by their remainders.
+  const std::int64_t step = told_apart ? std::max<std::int64_t>(1, heads / kSampledKinds) | 1
+                                       : std::max<std::int64_t>(1, heads / kSampledHeads);
+  for (std::int64_t h = 0; h < heads; h += step) out.push_back({h, 1});
+  return out;
+}
+
 }  // namespace
 
 double simulate(const ir::Plan& plan, const ir::Phase& phase, std::int64_t heads, std::int64_t tokens) {
@@ -58,14 +87,14 @@ double simulate(const ir::Plan& plan, const ir::Phase& phase, std::int64_t heads
   shape.n_q = shape.n_k = tokens;
   shape.heads = heads;
   const ir::PairValues pairs(plan, shape, inputs);
-  ir::Extent extent = ir::extent_of(shape, 0, phase.stationary, &inputs);
+  ir::Extent extent = ir::extent_of(shape, 0, phase.stationary, &inputs, &*tables);
   extent.pairs = &pairs;
   double cost = 0;
   ir::TileRows rows;
   std::vector<ir::Zone> zones;
-  const std::int64_t head_step = std::max<std::int64_t>(1, heads / kSampledHeads);
-  std::int64_t sampled_heads = 0;
-  for (std::int64_t h = 0; h < heads; h += head_step, ++sampled_heads) {
+  double sampled_heads = 0;
+  for (const auto& [h, weight] : heads_to_sample(phase, table)) {
+    sampled_heads += weight;
     const ir::HeadTable& head = table.of(h);
     extent.h = h;
     const std::int64_t total = ir::tile_count(phase, head, extent);
@@ -75,7 +104,7 @@ double simulate(const ir::Plan& plan, const ir::Phase& phase, std::int64_t heads
     double of_head = 0;
     std::int64_t sampled = 0;
     for (std::int64_t tile = 0; tile < total; tile += step, ++sampled) {
-      ir::rows_of_tile(phase, table, head, extent, tile, rows);
+      ir::rows_of_tile(phase, head, extent, tile, rows);
       for (const auto& pass : head.passes) {
         ir::zones_of_tile(pass, rows, extent, zones);
         for (const auto& zone : zones) {
@@ -85,9 +114,9 @@ double simulate(const ir::Plan& plan, const ir::Phase& phase, std::int64_t heads
       }
     }
     if (sampled > 0) of_head *= static_cast<double>(total) / static_cast<double>(sampled);
-    cost += of_head * phase.rows.tile / static_cast<double>(tokens);
+    cost += weight * of_head * phase.rows.tile / static_cast<double>(tokens);
   }
-  return cost / static_cast<double>(sampled_heads);
+  return cost / sampled_heads;
 }
 
 }  // namespace weft::planner

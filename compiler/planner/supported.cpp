@@ -50,6 +50,19 @@ void check_inputs(Draft& draft) {
   }
 }
 
+/// Branches that keep a pair are counted in a byte, and weights times such a count must be no infinity in f16.
+constexpr std::size_t kMostBranchesOnGpus = 255;
+
+void check_branches(Draft& draft) {
+  const auto& branches = draft.pattern.branches;
+  if (draft.target.kind != TargetKind::cuda || branches.size() <= kMostBranchesOnGpus) return;
+  say(draft, "E0409", branches[kMostBranchesOnGpus].range,
+      fmt::format("the pattern has {} branches, but kernels for GPUs count up to {}", branches.size(),
+                  kMostBranchesOnGpus),
+      fmt::format("branch number {}", kMostBranchesOnGpus + 1));
+  draft.diagnostics.back().notes.push_back("'--target cpu' runs up to 4096");
+}
+
 }  // namespace
 
 void refuse_unsupported(Draft& draft) {
@@ -58,6 +71,7 @@ void refuse_unsupported(Draft& draft) {
   check_dim(draft, "head dim", draft.plan.bind.d);
   check_dim(draft, "value dim", draft.plan.bind.d_v);
   check_inputs(draft);
+  check_branches(draft);
 }
 
 }  // namespace weft::planner

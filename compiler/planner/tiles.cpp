@@ -150,6 +150,10 @@ void choose_tiles(Draft& draft) {
       continue;
     }
     if (hint.value < at->least || hint.value > at->most || hint.value % at->multiple != 0) {
+      if (hint.tuned) {  // a note of the store: nobody asked for it
+        draft.plan.reasons.push_back(fmt::format("{} {}: kept by weft tune, and impossible", hint.key, hint.value));
+        continue;
+      }
       draft.diagnostics.push_back(
           {.code = "E0407",
            .range = hint.range,

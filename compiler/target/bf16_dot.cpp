@@ -5,8 +5,24 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <vector>
 
 namespace weft {
+
+std::optional<double> bf16_dot_rate_of(std::span<const Bf16DotTurn> turns) {
+  std::vector<Bf16DotTurn> calm(turns.begin(), turns.end());
+  std::erase_if(calm, [](const Bf16DotTurn& turn) { return !(turn.single > 0 && turn.pairs > 0); });
+  if (calm.empty()) return std::nullopt;
+  std::sort(calm.begin(), calm.end(), [](const Bf16DotTurn& one, const Bf16DotTurn& other) {
+    return one.single + one.pairs < other.single + other.pairs;
+  });
+  calm.resize((calm.size() + 3) / 4);
+  const auto rate = [](const Bf16DotTurn& turn) { return 2 * turn.single / turn.pairs; };
+  const auto middle = calm.begin() + static_cast<std::ptrdiff_t>(calm.size() / 2);
+  std::nth_element(calm.begin(), middle, calm.end(),
+                   [&](const Bf16DotTurn& one, const Bf16DotTurn& other) { return rate(one) < rate(other); });
+  return rate(*middle);
+}
 
 #if defined(__x86_64__)
 
@@ -16,10 +32,8 @@ using Clock = std::chrono::steady_clock;
 
 /// Some 15 µs a loop: often whole between two interruptions, and long beside a look at the clock.
 constexpr long kTurns = 1000;
-/// Both take turns, and the rate is the median of what neighbouring turns say: a neighbour on the same core, or another
-/// clock, then slows both. The best turn of each may be from either side of such a change. Together they outlast the
-/// time that wide units need to wake up.
-constexpr int kRounds = 24;
+/// Longer than a neighbour's slice of the core, and than the time that wide units need to wake up.
+constexpr int kRounds = 300;
 
 // Chains that do not wait for each other, more than the latency of two units asks for; sums and factors are 0. As
 // assembly, because what a compiler makes of a loop differs from build to build, and the ratio must not.
@@ -64,15 +78,9 @@ double seconds_of(void (*loop)()) {
 std::optional<double> measure_bf16_dot_rate() {
   constexpr auto kNeeds = CpuFeatureSet().with(CpuFeature::avx512f, CpuFeature::avx512bf16);
   if (!kNeeds.minus(host_cpu_features()).empty()) return std::nullopt;
-  std::array<double, kRounds> rates{};
-  for (double& rate : rates) {
-    const double single = seconds_of(multiply_f32), pairs = seconds_of(multiply_pairs);
-    if (!(single > 0 && pairs > 0)) return std::nullopt;  // a clock that stands still
-    rate = 2 * single / pairs;
-  }
-  const auto middle = rates.begin() + kRounds / 2;
-  std::nth_element(rates.begin(), middle, rates.end());
-  return *middle;
+  std::array<Bf16DotTurn, kRounds> turns{};
+  for (auto& turn : turns) turn = {.single = seconds_of(multiply_f32), .pairs = seconds_of(multiply_pairs)};
+  return bf16_dot_rate_of(turns);
 }
 
 #else

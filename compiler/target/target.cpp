@@ -39,27 +39,40 @@ Target cpu_row(const char* name, const char* llvm_cpu, CpuFeatureSet needs, int 
   return out;
 }
 
-Target cuda_row(const char* name, int sm, int shared_kb_per_block, int shared_kb_per_sm, int k_registers, int threads,
-                int blocks, int f32_lanes, int mma_per_sm, bool mma, bool bf16_mma, bool async_copy, bool tma,
-                bool wgmma, const char* card, int card_sms, int card_mhz, int card_gb_per_s) {
+/// A row of targets.def, in the units that data sheets use.
+struct CudaRow {
+  const char* name;
+  int sm;
+  int shared_kb_per_block, shared_kb_per_sm;  ///< what a block may ask for; what an SM has
+  int k_registers, threads, blocks;           ///< of an SM
+  int f32_lanes;
+  int mma_per_sm = 0;  ///< FMAs a clock of tensor cores on f16 with f32 sums
+  bool mma = false, bf16_mma = false, async_copy = false, tma = false, wgmma = false;
+  struct {
+    const char* name;
+    int sms, mhz, gb_per_s;
+  } card;  ///< one that has it
+};
+
+Target cuda_row(const CudaRow& row) {
   Target out;
-  out.name = name;
-  out.architecture = name;
+  out.name = out.architecture = row.name;
   out.kind = TargetKind::cuda;
-  out.sm = sm;
-  out.shared_per_block = shared_kb_per_block * 1024;
-  out.shared_per_sm = shared_kb_per_sm * 1024;
-  out.registers_per_sm = k_registers * 1024;
-  out.threads_per_sm = threads;
-  out.blocks_per_sm = blocks;
-  out.f32_lanes_per_sm = f32_lanes;
-  out.mma_per_sm = mma_per_sm;
-  out.card = {.name = card, .sms = card_sms, .hertz = card_mhz * 1e6, .bytes_per_s = card_gb_per_s * 1e9};
-  out.has_mma = mma;
-  out.has_bf16_mma = bf16_mma;
-  out.has_async_copy = async_copy;
-  out.has_tma = tma;
-  out.has_wgmma = wgmma;
+  out.sm = row.sm;
+  out.shared_per_block = row.shared_kb_per_block * 1024;
+  out.shared_per_sm = row.shared_kb_per_sm * 1024;
+  out.registers_per_sm = row.k_registers * 1024;
+  out.threads_per_sm = row.threads;
+  out.blocks_per_sm = row.blocks;
+  out.f32_lanes_per_sm = row.f32_lanes;
+  out.mma_per_sm = row.mma_per_sm;
+  out.card = {
+      .name = row.card.name, .sms = row.card.sms, .hertz = row.card.mhz * 1e6, .bytes_per_s = row.card.gb_per_s * 1e9};
+  out.has_mma = row.mma;
+  out.has_bf16_mma = row.bf16_mma;
+  out.has_async_copy = row.async_copy;
+  out.has_tma = row.tma;
+  out.has_wgmma = row.wgmma;
   return out;
 }
 
@@ -70,7 +83,7 @@ std::vector<Target> read_table() {
   interpreter.kind = TargetKind::interpreter;
   out.push_back(std::move(interpreter));
 #define WEFT_CPU_TARGET(...) out.push_back(cpu_row(__VA_ARGS__));
-#define WEFT_CUDA_TARGET(...) out.push_back(cuda_row(__VA_ARGS__));
+#define WEFT_CUDA_TARGET(...) out.push_back(cuda_row({__VA_ARGS__}));
 #include "compiler/target/targets.def"
   return out;
 }

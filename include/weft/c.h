@@ -2,7 +2,7 @@
 #define WEFT_C_H
 
 /**
- * The C face of Weft: what weft/weft.h has, as opaque handles and plain structs.
+ * The C face of Weft: what weft/weft.h has, as opaque handles and plain structs. Patterns: docs/language.md.
  *
  *     weft_engine* engine = NULL;
  *     weft_kernel* kernel = NULL;
@@ -84,7 +84,7 @@ typedef struct {
   size_t linked_bundle_count;
   const char* bundle_key; /**< Ed25519 public key (PEM or hexadecimal): bundles that it did not sign are not used */
   const char* record;     /**< a file to add the kernels that were asked for to */
-  int32_t threads;        /**< of a launch; 0: one per core this process may use */
+  int32_t threads;        /**< of a launch, at most 4096; 0: one per core this process may use */
   int64_t deadline_ms, memory_bytes;   /**< of one CUDA compilation; 0: no limit */
   uint64_t cache_bytes;                /**< the store may take so many; 0: 2 GiB */
   const char* const* read_only_caches; /**< further stores, asked after one's own and never changed */
@@ -93,6 +93,7 @@ typedef struct {
   /** Told what takes long while it does, a sentence, by whichever thread waits; must not throw. NULL: nobody. */
   void (*notice)(const char* sentence, void* context);
   void* notice_context;
+  size_t most_kernels; /**< that stay in the engine's memory: see weft::EngineOptions; 0: as many as are asked for */
 } weft_engine_options;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_engine_options weft_engine_options_init(void) {

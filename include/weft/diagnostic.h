@@ -32,7 +32,7 @@ struct Fix {
 /// One thing wrong with the user's text, in terms of the text.
 struct Diagnostic {
   Severity severity = Severity::error;
-  std::string code;        ///< `E0103`, `W0214`; listed in diagnostics.def
+  std::string code;        ///< `E0103`, `W0214`; `weft check --explain E0103`
   SourceRange range;       ///< what to underline
   std::string message;     ///< one sentence without a full stop
   std::string label = {};  ///< printed behind the carets; may be empty

@@ -1,13 +1,15 @@
 #pragma once
 
-/// Weft compiles attention patterns, written as text, into kernels for this machine.
+/// Compiles attention patterns, written as text (docs/language.md; its meaning: docs/semantics.md), into kernels.
 ///
 ///     weft::Engine engine;
 ///     auto kernel = engine.compile(text, {.pattern = "longnet", .dim = 64});
-///     if (!kernel) return report(kernel.error());
+///     if (!kernel) std::cerr << weft::report(kernel.error(), {.name = "longnet.weft", .text = text});
 ///     auto status = kernel->run({.q = q, .k = k, .v = v, .out = o});
 ///
-/// Nothing here throws: what can fail returns a Result. No header of another library is needed.
+/// Nothing here throws, raises a signal or ends the process: what can fail returns a Result, out of memory included.
+/// (The compilers are others' libraries, which may end a process that has no memory left for them.) What else returns
+/// text returns none where memory is out. No header of another library is needed.
 
 #include <weft/result.h>
 #include <weft/tensor.h>
@@ -34,6 +36,9 @@ struct BundleImage {
   std::string name = "<linked bundle>";  ///< for messages
 };
 
+/// Threads that one launch may ask for.
+inline constexpr int kMostThreads = 4096;
+
 struct EngineOptions {
   std::string cache_dir = {};  ///< kernel store; empty: WEFT_CACHE_DIR, $XDG_CACHE_HOME/weft, ~/.cache/weft
   bool no_cache = false;       ///< keep one's own kernels in memory only
@@ -57,7 +62,11 @@ struct EngineOptions {
   std::string bundle_key = {};
   /// A file to add the kernels that were asked for to, a line each, for `weft bundle build --from-record`.
   std::string record = {};
-  int threads = 0;  ///< threads of a launch; 0: one per core this process may use
+  int threads = 0;  ///< threads of a launch, up to kMostThreads; 0: one per core this process may use
+  /// Kernels that the engine keeps in memory, half a megabyte each: the one that was not asked for the longest goes
+  /// first, to come from the store when it is asked for again. Kernel objects that the caller has stay as they are.
+  /// 0: as many as are asked for.
+  std::size_t most_kernels = 0;
   /// Limits of one CUDA compilation, which then runs in a process of its own; 0: none.
   std::int64_t deadline_ms = 0, memory_bytes = 0;
 };
@@ -100,7 +109,9 @@ struct RunArgs {
   std::span<const std::int64_t> cu_q = {}, cu_k = {};
   /// K and V in pages, as serving engines keep them: k is [pages, page size, H_kv, d], v likewise, and token n of
   /// sequence b stands in page pages[b, n / page size], i32. `kv_lengths`, in host memory, has the tokens of each
-  /// sequence. Kernels compiled with CompileOptions::paged only.
+  /// sequence. Kernels compiled with CompileOptions::paged only. Of a table in host memory every entry that the lengths
+  /// need is looked at, and one that is no page of k is an error. Of a table on a GPU none is: an entry that is no page
+  /// stands for the nearest, so that O is wrong where it is used, and no other memory is read.
   TensorView pages = {};
   std::span<const std::int64_t> kv_lengths = {};
   /// What `random` and `top` choose, for those who want to see it: one i32 view for each list of Kernel::lists, of the
@@ -188,7 +199,7 @@ class WEFT_API Kernel {
   const std::string& target() const;                ///< resolved: `cpu:x86-64-v4`
   const std::vector<Diagnostic>& warnings() const;  ///< about the pattern's text
 
-  /// Of a GPU kernel: registers of a thread, and bytes a thread spills. Nothing elsewhere.
+  /// Registers of a thread of a GPU kernel, and bytes that it spills. Nothing elsewhere.
   std::optional<int> registers() const, spill_bytes() const;
   /// Shared memory of a block, which grows with the branches that a head can have.
   std::optional<std::int64_t> shared_bytes(std::int64_t heads) const;
@@ -204,12 +215,19 @@ class WEFT_API Kernel {
 };
 
 /// Kernel store, compilers and threads: open once, share between threads.
+///
+/// A process may fork at any time, whatever its other threads do with engines: the child compiles, stores and runs with
+/// what it inherited. (A GPU's driver does not: a child of a process that has used it cannot launch on GPUs.)
 class WEFT_API Engine {
  public:
+  /// Options that make no sense, and memory that runs out, are told by ready() and by every compile().
   explicit Engine(EngineOptions options = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+
+  /// Why nothing can be compiled, if so.
+  Status ready() const;
 
   /// A kernel for one pattern of `text`: from memory, else from the store, else from a bundle, else compiled. Where
   /// bundles have none for `cpu` or a GPU, but one for a lesser target that it also executes, that one is taken.
@@ -227,7 +245,12 @@ class WEFT_API Engine {
 
  private:
   std::unique_ptr<State> state_;
+  Error failure_;  ///< where there is no state
 };
+
+/// All of an error as a terminal shows it: lines of the text underlined, notes, what to do. `source` is the text that
+/// was compiled, with the name to show; without it, lines are not shown. Ends with a line break.
+WEFT_API std::string report(const Error& error, const Source& source = {});
 
 /// `0.1.0`
 WEFT_API const char* version();

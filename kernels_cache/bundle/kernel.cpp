@@ -35,8 +35,10 @@ Status decode_facts(std::string_view bytes, Kernel& kernel) {
 
 Result<Packed> pack(const Kernel& kernel) {
   Packed shared;
-  WEFT_TRY(shared.binary, pack(kernel.binary));
-  WEFT_TRY(shared.source, pack(kernel.source));
+  WEFT_TRY(auto binary, pack(kernel.binary));
+  WEFT_TRY(auto source, pack(kernel.source));
+  shared.binary = std::make_shared<const Section>(std::move(binary));
+  shared.source = std::make_shared<const Section>(std::move(source));
   return pack_like(shared, kernel);
 }
 
@@ -49,10 +51,10 @@ Result<Packed> pack_like(const Packed& alike, const Kernel& kernel) {
                 .target = kernel.target,
                 .registers = kernel.registers,
                 .spill_bytes = kernel.spill_bytes,
-                .facts = std::move(facts),
+                .facts = std::make_shared<const Section>(std::move(facts)),
                 .binary = alike.binary,
                 .source = alike.source,
-                .plan = std::move(plan)};
+                .plan = std::make_shared<const Section>(std::move(plan))};
 }
 
 }  // namespace weft::bundle

@@ -3,6 +3,7 @@
 #include "kernels_cache/bundle/section.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,12 +26,13 @@ struct Kernel {
   bool operator==(const Kernel&) const = default;
 };
 
-/// The same, as it lies in a file: packing is most of the work, and can be done by many threads.
+/// The same, as it lies in a file: packing is most of the work, and can be done by many threads. Kernels that share a
+/// section in their file share it here: what they take together is no more than the file.
 struct Packed {
   Sha256 digest{};  ///< of the request
   std::string name = {}, variant = {}, target = {};
   std::optional<std::uint32_t> registers = {}, spill_bytes = {};
-  Section facts = {}, binary = {}, source = {}, plan = {};
+  std::shared_ptr<const Section> facts = {}, binary = {}, source = {}, plan = {};
 };
 Result<Packed> pack(const Kernel& kernel);
 

@@ -184,9 +184,31 @@ Result<std::string> Bundle::plain(std::size_t section) const {
   return unpack(bytes, plain_length(section));
 }
 
-Result<Section> Bundle::section(std::size_t section) const {
+Result<std::shared_ptr<const Section>> Bundle::section(std::size_t section) const {
+  const std::lock_guard lock(mutex_);
+  auto& known = taken_[section];
+  if (known) return known;
   WEFT_TRY(auto bytes, stored(section));
-  return Section{.digest = section_digest(section), .plain_length = plain_length(section), .stored = std::move(bytes)};
+  known = std::make_shared<const Section>(
+      Section{.digest = section_digest(section), .plain_length = plain_length(section), .stored = std::move(bytes)});
+  return known;
+}
+
+Result<std::array<Sha256, 4>> Bundle::contents(std::size_t kernel) const {
+  std::array<Sha256, 4> out;
+  const auto from = row(kernel);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const auto section = from.sections[i];
+    const std::lock_guard lock(mutex_);
+    const auto [at, is_new] = plain_digests_.try_emplace(section);
+    if (is_new) {
+      auto bytes = plain(section);
+      if (!bytes) return wrong(std::move(bytes).error());
+      at->second = sha256(*bytes);
+    }
+    out[i] = at->second;
+  }
+  return out;
 }
 
 Result<Kernel> Bundle::described(std::size_t kernel) const {
@@ -236,6 +258,16 @@ Result<Packed> Bundle::packed(std::size_t kernel) const {
   };
   auto out = read();
   if (!out) return wrong(std::move(out).error());
+  return out;
+}
+
+Result<std::string> Bundle::bytes() const {
+  auto out = bytes_->read(0, header_.file_length);
+  if (!out) return wrong(std::move(out).error());
+  // The file may have been written to since it was checked.
+  WEFT_TRY(const auto again, open_in_memory(*out, name_));
+  if (again->header_.root != header_.root) return wrong(user_error("it was changed while it was read"));
+  WEFT_CHECK(again->verify());
   return out;
 }
 

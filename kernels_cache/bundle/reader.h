@@ -6,7 +6,9 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -59,6 +61,13 @@ class Bundle {
   /// A kernel; every byte that is read is checked.
   Result<Kernel> take(std::size_t kernel, Parts parts = Parts::all) const;
 
+  /// Digests of a kernel's facts, binary, source and plan as they were before they were compressed: for comparing
+  /// bundles. Each section is read once, however many kernels have it.
+  Result<std::array<Sha256, 4>> contents(std::size_t kernel) const;
+
+  /// All that the file holds, from the file that is open: what was checked is what is given.
+  Result<std::string> bytes() const;
+
   /// For copying into another bundle: of the sections only the digests are checked.
   Result<Packed> packed(std::size_t kernel) const;
 
@@ -87,7 +96,7 @@ class Bundle {
   std::uint64_t stored_length(std::size_t section) const { return ends_[section + 1] - ends_[section]; }
   Result<std::string> stored(std::size_t section) const;
   Result<std::string> plain(std::size_t section) const;
-  Result<Section> section(std::size_t section) const;
+  Result<std::shared_ptr<const Section>> section(std::size_t section) const;
   Result<Kernel> described(std::size_t kernel) const;
   Result<Kernel> taken(std::size_t kernel, Parts parts) const;
   Error wrong(Error error) const;
@@ -98,6 +107,10 @@ class Bundle {
   std::string manifest_;
   std::vector<std::string_view> words_;  ///< into manifest_
   std::vector<std::uint64_t> ends_;      ///< section i lies from ends_[i] to ends_[i + 1] of the file
+
+  mutable std::mutex mutex_;  ///< of what follows, which is filled where it is asked for
+  mutable std::map<std::size_t, std::shared_ptr<const Section>> taken_;  ///< no more than the file
+  mutable std::map<std::size_t, Sha256> plain_digests_;
 };
 
 }  // namespace weft::bundle

@@ -47,7 +47,13 @@ Result<std::string> unpack(std::string_view stored, std::uint64_t plain_length) 
     return user_error("a section is not compressed as it states");
   }
   std::string out(plain_length, '\0');
-  const auto size = ZSTD_decompress(out.data(), out.size(), stored.data(), stored.size());
+  // One a thread: to make one costs more than most sections.
+  struct Free {
+    void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+  };
+  static thread_local const std::unique_ptr<ZSTD_DCtx, Free> context(ZSTD_createDCtx());
+  if (context == nullptr) return environment_error("out of memory");
+  const auto size = ZSTD_decompressDCtx(context.get(), out.data(), out.size(), stored.data(), stored.size());
   if (ZSTD_isError(size) != 0 || size != plain_length) return user_error("a section cannot be decompressed");
   return out;
 }

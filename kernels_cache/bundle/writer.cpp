@@ -22,12 +22,12 @@ using Words = std::map<std::string_view, std::uint32_t>;
 SectionKey key_of(const Section& section) { return {section.digest, section.plain_length}; }
 
 std::array<const Section*, 4> sections_of(const Packed& kernel) {
-  return {&kernel.facts, &kernel.binary, &kernel.source, &kernel.plan};
+  return {kernel.facts.get(), kernel.binary.get(), kernel.source.get(), kernel.plan.get()};
 }
 
 auto order_of(const Packed& kernel) {
-  return std::tie(kernel.target, kernel.facts.digest, kernel.binary.digest, kernel.source.digest, kernel.plan.digest,
-                  kernel.registers, kernel.spill_bytes);
+  return std::tie(kernel.target, kernel.facts->digest, kernel.binary->digest, kernel.source->digest,
+                  kernel.plan->digest, kernel.registers, kernel.spill_bytes);
 }
 
 std::string encode_words(const Words& words) {
@@ -91,7 +91,7 @@ Result<std::string> Writer::finish() const {
 
   std::map<std::pair<Sha256, std::uint32_t>, std::string> rows;  // by digest and number of the facts
   for (const auto& [name, kernel] : kernels_) {
-    rows[{kernel.digest, sections.at(key_of(kernel.facts)).number}] = encode_kernel(kernel, sections, words);
+    rows[{kernel.digest, sections.at(key_of(*kernel.facts)).number}] = encode_kernel(kernel, sections, words);
   }
   std::string manifest;
   for (const auto& [order, row] : rows) manifest += row;

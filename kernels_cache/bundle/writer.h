@@ -16,8 +16,8 @@ namespace weft::bundle {
 /// were added.
 class Writer {
  public:
-  /// Of two kernels that agree in request, name and variant, but not in everything, the lesser in a fixed order is
-  /// kept.
+  /// Adds a kernel. Where two agree in request, name and variant, but not in everything, the lesser in a fixed order
+  /// is kept.
   void add(Packed kernel);
 
   /// As add(), but what is there already stays.

@@ -67,6 +67,7 @@ Result<EngineOptions> options_of(const weft_engine_options* given) {
   out.threads = from.threads;
   out.deadline_ms = from.deadline_ms;
   out.memory_bytes = from.memory_bytes;
+  out.most_kernels = from.most_kernels;
   return out;
 }
 
@@ -165,7 +166,9 @@ weft_error* weft_engine_create(const weft_engine_options* options, weft_engine**
     if (out == nullptr) return missing("the place for the engine");
     *out = nullptr;
     WEFT_TRY(auto made, options_of(options));
-    *out = new weft_engine{Engine(std::move(made))};
+    auto engine = std::make_unique<weft_engine>(std::move(made));
+    WEFT_CHECK(engine->engine.ready());
+    *out = engine.release();
     return done;
   });
 }

@@ -19,23 +19,13 @@ weft_error_kind kind_of(ErrorKind kind) {
   return WEFT_ERROR_INTERNAL;
 }
 
-std::string report_of(const Error& error, const Source* source) {
-  std::string out;
-  if (source != nullptr) {
-    for (const auto& d : error.diagnostics) out += render(d, *source);
-  }
-  if (out.empty()) out = "error: " + error.message + "\n";
-  for (const auto& note : error.notes) out += "  = note: " + note + "\n";
-  return out;
-}
-
 }  // namespace
 
 weft_error* error_of(const Error& error, const Source* source) {
   auto made = std::make_unique<weft_error>();
   made->kind = kind_of(error.kind);
   made->message = error.message;
-  made->report = report_of(error, source);
+  made->report = report(error, source == nullptr ? Source() : *source);
   made->texts.reserve(2 * error.diagnostics.size());  // pointers into it are given away
   for (const auto& d : error.diagnostics) {
     const auto at = source != nullptr ? locate(*source, d.range.begin) : LineColumn{0, 0};
@@ -51,7 +41,7 @@ weft_error* error_of(const Error& error, const Source* source) {
   return made.release();
 }
 
-weft_error* out_of_memory() {
+weft_error* static_out_of_memory() {
   static weft_error error;  // its texts are empty: see weft_error_message
   return &error;
 }
@@ -60,7 +50,7 @@ weft_error* out_of_memory() {
 
 namespace {
 constexpr const char* kOutOfMemory = "out of memory";
-bool is_static(const weft_error* error) { return error == weft::c_api::out_of_memory(); }
+bool is_static(const weft_error* error) { return error == weft::c_api::static_out_of_memory(); }
 }  // namespace
 
 extern "C" {

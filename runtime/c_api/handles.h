@@ -1,5 +1,7 @@
 #pragma once
 
+#include "compiler/base/guarded.h"
+
 #include <weft/c.h>
 #include <weft/weft.h>
 
@@ -9,6 +11,7 @@
 /// What is behind the opaque handles of weft/c.h.
 
 struct weft_engine {
+  explicit weft_engine(weft::EngineOptions options) : engine(std::move(options)) {}
   weft::Engine engine;
 };
 
@@ -29,22 +32,17 @@ namespace weft::c_api {
 weft_error* error_of(const Error& error, const Source* source = nullptr);
 
 /// What is returned where memory for an error has run out; weft_error_free() leaves it alone.
-weft_error* out_of_memory();
+weft_error* static_out_of_memory();
 
 /// Runs `body`, which returns a Status; whatever it throws becomes an error.
 template <typename Body>
 weft_error* guarded(const Source* source, const Body& body) noexcept {
+  const Status status = weft::guarded(body);
+  if (status.ok()) return nullptr;
   try {
-    try {
-      const Status status = body();
-      return status.ok() ? nullptr : error_of(status.error(), source);
-    } catch (const std::bad_alloc&) {
-      return error_of(environment_error("out of memory"));
-    } catch (const std::exception& e) {
-      return error_of(internal_error(e.what()));
-    }
+    return error_of(status.error(), source);
   } catch (...) {
-    return out_of_memory();
+    return static_out_of_memory();
   }
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/cuda/device.h"
 
+#include "compiler/base/fork_safe.h"
+
 #include <fmt/format.h>
 
 #include <map>
@@ -15,7 +17,7 @@ Result<std::shared_ptr<const Device>> Device::open(std::shared_ptr<const Driver>
     return environment_error(
         fmt::format("there is no GPU {}; this machine has {}, numbered from 0", number, devices.size()));
   }
-  static std::mutex mutex;
+  static ForkSafe<> mutex;
   static std::map<std::pair<const Driver*, int>, std::weak_ptr<const Device>> opened;
   const std::lock_guard lock(mutex);
   auto& known = opened[{driver.get(), number}];

@@ -1,8 +1,11 @@
 #include "runtime/cuda/driver.h"
 
+#include "compiler/base/fork_safe.h"
+
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <map>
@@ -35,20 +38,18 @@ Error unusable(const std::string& path, const std::string& why) {
   return error;
 }
 
-/// After these the context is lost; only what a kernel did can cause them.
+/// After the first seven the context is lost; only what a kernel did can cause them. The others say that a binary is
+/// none, is for another GPU, or lacks a kernel's name.
 bool is_defect(int result) {
-  constexpr std::array kKernelFaults = {700, 714, 715, 716, 717, 718, 719};
-  for (int fault : kKernelFaults) {
-    if (result == fault) return true;
-  }
-  return false;
+  constexpr std::array kFaults = {700, 714, 715, 716, 717, 718, 719, 200, 209, 218, 500};
+  return std::find(kFaults.begin(), kFaults.end(), result) != kFaults.end();
 }
 
 }  // namespace
 
 Result<std::shared_ptr<const Driver>> Driver::open() {
   const std::string path = wanted_path();
-  static std::mutex mutex;
+  static ForkSafe<> mutex;
   static std::map<std::string, std::shared_ptr<const Driver>> opened;
   const std::lock_guard lock(mutex);
   if (const auto found = opened.find(path); found != opened.end()) return found->second;

@@ -85,7 +85,7 @@ Result<std::string> pointer_problem(const Device& device, const void* pointer) {
   unsigned type = 0, managed = 0;
   int number = 0;
   std::array<void*, 3> values = {&type, &managed, &number};
-  // Of the two functions of the driver this is the one that takes a pointer it does not know for an answer.
+  // The driver has two functions for this; only this one takes a pointer it does not know for an answer.
   WEFT_CUDA(device.driver(), cuPointerGetAttributes,
             (static_cast<unsigned>(attributes.size()), attributes.data(), values.data(),
              reinterpret_cast<DeviceAddress>(pointer)));

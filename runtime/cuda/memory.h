@@ -1,10 +1,10 @@
 #pragma once
 
+#include "compiler/base/fork_safe.h"
 #include "runtime/cuda/device.h"
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -60,7 +60,7 @@ class BufferPool {
   };
   static Free slot(StreamHandle* stream, Buffer buffer);
 
-  std::mutex mutex_;
+  ForkSafe<> mutex_;
   std::vector<Free> free_;
 };
 

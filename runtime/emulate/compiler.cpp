@@ -1,6 +1,7 @@
 #include "runtime/emulate/compiler.h"
 
 #include "compiler/base/digest.h"
+#include "compiler/base/fork_safe.h"
 #include "runtime/emulate/embedded.h"
 #include "runtime/emulate/process.h"
 #include "runtime/emulate/scratch.h"
@@ -102,7 +103,7 @@ std::string first_lines(const std::string& log) {
 }  // namespace
 
 Result<Compiler> find_compiler(const std::string& option) {
-  static std::mutex mutex;
+  static ForkSafe<> mutex;
   static std::map<std::string, Compiler> known;
   WEFT_TRY(const std::string path, locate(option));
   const std::lock_guard lock(mutex);

@@ -26,7 +26,7 @@ struct Request {
   bool count = false;
   bool check_plain = false;
 
-  /// Of everything the object depends on.
+  /// The digest of everything that the object depends on.
   std::string digest(const Compiler& compiler) const;
 };
 

@@ -1,5 +1,8 @@
 #include "runtime/emulate/program.h"
 
+#include "compiler/base/fork_safe.h"
+#include "compiler/base/parallel.h"
+#include "kernels_cache/flights.h"
 #include "runtime/emulate/compiler.h"
 #include "runtime/emulate/object.h"
 #include "runtime/emulate/scheduler.h"
@@ -13,25 +16,45 @@
 #include <map>
 #include <mutex>
 #include <numeric>
-#include <thread>
 
 namespace weft::emulate {
 namespace {
 
 /// Builds happen side by side, but each text only once.
-struct Slot {
-  std::mutex mutex;
-  std::shared_ptr<const Program> program;
-};
+class Programs {
+ public:
+  using Built = Result<std::shared_ptr<const Program>>;
 
-std::shared_ptr<Slot> slot_of(const std::string& digest) {
-  static std::mutex mutex;
-  static auto* slots = new std::map<std::string, std::shared_ptr<Slot>>;  // outlives all who may still run
-  const std::lock_guard lock(mutex);
-  auto& slot = (*slots)[digest];
-  if (!slot) slot = std::make_shared<Slot>();
-  return slot;
-}
+  /// Never destroyed: it outlives all who may still run.
+  static Programs& get() {
+    static auto* const programs = new Programs;
+    return *programs;
+  }
+
+  template <typename Build>
+  Built find_or_build(const std::string& digest, const Build& build) {
+    return *flights_
+                .join(digest,
+                      [&]() -> Built {
+                        if (auto known = find(digest)) return known;
+                        WEFT_TRY(auto program, build());
+                        const std::lock_guard lock(mutex_);
+                        return programs_.emplace(digest, std::move(program)).first->second;
+                      })
+                .value;
+  }
+
+ private:
+  std::shared_ptr<const Program> find(const std::string& digest) {
+    const std::lock_guard lock(mutex_);
+    const auto found = programs_.find(digest);
+    return found == programs_.end() ? nullptr : found->second;
+  }
+
+  ForkSafe<> mutex_;
+  std::map<std::string, std::shared_ptr<const Program>> programs_;
+  cache::Flights<Built> flights_;
+};
 
 std::string kept_in(const Options& options) {
   const char* const folder = std::getenv("WEFT_EMULATED");
@@ -99,15 +122,12 @@ Result<std::shared_ptr<const Program>> Program::build(const std::string& text, c
   Request request{.text = text, .symbols = {symbol}, .count = options.count, .check_plain = options.check_plain};
   request.symbols.insert(request.symbols.end(), options.further.begin(), options.further.end());
   const std::string digest = request.digest(compiler);
-  const std::shared_ptr<Slot> slot = slot_of(digest);
-  const std::lock_guard lock(slot->mutex);
-  if (!slot->program) {
+  return Programs::get().find_or_build(digest, [&]() -> Programs::Built {
     std::shared_ptr<Program> fresh(new Program);
     WEFT_TRY(fresh->object_, Object::build(compiler, request, digest, kept_in(options)));
     fresh->count_ = options.count;
-    slot->program = std::move(fresh);
-  }
-  return slot->program;
+    return std::shared_ptr<const Program>(std::move(fresh));
+  });
 }
 
 Program::~Program() = default;
@@ -128,15 +148,12 @@ Result<Report> Program::launch(const Launch& given) const {
   }
   std::atomic<std::size_t> next = 0;
   std::atomic<bool> over = false;
-  const auto work = [&](Scheduler& scheduler) {
+  in_parallel(workers, workers, [&](std::size_t at) {
     for (std::size_t i; !over && (i = next++) < order.size();) {
-      if (!scheduler.run(order[i])) over = true;
+      if (!schedulers[at]->run(order[i])) over = true;
     }
-  };
-  std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < workers; ++i) threads.emplace_back(work, std::ref(*schedulers[i]));
-  work(*schedulers.front());
-  for (std::thread& thread : threads) thread.join();
+    return true;
+  });
   Report report;
   for (const auto& scheduler : schedulers) report += scheduler->report();
   name_places(report, *object_);

@@ -66,7 +66,7 @@ class Scheduler {
     std::uint32_t ready = 0;   ///< a bit a lane
     std::uint32_t exited = 0;  ///< lanes that there are not count as exited
     std::uint32_t sync = 0;    ///< operations of all its lanes that order memory, over all blocks
-    /// Of exchanges, by turns: who is slow still reads one while others write into the next.
+    /// What lanes exchange, in two buffers by turns: who is slow still reads one while others write into the next.
     std::array<std::array<unsigned char, 32 * weft_emulated::kMailBytes>, 2> mail = {};
     std::size_t turn = 0;
   };

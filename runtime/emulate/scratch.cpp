@@ -1,5 +1,7 @@
 #include "runtime/emulate/scratch.h"
 
+#include "compiler/base/write.h"
+
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -24,6 +26,7 @@ ScratchFolder::~ScratchFolder() {
 }
 
 Status write_file(const std::string& path, std::string_view bytes) {
+  const NoFileSizeSignal quiet;
   std::ofstream out(path, std::ios::binary);
   out << bytes;
   out.close();

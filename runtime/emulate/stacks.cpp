@@ -1,5 +1,7 @@
 #include "runtime/emulate/stacks.h"
 
+#include "compiler/base/fork_safe.h"
+
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -19,7 +21,7 @@ constexpr std::size_t kArena = weft_emulated::kArenaBytes;
 static_assert(kHeadBytes + kMostThreads * kSlotBytes <= kArena);
 
 struct Pool {
-  std::mutex mutex;
+  ForkSafe<> mutex;
   std::vector<std::unique_ptr<Arena>> free;
 };
 

@@ -34,7 +34,7 @@ int group_lanes(const Request& request) {
   return !first.write && (paired(request, 1) || paired(request, 2)) ? 2 * lanes : lanes;
 }
 
-/// Of the group's accesses, one after the other in `request`.
+/// The most words that the group's accesses, which lie one after the other in `request`, want of one bank.
 int busiest_bank(Request::const_iterator begin, Request::const_iterator end) {
   std::vector<std::uint64_t> words;
   for (auto it = begin; it != end; ++it) {

@@ -44,8 +44,8 @@ class TrafficCounter {
   std::map<int, Traffic> lines_;
 };
 
-/// Of one request to shared memory with 32 banks of 4 bytes: accesses of 4 bytes are served a warp at a time, of 8
-/// bytes half a warp, of 16 bytes a quarter, each group in as many wavefronts as the busiest bank has different
+/// What one request costs of shared memory with 32 banks of 4 bytes: accesses of 4 bytes are served a warp at a time,
+/// of 8 bytes half a warp, of 16 bytes a quarter, each group in as many wavefronts as the busiest bank has different
 /// words. Loads of 8 and 16 bytes take groups twice as large where lanes n, n^1 (or n, n^2) share their addresses.
 struct Wavefronts {
   int taken = 0;

@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 namespace weft {
 
 namespace {
+
+static_assert(ir::kMostInputs == kWeftMostInputs && ir::kMostLists == kWeftMostLists);
+static_assert(ir::kMostAxes == std::extent_v<decltype(weft_input::extents)>);
 
 template <typename Pointer>
 weft_view view_of(const View<Pointer>& view) {
@@ -56,6 +60,7 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.pages = static_cast<const std::int32_t*>(args.pages.data);
   to.page_stride = args.pages.stride[0];
   to.page_size = args.pages.data != nullptr ? args.k.extent[1] : 0;
+  to.page_count = args.pages.data != nullptr ? args.k.extent[0] : 0;
   set_inputs(to, launch.inputs);
   return to;
 }
@@ -101,12 +106,13 @@ std::vector<Piece> pieces_of(const Launch& launch, const weft_args& block, std::
   return out;
 }
 
-std::int64_t tiles_per_head(const ir::Phase& phase, const ir::PhaseTable& table, const ir::Shape& shape) {
+std::int64_t tiles_per_head(const ir::Plan& plan, const ir::Tables& tables, std::size_t phase, const ir::Shape& shape) {
+  const ir::Phase& of = plan.phases[phase];
   std::int64_t most = 0;
   const auto entries = shape.offset.size() > 1 ? shape.batch : 1;
   for (std::int64_t b = 0; b < entries; ++b) {
-    const auto extent = ir::extent_of(shape, b, phase.stationary, nullptr);
-    for (const auto& head : table.head) most = std::max(most, ir::tile_count(phase, head, extent));
+    const auto extent = ir::extent_of(shape, b, of.stationary, nullptr, &tables);
+    for (const auto& head : tables.phases[phase].head) most = std::max(most, ir::tile_count(of, head, extent));
   }
   return most;
 }
@@ -127,9 +133,8 @@ Result<std::size_t> carry_bytes(const ir::Plan& plan, const RunShape& shape) {
 
 Result<HeadTables> make_head_tables(const ir::Plan& plan, std::int64_t heads) {
   WEFT_TRY(auto tables, ir::make_tables(plan, heads));
-  auto image = codegen::make_image(plan, tables);
   const bool alike = ir::heads_are_alike(plan, tables);
-  return HeadTables{.tables = std::move(tables), .image = std::move(image), .alike = alike};
+  return HeadTables{.tables = std::move(tables), .alike = alike};
 }
 
 }  // namespace weft

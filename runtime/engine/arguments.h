@@ -1,7 +1,7 @@
 #pragma once
 
 #include "codegen/args.h"
-#include "codegen/tables_image.h"
+#include "compiler/base/fork_safe.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/tables.h"
 #include "runtime/engine/launch_checks.h"
@@ -31,18 +31,17 @@ struct Piece {
 std::vector<Piece> pieces_of(const Launch& launch, const weft_args& block, std::size_t element_bytes);
 
 /// Row tiles of one (batch, head): the most of any, so that tile numbers are a plain product.
-std::int64_t tiles_per_head(const ir::Phase& phase, const ir::PhaseTable& table, const ir::Shape& shape);
+std::int64_t tiles_per_head(const ir::Plan& plan, const ir::Tables& tables, std::size_t phase, const ir::Shape& shape);
 
 RunShape sizes_of(const ir::Shape& shape);
 
-/// Of the state that rows carry between phases. User error where that is more than any memory.
+/// What the state that rows carry between phases takes. User error where that is more than any memory.
 Result<std::size_t> carry_bytes(const ir::Plan& plan, const RunShape& shape);
 inline constexpr std::int64_t kMostCarryBytes = std::int64_t{1} << 48;
 
 /// What a plan becomes with the number of heads.
 struct HeadTables {
   ir::Tables tables;
-  codegen::TablesImage image;
   bool alike = false;  ///< heads differ in nothing but their tensors
 };
 Result<HeadTables> make_head_tables(const ir::Plan& plan, std::int64_t heads);
@@ -65,7 +64,7 @@ class KnownHeads {
   }
 
  private:
-  std::shared_mutex mutex_;
+  ForkSafe<std::shared_mutex> mutex_;
   std::map<std::int64_t, std::shared_ptr<const T>> known_;
 };
 

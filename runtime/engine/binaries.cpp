@@ -2,7 +2,10 @@
 
 #include "compiler/base/result.h"
 #include "kernels_cache/once.h"
+#include "runtime/cuda/module.h"
+#include "runtime/engine/engine_checks.h"
 #include "runtime/engine/memo.h"
+#include "runtime/object/elf.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +13,13 @@
 #include <utility>
 
 namespace weft {
+
+namespace {
+
+/// Another compilation helps against that, and against nothing else.
+bool is_nonsense(const Status& loaded) { return !loaded && loaded.error().kind == ErrorKind::internal; }
+
+}  // namespace
 
 Built built(std::shared_ptr<const Kernel::State> state, const Binaries::Found& binary, double emit_ms) {
   return {.state = std::move(state),
@@ -19,7 +29,7 @@ Built built(std::shared_ptr<const Kernel::State> state, const Binaries::Found& b
 
 Binaries::Binaries(const EngineOptions& options)
     : no_compile_(options.no_compile),
-      wait_(options.wait_ms),
+      wait_(duration_of(options.wait_ms)),
       notice_(options.notice),
       bundles_(options),
       compilers_(options),
@@ -31,17 +41,30 @@ Binaries::Binaries(const EngineOptions& options)
   }
 }
 
+Binaries::Wanted::Wanted(const Prepared& what, const cache::Judge& how)
+    : kernel(what), loads(how), is_that([this](const cache::Entry& entry) -> Status {
+        if (entry.launch != kernel.launch) return internal_error("it is to be launched in another way");
+        return loads(entry);
+      }) {}
+
 /// Where there is no compiler there is no key either, and so nothing in the stores; bundles need none.
-std::optional<Binaries::Found> Binaries::find(const Prepared& kernel, const Result<cache::Key>& key) const {
+std::optional<Binaries::Found> Binaries::find(const Wanted& wanted, const Result<cache::Key>& key) const {
+  const Prepared& kernel = wanted.kernel;
   const Stopwatch reading;
   for (const auto& store : stores_) {
     if (!key) break;
-    auto found = store->get(*key);
-    if (!found.entry || found.entry->launch != kernel.launch) continue;
+    auto found = store->get(*key, wanted.is_that);
+    if (found.outcome == cache::Outcome::corrupt) warn(std::move(found.detail));
+    if (!found.entry) continue;
     return Found{
         .entry = std::move(*found.entry), .origin = CacheOrigin::disk, .place = store->path(), .load_ms = reading.ms()};
   }
-  if (auto taken = bundles_.take(kernel, [&](std::string trouble) { warn(std::move(trouble)); })) {
+  auto taken = bundles_.take(kernel, [&](std::string trouble) { warn(std::move(trouble)); });
+  if (const auto sense = taken ? wanted.is_that(taken->entry) : done; is_nonsense(sense)) {
+    warn(fmt::format("the kernel of {} is not used: {}", taken->bundle, sense.error().message));
+    taken.reset();
+  }
+  if (taken) {
     count(counts_.bundles);
     return Found{.entry = std::move(taken->entry),
                  .origin = CacheOrigin::bundle,
@@ -51,10 +74,11 @@ std::optional<Binaries::Found> Binaries::find(const Prepared& kernel, const Resu
   return std::nullopt;
 }
 
-Result<Binaries::Found> Binaries::find_or_compile(const Prepared& kernel) const {
+Result<Binaries::Found> Binaries::find_or_compile(const Prepared& kernel, const cache::Judge& loads) const {
   const Stopwatch waiting;
+  const Wanted wanted(kernel, loads);
   const auto key = compilers_.key_of(kernel);
-  const auto landed = flights_.join((key ? *key : kernel.request).digest(), [&] { return find_or_make(kernel, key); });
+  const auto landed = flights_.join((key ? *key : kernel.request).digest(), [&] { return find_or_make(wanted, key); });
   if (!landed.joined || !*landed.value) return *landed.value;
   count_memory_hit();
   Found found = **landed.value;
@@ -64,23 +88,47 @@ Result<Binaries::Found> Binaries::find_or_compile(const Prepared& kernel) const 
   return found;
 }
 
-Result<Binaries::Found> Binaries::find_or_make(const Prepared& kernel, const Result<cache::Key>& key) const {
-  if (auto found = find(kernel, key)) {
+Result<Binaries::Found> Binaries::find_and_load(const Prepared& kernel, const cache::Judge& load) const {
+  std::optional<Status> last;
+  WEFT_TRY(auto found, find_or_compile(kernel, [&](const cache::Entry& entry) -> Status {
+             last = load(entry);
+             return *last;
+           }));
+  const Stopwatch loading;
+  // What was just compiled, or found by another thread, is not loaded yet.
+  if (!last || is_nonsense(*last)) last = load(found.entry);
+  WEFT_CHECK(*last);
+  found.load_ms += loading.ms();
+  return found;
+}
+
+Result<Binaries::Found> Binaries::find_or_compile(const Prepared& kernel) const {
+  return find_or_compile(kernel, [&](const cache::Entry& entry) -> Status {
+    const auto& target = kernel.planned.target;
+    if (target.kind != TargetKind::cuda) WEFT_CHECK(object::read_elf_object(entry.binary, "it"));
+    if (target.kind == TargetKind::cuda && !cuda::is_cubin(entry.binary)) return internal_error("it is no cubin");
+    return done;
+  });
+}
+
+Result<Binaries::Found> Binaries::find_or_make(const Wanted& wanted, const Result<cache::Key>& key) const {
+  const Prepared& kernel = wanted.kernel;
+  if (auto found = find(wanted, key)) {
     if (found->origin == CacheOrigin::disk) note(kernel);
     return std::move(*found);
   }
   count(counts_.misses);
   if (no_compile_) return missing(kernel, key);
   if (!key) return key.error();
-  return kernel.texts->emitted() ? make(kernel, *key) : emit_and_make(kernel);
+  return kernel.texts->emitted() ? make(wanted, *key) : emit_and_make(wanted);
 }
 
 /// A note led here, and the kernel is gone. What is compiled, and the key it gets, follow from the plan alone.
-Result<Binaries::Found> Binaries::emit_and_make(const Prepared& kernel) const {
-  auto emitted = prepare(kernel.planned);
-  emitted.memo = kernel.memo;
+Result<Binaries::Found> Binaries::emit_and_make(const Wanted& wanted) const {
+  auto emitted = prepare(wanted.kernel.planned);
+  emitted.memo = wanted.kernel.memo;
   WEFT_TRY(const auto key, compilers_.key_of(emitted));
-  WEFT_TRY(auto made, make(emitted, key));
+  WEFT_TRY(auto made, make(Wanted(emitted, wanted.loads), key));
   if (made.origin == CacheOrigin::disk) note(emitted);  // it was there under its own key
   made.emit_ms = emitted.emit_ms;
   return made;
@@ -91,7 +139,8 @@ void Binaries::note(const Prepared& kernel) const {
   if (is_news && stores_.front()->can_publish()) keep_memo(*stores_.front(), kernel);
 }
 
-Result<Binaries::Found> Binaries::make(const Prepared& kernel, const cache::Key& key) const {
+Result<Binaries::Found> Binaries::make(const Wanted& wanted, const cache::Key& key) const {
+  const Prepared& kernel = wanted.kernel;
   const Stopwatch making;
   const auto compile = [&]() -> Result<cache::Entry> {
     const Stopwatch compiling;
@@ -104,7 +153,7 @@ Result<Binaries::Found> Binaries::make(const Prepared& kernel, const cache::Key&
   WEFT_TRY(auto made,
            cache::make_once(*stores_.front(), key,
                             {.make = compile,
-                             .usable = [&](const cache::Entry& entry) { return entry.launch == kernel.launch; },
+                             .usable = [&](const cache::Entry& entry) { return !is_nonsense(wanted.is_that(entry)); },
                              .notice = notice_,
                              .longest_wait = wait_}));
   if (made.warning) warn(made.warning->message);

@@ -34,8 +34,13 @@ class Binaries {
     std::string place = {};  ///< the directory of the store, the name of the bundle
     double emit_ms = 0, compile_ms = 0, load_ms = 0;
   };
-  /// A stored entry with another launch is not used. Where compiling is forbidden a miss is an
-  /// environment error that names the kernel and says what there is.
+  /// A stored entry with another launch is not used, nor one that `loads` finds wrong by an internal error: that is a
+  /// warning, and it is replaced. Where compiling is forbidden a miss is an environment error that names the kernel and
+  /// says what there is.
+  Result<Found> find_or_compile(const Prepared& kernel, const cache::Judge& loads) const;
+  /// The same, loaded: `load` has succeeded with what is returned.
+  Result<Found> find_and_load(const Prepared& kernel, const cache::Judge& load) const;
+  /// For who does not load it: it is a binary, as far as that can be told.
   Result<Found> find_or_compile(const Prepared& kernel) const;
 
   /// Is there any to find notes in?
@@ -59,10 +64,19 @@ class Binaries {
   };
   static void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
-  Result<Found> find_or_make(const Prepared& kernel, const Result<cache::Key>& key) const;
-  std::optional<Found> find(const Prepared& kernel, const Result<cache::Key>& key) const;
-  Result<Found> make(const Prepared& kernel, const cache::Key& key) const;
-  Result<Found> emit_and_make(const Prepared& kernel) const;
+  /// A kernel that is wanted, and what tells whether an entry is that.
+  struct Wanted {
+    Wanted(const Prepared& what, const cache::Judge& how);
+    Wanted(const Wanted&) = delete;
+    Wanted& operator=(const Wanted&) = delete;
+    const Prepared& kernel;
+    const cache::Judge& loads;
+    cache::Judge is_that;
+  };
+  Result<Found> find_or_make(const Wanted& wanted, const Result<cache::Key>& key) const;
+  std::optional<Found> find(const Wanted& wanted, const Result<cache::Key>& key) const;
+  Result<Found> make(const Wanted& wanted, const cache::Key& key) const;
+  Result<Found> emit_and_make(const Wanted& wanted) const;
   /// In one's own store, which has the kernel, or another store has it.
   void note(const Prepared& kernel) const;
   Error missing(const Prepared& kernel, const Result<cache::Key>& key) const;

@@ -1,18 +1,17 @@
 #include "runtime/engine/compilers.h"
 
+#include "runtime/engine/engine_checks.h"
 #include "runtime/llvm/compile.h"
 #include "runtime/llvm/library.h"
 #include "runtime/llvm/search.h"
 #include "runtime/nvrtc/search.h"
-
-#include <chrono>
 
 namespace weft {
 
 namespace {
 
 nvrtc::Limits limits_of(const EngineOptions& options) {
-  return {.deadline = std::chrono::milliseconds(options.deadline_ms),
+  return {.deadline = duration_of(options.deadline_ms),
           .memory_bytes = static_cast<std::uint64_t>(options.memory_bytes)};
 }
 

@@ -15,19 +15,21 @@ Result<Built> CpuBackend::build(Prepared prepared, const Binaries& binaries) con
     return environment_error(fmt::format("this machine cannot execute {}: {}", target.name, why));
   }
   const auto& symbol = prepared.names.symbol;
-  WEFT_TRY(auto binary, binaries.find_or_compile(prepared));
-
-  const Stopwatch loading;
-  WEFT_TRY(auto object, object::LoadedObject::load(binary.entry.binary, front.pattern.name));
-  auto* const entry_point = object->symbol(symbol);
-  if (entry_point == nullptr) return internal_error(fmt::format("the object has no symbol {}", symbol));
-  binary.load_ms += loading.ms();
+  std::shared_ptr<const object::LoadedObject> object;
+  void* entry_point = nullptr;
+  const auto load = [&](const cache::Entry& entry) -> Status {
+    WEFT_TRY(object, object::LoadedObject::load(entry.binary, front.pattern.name));
+    entry_point = object->symbol(symbol);
+    if (entry_point == nullptr) return internal_error(fmt::format("the object has no symbol {}", symbol));
+    return done;
+  };
+  WEFT_TRY(auto binary, binaries.find_and_load(prepared, load));
 
   auto state = make_state(std::move(front), bind, target.name, std::move(prepared.texts));
   state->binary = std::move(binary.entry.binary);
   state->origin_path = binary.place;
-  state->executor = std::make_unique<CpuExecutor>(std::move(plan), target, std::move(object),
-                                                  reinterpret_cast<CpuExecutor::Function>(entry_point), workers_);
+  state->executor = std::make_unique<CpuExecutor>(std::move(plan), std::move(object),
+                                                  reinterpret_cast<CpuExecutor::Describe>(entry_point), workers_);
   return built(std::move(state), binary, prepared.emit_ms);
 }
 

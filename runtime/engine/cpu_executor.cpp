@@ -1,7 +1,7 @@
 #include "runtime/engine/cpu_executor.h"
 
-#include "codegen/cpu/emit.h"
 #include "compiler/ir/few_rows.h"
+#include "runtime/cpu/run.h"
 #include "runtime/engine/arguments.h"
 #include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/lists.h"
@@ -21,18 +21,16 @@ std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlig
 
 }  // namespace
 
-CpuExecutor::CpuExecutor(ir::Plan plan, Target target, std::shared_ptr<const object::LoadedObject> object,
-                         Function function, std::shared_ptr<const Workers> workers)
-    : plan_(std::move(plan)),
-      target_(std::move(target)),
-      object_(std::move(object)),
-      function_(function),
-      workers_(std::move(workers)) {}
+CpuExecutor::CpuExecutor(ir::Plan plan, std::shared_ptr<const object::LoadedObject> object, Describe describe,
+                         std::shared_ptr<const Workers> workers)
+    : plan_(std::move(plan)), object_(std::move(object)), workers_(std::move(workers)) {
+  describe(&kernels_);
+}
 
 Result<std::shared_ptr<const CpuExecutor::PerHeads>> CpuExecutor::per_heads(std::int64_t heads) const {
   return known_heads_.get(heads, [&]() -> Result<PerHeads> {
     WEFT_TRY(auto tables, make_head_tables(plan_, heads));
-    const auto scratch = codegen::cpu::scratch_bytes(plan_, target_, tables.image.most_terms);
+    const auto scratch = codegen::cpu::scratch_bytes(kernels_.at, tables.tables.most_terms);
     return PerHeads{.tables = std::move(tables), .scratch = aligned(static_cast<std::size_t>(scratch))};
   });
 }
@@ -71,8 +69,8 @@ Status CpuExecutor::run(const ir::Pattern& pattern, const Launch& launch, const 
   }
 
   auto block = argument_block(plan_, launch, args);
-  block.tables = tables->tables.image.words.data();
-  block.most_terms = tables->tables.image.most_terms;
+  block.tables = tables->tables.tables.words.data();
+  block.most_terms = tables->tables.tables.most_terms;
   auto* const first = static_cast<std::byte*>(scratch);
   block.carry = reinterpret_cast<float*>(first + tables->scratch * static_cast<std::size_t>(threads));
   WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(shape)));
@@ -102,7 +100,7 @@ Status CpuExecutor::summarize(const Piece& piece, std::size_t scratch_of_thread,
       mine.scratch = scratch + scratch_of_thread * static_cast<std::size_t>(slot);
       for (auto unit = next++; unit < launch.blocks; unit = next++) {
         mine.tile_end = launch.block.tile_end + unit;
-        function_(&mine);
+        cpu::run(kernels_, mine);
       }
     });
   }
@@ -113,7 +111,7 @@ void CpuExecutor::run_phase(std::size_t phase, const PerHeads& per_heads, const 
                             int threads) const {
   weft_args args = piece.block;
   args.phase = static_cast<std::int64_t>(phase);
-  args.tiles_per_head = tiles_per_head(plan_.phases[phase], per_heads.tables.tables.phases[phase], piece.shape);
+  args.tiles_per_head = tiles_per_head(plan_, per_heads.tables.tables, phase, piece.shape);
   args.heads_per_tile = ir::heads_per_tile(plan_, per_heads.tables.alike, piece.shape);
   const auto first = piece.first_head / args.heads_per_tile * args.tiles_per_head;
   const auto total = piece.heads / args.heads_per_tile * args.tiles_per_head;
@@ -127,7 +125,7 @@ void CpuExecutor::run_phase(std::size_t phase, const PerHeads& per_heads, const 
     for (auto begin = next.fetch_add(chunk); begin < total; begin = next.fetch_add(chunk)) {
       mine.tile_begin = first + begin;
       mine.tile_end = first + std::min(begin + chunk, total);
-      function_(&mine);
+      cpu::run(kernels_, mine);
     }
   });
 }

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "codegen/args.h"
+#include "codegen/cpu/micro_kernels.h"
 #include "compiler/ir/plan.h"
-#include "compiler/target/target.h"
 #include "runtime/engine/arguments.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/engine/scratch_pool.h"
@@ -17,9 +17,10 @@ namespace weft {
 /// Every tile is computed alone, so that results do not depend on how many threads share the work.
 class CpuExecutor : public Executor {
  public:
-  using Function = void (*)(const weft_args*);
+  /// What fills in the micro-kernels: the object's symbol.
+  using Describe = void (*)(codegen::cpu::MicroKernels*);
 
-  CpuExecutor(ir::Plan plan, Target target, std::shared_ptr<const object::LoadedObject> object, Function function,
+  CpuExecutor(ir::Plan plan, std::shared_ptr<const object::LoadedObject> object, Describe describe,
               std::shared_ptr<const Workers> workers);
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
@@ -33,16 +34,14 @@ class CpuExecutor : public Executor {
   };
   Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
   Result<std::size_t> total_scratch(const PerHeads& per_heads, const ir::Shape& shape, int threads) const;
-  /// Fills the lists that summarize conditions, which the kernel does itself: phase -1 - i is list i, a call fills unit
-  /// number tile_end of tiles_per_head for each (batch entry, head).
+  /// Fills the lists that summarize conditions, which the kernel does itself.
   Status summarize(const Piece& piece, std::size_t scratch_of_thread, std::byte* scratch, int threads) const;
   void run_phase(std::size_t phase, const PerHeads& per_heads, const Piece& piece, std::byte* scratch,
                  int threads) const;
 
   ir::Plan plan_;
-  Target target_;
   std::shared_ptr<const object::LoadedObject> object_;
-  Function function_;
+  codegen::cpu::MicroKernels kernels_;
   std::shared_ptr<const Workers> workers_;
   mutable KnownHeads<PerHeads> known_heads_;
   mutable ScratchPool pool_;

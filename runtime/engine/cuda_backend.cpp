@@ -16,6 +16,7 @@ class Elsewhere : public GpuExecutor {
   Elsewhere(ir::Plan plan, Error why) : GpuExecutor(std::move(plan)), why_(std::move(why)) {}
   Status run(const ir::Pattern&, const Launch&, const RunArgs&) const override { return why_; }
   Result<std::size_t> workspace(const RunShape&, int) const override { return why_; }
+  bool reads_host_memory() const override { return false; }
 
  private:
   Error why_;
@@ -43,26 +44,28 @@ Result<std::shared_ptr<const cuda::Device>> device_for(const Destination& destin
 Result<Built> CudaBackend::build(Prepared prepared, const Destination& destination, const Binaries& binaries) {
   auto& [front, bind, target, plan] = prepared.planned;
   const auto& names = prepared.names;
-  WEFT_TRY(auto binary, binaries.find_or_compile(prepared));
-
-  const Stopwatch loading;
-  std::unique_ptr<const Executor> executor;
-  if (auto device = device_for(destination); !device) {
-    if (destination.device) return std::move(device).error();
-    executor = std::make_unique<Elsewhere>(std::move(plan), std::move(device).error());
-  } else {
-    CudaExecutor::Modules modules;
-    WEFT_TRY(modules.attend,
-             cuda::Module::load(std::move(*device), binary.entry.binary, names.symbol, front.pattern.name));
+  auto device = device_for(destination);
+  if (!device && destination.device) return std::move(device).error();
+  CudaExecutor::Modules modules;
+  const auto load = [&](const cache::Entry& entry) -> Status {
+    modules = {};
+    if (!cuda::is_cubin(entry.binary)) return internal_error("the kernel is no cubin");
+    if (!device) return done;
+    WEFT_TRY(modules.attend, cuda::Module::load(*device, entry.binary, names.symbol, front.pattern.name));
     if (!names.prepass.empty()) {
       WEFT_TRY(modules.prepass, modules.attend->sibling(names.prepass));
     }
     if (!names.merge.empty()) {
       WEFT_TRY(modules.merge, modules.attend->sibling(names.merge));
     }
+    return done;
+  };
+  WEFT_TRY(auto binary, binaries.find_and_load(prepared, load));
+  std::unique_ptr<const Executor> executor;
+  if (device)
     executor = std::make_unique<CudaExecutor>(std::move(plan), target, std::move(modules));
-  }
-  binary.load_ms += loading.ms();
+  else
+    executor = std::make_unique<Elsewhere>(std::move(plan), std::move(device).error());
 
   auto state = make_state(std::move(front), bind, target.name, std::move(prepared.texts));
   state->binary = std::move(binary.entry.binary);

@@ -29,13 +29,13 @@ CudaExecutor::CudaExecutor(ir::Plan plan, Target target, Modules modules)
 Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(std::int64_t heads) const {
   return known_heads_.get(heads, [&]() -> Result<PerHeads> {
     WEFT_TRY(auto tables, make_head_tables(plan_, heads));
-    const auto shared = geometry_.shared_bytes(tables.image.most_terms);
+    const auto shared = geometry_.shared_bytes(tables.tables.most_terms);
     if (shared > target_.shared_per_block) {
       return user_error(fmt::format("{} with {} heads needs {} bytes of shared memory a block; {} has {}", plan_.name,
                                     heads, shared, target_.name, target_.shared_per_block));
     }
     WEFT_CHECK(modules_.attend->allow_shared(shared));
-    const auto& words = tables.image.words;
+    const auto& words = tables.tables.words;
     WEFT_TRY(auto buffer,
              cuda::Buffer::upload(modules_.attend->device(), words.data(), words.size() * sizeof words[0]));
     return PerHeads{.tables = std::move(tables), .words = std::move(buffer), .shared_bytes = shared};
@@ -111,7 +111,7 @@ Status CudaExecutor::queue(const PerHeads& per_heads, const ir::Pattern& pattern
   auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
   auto block = argument_block(plan_, launch, args);
   block.tables = static_cast<const std::int64_t*>(per_heads.words.data());
-  block.most_terms = per_heads.tables.image.most_terms;
+  block.most_terms = per_heads.tables.tables.most_terms;
   if (scratch != nullptr) block.carry = reinterpret_cast<float*>(scratch + entry_bytes(launch.shape.batch));
   if (block.offsets != nullptr) {
     const auto& driver = modules_.attend->device()->driver();

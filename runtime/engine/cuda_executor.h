@@ -21,6 +21,7 @@ class CudaExecutor : public GpuExecutor {
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const RunShape& shape, int threads) const override;
+  bool reads_host_memory() const override { return false; }
   const std::shared_ptr<const cuda::Device>& device() const { return modules_.attend->device(); }
 
  private:

@@ -150,11 +150,11 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Prog
   auto regions = caller_regions(pattern, launch, args);
   add_region(regions, "carried state", carry, true);
   add_region(regions, "offsets", offsets, false);
-  add_region(regions, "tables", tables->image.words, false);
+  add_region(regions, "tables", tables->tables.words, false);
 
   auto block = argument_block(plan_, launch, args);
-  block.tables = tables->image.words.data();
-  block.most_terms = tables->image.most_terms;
+  block.tables = tables->tables.words.data();
+  block.most_terms = tables->tables.most_terms;
   block.carry = carry.empty() ? nullptr : carry.data();
   block.offsets = offsets.empty() ? nullptr : offsets.data();
   std::vector<emulate::Report> reports(plan_.phases.size());

@@ -1,3 +1,5 @@
+#include "compiler/base/guarded.h"
+#include "runtime/engine/engine_checks.h"
 #include "runtime/engine/engine_state.h"
 #include "runtime/engine/front.h"
 #include "runtime/engine/kernel_state.h"
@@ -116,31 +118,72 @@ Result<Built> Engine::State::build(Front front, const Request& request) const {
   return built;
 }
 
-Engine::Engine(EngineOptions options) : state_(std::make_unique<State>(options)) {}
-Engine::~Engine() = default;
-
-Result<Kernel> Engine::compile(std::string_view text, const CompileOptions& options) const {
-  const auto key = request_key(text, options);
-  if (auto known = state_->kernels.find(key)) {
-    state_->binaries.count_memory_hit();
-    return Kernel(std::move(known), CacheOrigin::memory, {});
-  }
-
+Result<Built> Engine::State::find_or_build(const std::string& key, std::string_view text,
+                                           const CompileOptions& options) const {
   const Source source{.name = options.source_name, .text = std::string(text)};
   WEFT_TRY(const auto destination, find_destination(options.target));
   WEFT_TRY(auto front, read_pattern(source, options));
   if (destination.kind == Destination::Kind::interpreter) {
-    auto state = state_->kernels.keep(key, interpreter_state(std::move(front), options));
-    return Kernel(std::move(state), CacheOrigin::miss, {});
+    return Built{.state = interpreter_state(std::move(front), options)};
   }
-  WEFT_TRY(auto built, state_->build(std::move(front), {key, source, options, destination}));
-  auto state = state_->kernels.keep(key, std::move(built.state));
-  return Kernel(std::move(state), built.origin, built.times);
+  return build(std::move(front), {key, source, options, destination});
 }
 
-std::vector<std::string> Engine::take_warnings() const { return state_->binaries.take_warnings(); }
+Result<Kernel> Engine::State::compile(std::string_view text, const CompileOptions& options) {
+  const auto key = request_key(text, options);
+  auto known = kernels.find(key);
+  if (!known) {
+    const auto landed = flights.join(key, [&]() -> Result<Built> {
+      // Another's flight may have landed since we looked.
+      if (auto here = kernels.find(key)) return Built{.state = std::move(here), .origin = CacheOrigin::memory};
+      auto built = find_or_build(key, text, options);
+      if (built) kernels.keep(key, built->state);
+      return built;
+    });
+    if (!*landed.value) return landed.value->error();
+    const Built& built = **landed.value;
+    if (!landed.joined && built.origin != CacheOrigin::memory) return Kernel(built.state, built.origin, built.times);
+    known = built.state;
+  }
+  binaries.count_memory_hit();
+  return Kernel(std::move(known), CacheOrigin::memory, {});
+}
 
-CacheStats Engine::cache_stats() const { return state_->binaries.stats(); }
+Engine::Engine(EngineOptions options) {
+  auto made = guarded([&]() -> Result<std::unique_ptr<State>> {
+    WEFT_CHECK(check_options(options));
+    return std::make_unique<State>(options);
+  });
+  if (made)
+    state_ = std::move(*made);
+  else
+    failure_ = std::move(made).error();
+}
+Engine::~Engine() = default;
+
+Status Engine::ready() const {
+  return guarded([&]() -> Status {
+    if (state_ == nullptr) return failure_;
+    return done;
+  });
+}
+
+Result<Kernel> Engine::compile(std::string_view text, const CompileOptions& options) const {
+  return guarded([&]() -> Result<Kernel> {
+    if (state_ == nullptr) return failure_;
+    return state_->compile(text, options);
+  });
+}
+
+std::vector<std::string> Engine::take_warnings() const {
+  return state_ == nullptr ? std::vector<std::string>() : state_->binaries.take_warnings();
+}
+
+CacheStats Engine::cache_stats() const {
+  const auto stats =
+      guarded([&]() -> Result<CacheStats> { return state_ == nullptr ? CacheStats() : state_->binaries.stats(); });
+  return stats ? *stats : CacheStats();
+}
 
 const char* version() { return WEFT_VERSION; }
 

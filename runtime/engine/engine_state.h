@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/base/fork_safe.h"
+#include "kernels_cache/flights.h"
 #include "runtime/engine/binaries.h"
 #include "runtime/engine/cpu_backend.h"
 #include "runtime/engine/cuda_backend.h"
@@ -11,6 +12,8 @@
 
 #include <weft/weft.h>
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -19,29 +22,52 @@
 
 namespace weft {
 
-/// Kernels of this process by request. Never forgets: a loaded kernel is a few kilobytes.
+/// Kernels of this engine by request. Where there may be so many only, the one that was not asked for the longest makes
+/// room for a new one; who holds it keeps it.
 class KernelMap {
  public:
-  std::shared_ptr<const Kernel::State> find(const std::string& request) const {
-    std::shared_lock lock(mutex_);
+  using Kept = std::shared_ptr<const Kernel::State>;
+
+  /// 0: as many as are asked for.
+  explicit KernelMap(std::size_t most) : most_(most) {}
+
+  Kept find(const std::string& request) const {
+    const std::shared_lock lock(mutex_);
     const auto it = kernels_.find(request);
-    return it == kernels_.end() ? nullptr : it->second;
+    if (it == kernels_.end()) return nullptr;
+    if (most_ > 0) it->second.used = ++uses_;
+    return it->second.state;
   }
-  /// The one that was there first: two threads may build the same kernel, one is kept.
-  std::shared_ptr<const Kernel::State> keep(const std::string& request, std::shared_ptr<const Kernel::State> state) {
-    std::unique_lock lock(mutex_);
-    return kernels_.emplace(request, std::move(state)).first->second;
+  void keep(const std::string& request, Kept state) {
+    Kept oldest;  // unloaded when others may go on
+    const std::unique_lock lock(mutex_);
+    auto& kernel = kernels_.try_emplace(request).first->second;
+    kernel.state = std::move(state);
+    kernel.used = ++uses_;
+    if (most_ == 0 || kernels_.size() <= most_) return;
+    const auto at = std::min_element(kernels_.begin(), kernels_.end(), [](const auto& a, const auto& b) {
+      return a.second.used.load() < b.second.used.load();
+    });
+    oldest = std::move(at->second.state);
+    kernels_.erase(at);
   }
 
  private:
+  struct Entry {
+    Kept state;
+    mutable std::atomic<std::uint64_t> used{0};
+  };
+  const std::size_t most_;
   mutable ForkSafe<std::shared_mutex> mutex_;
-  std::unordered_map<std::string, std::shared_ptr<const Kernel::State>> kernels_;
+  mutable std::atomic<std::uint64_t> uses_{0};
+  std::unordered_map<std::string, Entry> kernels_;
 };
 
 struct Engine::State {
   explicit State(const EngineOptions& options)
       : no_compile(options.no_compile),
         build_id(object::own_build()),
+        kernels(options.most_kernels),
         binaries(options),
         cpu(options),
         record(options.record) {}
@@ -53,6 +79,9 @@ struct Engine::State {
     const CompileOptions& options;
     const Destination& destination;
   };
+  Result<Kernel> compile(std::string_view text, const CompileOptions& options);
+  /// From everywhere but this engine's memory.
+  Result<Built> find_or_build(const std::string& key, std::string_view text, const CompileOptions& options) const;
   /// For the destination, or where bundles lack that, for the best substitute that they have.
   Result<Prepared> prepare_best(Front front, const Request& request) const;
   /// For the destination, from one's stores' notes or anew.
@@ -63,6 +92,7 @@ struct Engine::State {
   bool no_compile;
   std::string build_id;  ///< of planner and emitters; empty: not known, and nothing is noted
   KernelMap kernels;
+  cache::Flights<Result<Built>> flights;  ///< by request: of threads that want one kernel, one makes it
   Binaries binaries;
   CpuBackend cpu;
   Record record;

@@ -116,20 +116,27 @@ Result<Planned> plan_pattern(Front front, const CompileOptions& options, const T
   return Planned{.front = std::move(front), .bind = bind, .target = target, .plan = std::move(plan)};
 }
 
-std::vector<Diagnostic> check_file(const Source& source) {
-  const auto file = dsl::parse(source);
-  return file ? dsl::check(*file, source) : file.error().diagnostics;
+Result<CheckedText> check_text(const Source& source) {
+  WEFT_TRY(auto file, dsl::parse(source));
+  auto findings = dsl::check(file, source);
+  if (has_error(findings)) return user_error(std::move(findings));
+  return CheckedText{.file = std::move(file), .warnings = std::move(findings)};
+}
+
+Result<Front> read_pattern(const CheckedText& text, const Source& source, const CompileOptions& options) {
+  WEFT_TRY(const auto name, choose(text.file, source, options.pattern));
+  WEFT_TRY(const auto params, parse_params(options.params));
+  std::vector<Diagnostic> findings;
+  WEFT_TRY(auto pattern, ir::lower(text.file, name, params, &findings));
+  WEFT_CHECK(bind_options(pattern, options));
+  return Front{.pattern = std::move(pattern), .warnings = std::move(findings)};
 }
 
 Result<Front> read_pattern(const Source& source, const CompileOptions& options) {
-  WEFT_TRY(const auto file, dsl::parse(source));
-  auto findings = dsl::check(file, source);
-  if (has_error(findings)) return user_error(std::move(findings));
-  WEFT_TRY(const auto name, choose(file, source, options.pattern));
-  WEFT_TRY(const auto params, parse_params(options.params));
-  WEFT_TRY(auto pattern, ir::lower(file, name, params, &findings));
-  WEFT_CHECK(bind_options(pattern, options));
-  return Front{.pattern = std::move(pattern), .warnings = std::move(findings)};
+  WEFT_TRY(auto text, check_text(source));
+  WEFT_TRY(auto front, read_pattern(text, source, options));
+  front.warnings.insert(front.warnings.begin(), text.warnings.begin(), text.warnings.end());
+  return front;
 }
 
 ir::DType to_ir(DType type) {

@@ -4,6 +4,7 @@
 #include "compiler/ir/pattern.h"
 #include "compiler/ir/plan.h"
 #include "compiler/target/target.h"
+#include "dsl/ast.h"
 
 #include <weft/weft.h>
 
@@ -18,6 +19,15 @@ struct Front {
   ir::Pattern pattern;
   std::vector<Diagnostic> warnings;
 };
+
+/// A text that was read and checked, so that several of its patterns can be taken from it.
+struct CheckedText {
+  dsl::File file;
+  std::vector<Diagnostic> warnings;
+};
+Result<CheckedText> check_text(const Source& source);
+/// One pattern of it; `text` is what check_text made of `source`. Warnings are those of this pattern alone.
+Result<Front> read_pattern(const CheckedText& text, const Source& source, const CompileOptions& options);
 
 /// User errors carry diagnostics into `source` where the text is involved. A text with several patterns and no
 /// name in `options` is an error that lists the names; an option that contradicts the text shows the text.
@@ -34,9 +44,6 @@ struct Planned {
   ir::Plan plan;
 };
 Result<Planned> plan_pattern(Front front, const CompileOptions& options, const Target& target);
-
-/// Checks `text` as a whole. Every finding; an error among them means that no pattern of it can be used.
-std::vector<Diagnostic> check_file(const Source& source);
 
 ir::DType to_ir(DType type);  ///< f32, f16, bf16 only
 DType from_ir(ir::DType type);

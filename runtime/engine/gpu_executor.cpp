@@ -93,7 +93,7 @@ Status GpuExecutor::each_step(std::size_t phase, const HeadTables& tables, Piece
                               const std::function<Status(const Step&)>& run) const {
   weft_args& block = piece.block;
   block.phase = static_cast<std::int64_t>(phase);
-  const auto tiles = tiles_per_head(plan_.phases[phase], tables.tables.phases[phase], piece.shape);
+  const auto tiles = tiles_per_head(plan_, tables.tables, phase, piece.shape);
   const std::int64_t chunks = block.chunks, n_q = piece.shape.n_q;
   const std::int64_t shares = ir::shares_of_tile(plan_, chunks);
   block.heads_per_tile = ir::heads_per_tile(plan_, tables.alike, piece.shape);

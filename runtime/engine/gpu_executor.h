@@ -17,7 +17,7 @@ class GpuExecutor : public Executor {
 
   std::optional<std::int64_t> shared_bytes(std::int64_t heads) const override {
     const auto tables = make_head_tables(plan_, heads);
-    return tables ? std::optional(geometry_.shared_bytes(tables->image.most_terms)) : std::nullopt;
+    return tables ? std::optional(geometry_.shared_bytes(tables->tables.most_terms)) : std::nullopt;
   }
 
  protected:
@@ -34,7 +34,7 @@ class GpuExecutor : public Executor {
   Status each_step(std::size_t phase, const HeadTables& tables, Piece& piece,
                    const std::function<Status(const Step&)>& run) const;
 
-  /// Of the state of chunks of keys, for any positions of the rows.
+  /// What the state of chunks of keys takes, for any positions of the rows.
   std::size_t chunk_bytes(const Launch& launch) const;
   /// … and for any lengths of sequences that are not above those of the shape.
   std::size_t most_chunk_bytes(const RunShape& shape) const;

@@ -1,3 +1,4 @@
+#include "compiler/base/guarded.h"
 #include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/kernel_state.h"
 
@@ -9,6 +10,17 @@ namespace {
 
 const std::string kNoText;
 
+/// Texts are made when they are asked for: none where there is no memory for them.
+template <typename Make>
+const std::string& text_or_none(const Make& make) noexcept {
+  const std::string* out = &kNoText;
+  (void)guarded([&]() -> Status {
+    out = &make();
+    return done;
+  });
+  return *out;
+}
+
 }  // namespace
 
 LaunchContract contract_of(const Kernel::State& state) {
@@ -16,7 +28,8 @@ LaunchContract contract_of(const Kernel::State& state) {
           .dtype = state.dtype,
           .any_float = state.any_float,
           .branch_lse = state.branch_lse,
-          .paged = state.paged};
+          .paged = state.paged,
+          .on_host = state.executor->reads_host_memory()};
 }
 
 std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std::string target,
@@ -34,29 +47,44 @@ std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std
 }
 
 Status Kernel::run(const RunArgs& args) const {
-  WEFT_TRY(const auto launch, check_launch(contract_of(*state_), args));
-  return state_->executor->run(state_->pattern, launch, args);
+  return guarded([&]() -> Status {
+    WEFT_TRY(const auto launch, check_launch(contract_of(*state_), args));
+    return state_->executor->run(state_->pattern, launch, args);
+  });
 }
 
 Result<std::size_t> Kernel::workspace(const RunShape& shape, int threads) const {
-  return state_->executor->workspace(shape, threads);
+  return guarded([&]() -> Result<std::size_t> {
+    WEFT_CHECK(check_threads(threads));
+    WEFT_TRY(const auto sizes, check_shape(shape, {}));
+    (void)sizes;
+    return state_->executor->workspace(shape, threads);
+  });
 }
 
 Result<std::vector<ChosenList>> Kernel::lists(const RunShape& shape, std::span<const std::int64_t> offset) const {
-  WEFT_TRY(const auto sizes, check_shape(shape, offset));
-  return chosen_lists(state_->pattern, sizes);
+  return guarded([&]() -> Result<std::vector<ChosenList>> {
+    WEFT_TRY(const auto sizes, check_shape(shape, offset));
+    return chosen_lists(state_->pattern, sizes);
+  });
 }
 
 const std::string& Kernel::pattern_text() const { return state_->pattern_text; }
-const std::string& Kernel::plan_text() const { return state_->texts ? state_->texts->plan() : kNoText; }
-const std::string& Kernel::source_text() const { return state_->texts ? state_->texts->source().text : kNoText; }
+const std::string& Kernel::plan_text() const {
+  return text_or_none([&]() -> auto& { return state_->texts ? state_->texts->plan() : kNoText; });
+}
+const std::string& Kernel::source_text() const {
+  return text_or_none([&]() -> auto& { return state_->texts ? state_->texts->source().text : kNoText; });
+}
 const std::string& Kernel::target() const { return state_->target; }
 const std::vector<Diagnostic>& Kernel::warnings() const { return state_->warnings; }
 
 std::optional<int> Kernel::registers() const { return state_->registers; }
 std::optional<int> Kernel::spill_bytes() const { return state_->spill_bytes; }
 std::optional<std::int64_t> Kernel::shared_bytes(std::int64_t heads) const {
-  return state_->executor->shared_bytes(heads);
+  const auto bytes =
+      guarded([&]() -> Result<std::optional<std::int64_t>> { return state_->executor->shared_bytes(heads); });
+  return bytes ? *bytes : std::nullopt;
 }
 
 const char* to_string(DType type) {

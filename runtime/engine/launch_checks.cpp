@@ -1,5 +1,7 @@
 #include "runtime/engine/launch_checks.h"
 
+#include "compiler/ir/launchable.h"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -8,6 +10,7 @@
 
 #include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/front.h"
+#include "runtime/engine/memory_checks.h"
 
 namespace weft {
 
@@ -80,6 +83,8 @@ Status check_distinct(const std::string& name, const OutputView& view, const Nam
   return done;
 }
 
+}  // namespace
+
 Status check_sizes(const ir::Pattern& pattern, const ir::Shape& shape) {
   const auto fixed = [](const char* what, const std::optional<std::int64_t>& wanted, std::int64_t found) -> Status {
     if (!wanted || *wanted == found) return done;
@@ -116,10 +121,12 @@ Status check_sizes(const ir::Pattern& pattern, const ir::Shape& shape) {
   return done;
 }
 
+namespace {
+
 /// The tensors themselves, and the sizes that they alone tell: of packed and paged ones not yet the lengths.
 Result<ir::Shape> check_tensors(const LaunchContract& contract, const RunArgs& args) {
   const auto dtype = contract.any_float ? args.q.dtype : contract.dtype;
-  if (dtype == DType::i32 || dtype == DType::u8) {
+  if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16 && dtype != DType::f64) {
     return user_error(fmt::format("q is {}; expected a float type", to_string(dtype)));
   }
   const Names& key_axes = contract.paged ? kPageAxes : kRowAxes;
@@ -168,9 +175,14 @@ Status check_pages(const RunArgs& args, std::int64_t batch) {
   }
   WEFT_CHECK(check_view("pages", args.pages, DType::i32, 2, kTableAxes));
   WEFT_CHECK(expect_extent("pages", args.pages, 0, kTableAxes, batch, "one row per sequence"));
+  if (args.k.extent[0] > kMaxTokens || args.k.extent[1] > kMaxTokens) {
+    return user_error(fmt::format("{} pages of {} tokens are more than the {} that can be numbered", args.k.extent[0],
+                                  args.k.extent[1], kMaxTokens));
+  }
+  std::int64_t room = 0;
+  if (__builtin_mul_overflow(args.pages.extent[1], args.k.extent[1], &room)) room = kMaxTokens;
   for (std::int64_t b = 0; b < batch; ++b) {
     const auto tokens = args.kv_lengths[static_cast<std::size_t>(b)];
-    const auto room = args.pages.extent[1] * args.k.extent[1];
     if (tokens >= 0 && tokens <= room) continue;
     return user_error(fmt::format("kv_lengths[{}] is {}; {} pages of {} tokens hold 0 to {}", b, tokens,
                                   args.pages.extent[1], args.k.extent[1], room));
@@ -244,25 +256,10 @@ Status check_lse(const LaunchContract& contract, const RunArgs& args, const ir::
   return done;
 }
 
-std::pair<const char*, std::int64_t> axis_extent(const ir::Axis& axis, const ir::Input& input, const ir::Shape& shape) {
-  using Kind = ir::Axis::Kind;
-  switch (axis.kind) {
-    case Kind::batch:
-      return {"batch", shape.batch};
-    case Kind::heads:
-      return {"heads", shape.heads};
-    case Kind::queries:
-      return {"queries", shape.n_q};
-    case Kind::keys:
-      return {"keys", shape.n_k};
-    case Kind::tokens:
-      return {"tokens", shape.n_k};
-    case Kind::blocks:
-      return {"blocks", (shape.n_k + input.block - 1) / std::max<std::int64_t>(input.block, 1)};
-    case Kind::extent:
-      return {"extent", axis.extent};
-  }
-  return {"extent", axis.extent};
+const char* name_of(ir::Axis::Kind kind) {
+  constexpr const char* kNames[] = {"batch", "heads", "queries", "keys", "tokens", "blocks", "extent"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(ir::Axis::Kind::extent) + 1);
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 Status check_input(const ir::Input& input, const TensorView& view, const ir::Shape& shape) {
@@ -270,10 +267,10 @@ Status check_input(const ir::Input& input, const TensorView& view, const ir::Sha
   const auto rank = static_cast<int>(input.axes.size());
   if (rank > kMaxRank) return user_error(fmt::format("{} has {} axes; at most {} can be given", name, rank, kMaxRank));
   Names axes = {};
-  for (std::size_t i = 0; i < input.axes.size(); ++i) axes[i] = axis_extent(input.axes[i], input, shape).first;
+  for (std::size_t i = 0; i < input.axes.size(); ++i) axes[i] = name_of(input.axes[i].kind);
   WEFT_CHECK(check_view(name, view, from_ir(input.type), rank, axes));
   for (int i = 0; i < rank; ++i) {
-    const auto [word, extent] = axis_extent(input.axes[static_cast<std::size_t>(i)], input, shape);
+    const auto extent = ir::extent_of(input.axes[static_cast<std::size_t>(i)], input, shape);
     WEFT_CHECK(expect_extent(name, view, i, axes, extent, "from the sizes of q and k"));
   }
   return done;
@@ -310,6 +307,31 @@ Status check_offsets(std::span<const std::int64_t> given, std::int64_t batch) {
   return done;
 }
 
+/// Sizes as one of several sequences has them.
+ir::Shape shape_of(const Launch& launch, const Sequence& s) {
+  ir::Shape one = launch.shape;
+  one.batch = 1;
+  one.n_q = s.n_q;
+  one.n_k = s.n_k;
+  if (one.offset.size() > 1) one.offset = {one.offset[static_cast<std::size_t>(s.b)]};
+  return one;
+}
+
+/// A sequence without queries asks for nothing; what indices leave the longest will do for all.
+Status check_meaning(const ir::Pattern& pattern, const Launch& launch) {
+  const auto& sequences = launch.sequences;
+  if (sequences.empty()) {
+    WEFT_CHECK(ir::check_meaning(pattern, launch.shape));
+    return ir::check_indices(pattern, launch.shape);
+  }
+  for (const auto& s : sequences) {
+    if (s.n_q > 0) WEFT_CHECK(ir::check_meaning(pattern, shape_of(launch, s)));
+  }
+  const auto longest = std::max_element(sequences.begin(), sequences.end(),
+                                        [](const Sequence& a, const Sequence& b) { return a.n_k < b.n_k; });
+  return longest->n_q > 0 && longest->n_k > 0 ? ir::check_indices(pattern, shape_of(launch, *longest)) : done;
+}
+
 Status check_lists(const ir::Pattern& pattern, const RunArgs& args, Launch& launch) {
   if (args.lists.empty()) return done;
   const auto lists = chosen_lists(pattern, launch.shape);
@@ -337,11 +359,22 @@ Status check_lists(const ir::Pattern& pattern, const RunArgs& args, Launch& laun
 
 }  // namespace
 
+Status check_threads(int threads) {
+  if (threads >= 0 && threads <= kMostThreads) return done;
+  return user_error(fmt::format("threads is {}; it must be 0 to {}", threads, kMostThreads));
+}
+
 Result<ir::Shape> check_shape(const RunShape& shape, std::span<const std::int64_t> offset) {
-  for (const auto& [what, size] : {std::pair{"batch", shape.batch}, std::pair{"n_q", shape.n_q},
-                                   std::pair{"n_k", shape.n_k}, std::pair{"heads", shape.heads}}) {
-    if (size < 1 || size > kMaxTokens)
-      return user_error(fmt::format("{} is {}; it must be 1 to {}", what, size, kMaxTokens));
+  struct {
+    const char* what;
+    std::int64_t size, most;
+  } const sizes[] = {{"batch", shape.batch, kMaxHeads},
+                     {"n_q", shape.n_q, kMaxTokens},
+                     {"n_k", shape.n_k, kMaxTokens},
+                     {"heads", shape.heads, kMaxHeads},
+                     {"kv_heads", shape.kv_heads, kMaxHeads}};
+  for (const auto& [what, size, most] : sizes) {
+    if (size < 1 || size > most) return user_error(fmt::format("{} is {}; it must be 1 to {}", what, size, most));
   }
   WEFT_CHECK(check_offsets(offset, shape.batch));
   return ir::Shape{.batch = shape.batch,
@@ -354,21 +387,23 @@ Result<ir::Shape> check_shape(const RunShape& shape, std::span<const std::int64_
 
 Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args) {
   Launch launch;
+  WEFT_CHECK(check_spans(args));
   WEFT_TRY(launch.shape, check_tensors(contract, args));
   WEFT_CHECK(find_sequences(contract, args, launch));
   const auto& shape = launch.shape;
   if (launch.sequences.empty()) WEFT_CHECK(check_sizes(contract.pattern, shape));
   for (const auto& s : launch.sequences) {
-    ir::Shape one = shape;
-    one.n_q = s.n_q;
-    one.n_k = s.n_k;
-    WEFT_CHECK(check_sizes(contract.pattern, one));
+    WEFT_CHECK(check_sizes(contract.pattern, shape_of(launch, s)));
   }
   WEFT_CHECK(check_lse(contract, args, shape));
   WEFT_CHECK(check_offsets(args.offset, shape.batch));
   launch.shape.offset.assign(args.offset.begin(), args.offset.end());
+  launch.shape.dropout_seed = args.dropout_seed;
   WEFT_TRY(launch.inputs, check_inputs(contract.pattern, args, shape));
+  WEFT_CHECK(check_meaning(contract.pattern, launch));
   WEFT_CHECK(check_lists(contract.pattern, args, launch));
+  if (contract.paged && contract.on_host) WEFT_CHECK(check_page_numbers(launch, args));
+  WEFT_CHECK(check_apart(contract.pattern, launch, args));
   return launch;
 }
 

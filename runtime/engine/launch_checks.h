@@ -34,10 +34,17 @@ struct LaunchContract {
   bool any_float = false;    ///< the interpreter: any float type, as long as q, k, v and out agree
   bool branch_lse = false;   ///< may RunArgs::branch_lse be asked for?
   bool paged = false;        ///< do K and V come in pages?
+  bool on_host = true;       ///< can the host read the tensors?
 };
+
+/// Are there as many threads as a launch, or a request for its workspace, may ask for?
+Status check_threads(int threads);
 
 /// The sizes of a launch that is still to come. User error where one is below 1, or offsets do not fit them.
 Result<ir::Shape> check_shape(const RunShape& shape, std::span<const std::int64_t> offset);
+
+/// Do sizes fit the pattern, and the counters that count them? What a launch says of its tensors' extents.
+Status check_sizes(const ir::Pattern& pattern, const ir::Shape& shape);
 
 /// Everything that can be wrong with a launch, before anything is written. The first finding is returned; it
 /// names the tensor, the dimension, what was found and what was expected.

@@ -72,7 +72,7 @@ class Filler {
     return page * args_.k.stride_b + n % args_.page_size * args_.k.stride_n;
   }
 
-  /// Of rows [begin, end), where `row(n)` is the first element of row n.
+  /// The mean of rows [begin, end), where `row(n)` is the first element of row n.
   template <typename Row>
   std::vector<double> mean(std::int64_t begin, std::int64_t end, const Row& row, const void* data) const {
     std::vector<double> out(static_cast<std::size_t>(plan_.bind.d));

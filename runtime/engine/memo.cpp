@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 namespace weft {
 namespace {
 
@@ -33,14 +35,20 @@ std::optional<cache::Key> memo_key(std::string_view request, const ir::Pattern& 
 std::optional<Prepared> find_memo(const std::vector<std::shared_ptr<cache::Store>>& stores, const cache::Key& key,
                                   const Front& front, const ir::Bind& bind, const Target& target) {
   for (const auto& store : stores) {
+    std::optional<Result<ir::Plan>> plan;
+    std::optional<cache::Key> request;
+    const auto is_sensible = [&](const cache::Entry& note) -> Status {
+      plan.emplace(ir::parse_plan(note.plan));
+      request = cache::Key::parse(note.source);
+      if (!*plan || (*plan)->bind != bind || !ir::verify(**plan).empty()) return internal_error("its plan is none");
+      if (!request) return internal_error("it leads to no kernel");
+      return done;
+    };
     // Not counted: it is the kernel that was asked for.
-    auto found = store->look_again(key);
+    auto found = store->look_again(key, is_sensible);
     if (!found.entry) continue;
-    auto plan = ir::parse_plan(found.entry->plan);
-    auto request = cache::Key::parse(found.entry->source);
-    if (!plan || !request || plan->bind != bind) continue;
-    auto out = recalled({.front = front, .bind = bind, .target = target, .plan = std::move(*plan)}, std::move(*request),
-                        std::move(found.entry->launch));
+    auto out = recalled({.front = front, .bind = bind, .target = target, .plan = std::move(**plan)},
+                        std::move(*request), std::move(found.entry->launch));
     out.memo = key;
     return out;
   }

@@ -1,5 +1,7 @@
 #include "runtime/engine/recipe.h"
 
+#include "compiler/base/write.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -88,6 +90,7 @@ Status Record::add(const std::string& line) const {
   bool whole = false;
   int failure = errno;
   if (file >= 0) {
+    const NoFileSizeSignal quiet;
     const auto wrote = ::write(file, line.data(), line.size());
     failure = wrote < 0 ? errno : ENOSPC;
     whole = wrote == static_cast<ssize_t>(line.size());

@@ -24,6 +24,10 @@ class Reference {
  public:
   Reference(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args);
 
+  const ir::Tensor& q() const { return q_; }
+  const ir::Tensor& k() const { return k_; }
+  const ir::Tensor& v() const { return v_; }
+
   Result<ir::Outcome> all() const;
   /// Only these row numbers, of every batch entry and head; the others stay 0. `chosen`: as of ir::interpret_rows.
   Result<ir::Outcome> rows(const std::vector<std::int64_t>& rows,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "compiler/base/fork_safe.h"
+
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -40,11 +42,15 @@ class ScratchPool {
 
   void give_back(Buffer buffer) {
     std::lock_guard lock(mutex_);
-    free_.push_back(std::move(buffer));
+    try {
+      free_.push_back(std::move(buffer));
+    } catch (const std::bad_alloc&) {
+      // It is freed instead.
+    }
   }
 
  private:
-  std::mutex mutex_;
+  ForkSafe<> mutex_;
   std::vector<Buffer> free_;
 };
 

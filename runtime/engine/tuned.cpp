@@ -28,7 +28,7 @@ cache::Key tuned_key(const ir::Pattern& pattern, const ir::Bind& bind, const Tar
 std::optional<Tuned> find_tuned(cache::Store& store, const cache::Key& key) {
   // Not counted: a pattern that nobody tuned is no miss.
   const auto found = store.look_again(key);
-  if (!found.entry) return std::nullopt;
+  if (!found.entry || found.entry->launch != kKind) return std::nullopt;
   Tuned out{.schedule = {}, .measured = found.entry->source};
   std::istringstream lines(found.entry->plan);
   ir::ScheduleHint hint{.key = {}, .value = 0, .range = {}, .tuned = true};

@@ -1,5 +1,6 @@
 #include "runtime/llvm/compile.h"
 
+#include "compiler/base/fork_safe.h"
 #include "compiler/base/parallel.h"
 #include "runtime/llvm/guard.h"
 #include "runtime/llvm/part_store.h"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 
 namespace weft::llvm {
 namespace {
@@ -137,16 +139,25 @@ class Job {
   std::string message_;
 };
 
+/// LLVM makes tables of itself when they are first used, and has locks: a child that was forked meanwhile would wait
+/// for ever for a thread that does not exist in it. Never destroyed: threads may compile while the process ends.
+EndsBeforeForks& uses_of_llvm() {
+  static auto& uses = *new EndsBeforeForks;
+  return uses;
+}
+
 Result<std::string> run(const Library& library, std::string_view ir_text, const Target& target, const Options& options,
                         int file_type) {
   if (target.kind != TargetKind::cpu) return internal_error(target.name + " is not a target of LLVM's");
   if (options.level < 0 || options.level > 3) {
     return internal_error(fmt::format("{} is not a level of code generation", options.level));
   }
+  const std::lock_guard lock(uses_of_llvm());
   return Job(library.functions(), ir_text, target, options, file_type).run();
 }
 
-/// Of this process, some twenty kernels. Never destroyed: threads may compile while the process ends.
+/// The parts that this process has compiled, those of some twenty kernels. Never destroyed: threads may compile while
+/// the process ends.
 PartStore& part_store() {
   static auto& store = *new PartStore(8U << 20);
   return store;

@@ -36,8 +36,8 @@ struct Options {
 Result<std::string> compile(const Library& library, std::string_view ir_text, const Target& target,
                             const Options& options = {});
 
-/// Of all long texts that this process compiled: parts that LLVM made, and parts that were there. Kernels of one head
-/// dim and type share more than half of their text.
+/// Counts over all long texts that this process compiled: parts that LLVM made, and parts that were there. Kernels of
+/// one head dim and type share more than half of their text.
 struct PartCounts {
   std::size_t compiled = 0, reused = 0;
 };

@@ -2,7 +2,7 @@
 
 #include <csetjmp>
 #include <cstdio>
-#include <cstring>
+#include <exception>
 
 namespace weft::llvm {
 namespace {
@@ -28,8 +28,14 @@ void on_fatal_error(const char* reason) {
 /// In a frame of its own, so that no variable lives across the jump.
 bool run(Frame& frame, void (*work)(void*), void* data) {
   if (setjmp(frame.back) != 0) return false;
-  work(data);
-  return true;
+  try {
+    work(data);
+    return true;
+  } catch (const std::exception& thrown) {
+    // Out of memory, from the allocator: LLVM is compiled without exceptions and lets them pass.
+    std::snprintf(frame.reason, sizeof frame.reason, "%s", thrown.what());
+    return false;
+  }
 }
 
 }  // namespace

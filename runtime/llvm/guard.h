@@ -10,7 +10,8 @@ namespace weft::llvm {
 /// thread that caused them. One on a thread outside of guarded() ends the process, as without us.
 void install_guard(const Functions& llvm);
 
-/// Runs `work(data)`. True when it returned; false, with LLVM's reason, when LLVM gave up in it.
+/// Runs `work(data)`. True when it returned; false, with LLVM's reason, when LLVM gave up in it, or something was
+/// thrown.
 ///
 /// LLVM gives up by calling a handler that must not return; ours jumps back here, as LLVM's own crash recovery
 /// does. No destructor between runs: `work` keeps only raw handles in its frames, everything else in `data`,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -112,7 +113,12 @@ double PeakMeter::measure(int threads, std::chrono::microseconds duration) const
     rates[index] = iterations * flops_per_iteration_ / std::chrono::duration<double>(end - begin).count();
   };
   std::vector<std::thread> others;
-  for (std::size_t i = 1; i < rates.size(); ++i) others.emplace_back(work, i);
+  others.reserve(rates.size());
+  try {
+    for (std::size_t i = 1; i < rates.size(); ++i) others.emplace_back(work, i);
+  } catch (const std::system_error&) {
+    waiting.fetch_sub(threads - 1 - static_cast<int>(others.size()));  // the system gives no more
+  }
   work(0);
   for (std::thread& other : others) other.join();
   double sum = 0;

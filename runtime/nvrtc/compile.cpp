@@ -1,5 +1,6 @@
 #include "runtime/nvrtc/compile.h"
 
+#include "compiler/base/fork_safe.h"
 #include "runtime/nvrtc/defect.h"
 
 #include <elf.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 namespace weft::nvrtc {
 namespace {
@@ -44,15 +46,54 @@ Status check(const Library& library, const std::string& text, const Target& targ
   return done;
 }
 
+/// A use of NVRTC in this process. There is none where the process was forked while another thread was compiling: NVRTC
+/// holds locks meanwhile, and that thread does not exist here to let go of them.
+class InProcess {
+ public:
+  InProcess() {
+    Uses& uses = all();
+    const std::lock_guard lock(uses.mutex);
+    if (uses.generation != fork_generation()) {
+      uses.stuck = uses.stuck || uses.running > 0;
+      uses.running = 0;
+      uses.generation = fork_generation();
+    }
+    possible_ = !uses.stuck;
+    ++uses.running;
+  }
+  ~InProcess() {
+    const std::lock_guard lock(all().mutex);
+    --all().running;
+  }
+  InProcess(const InProcess&) = delete;
+  InProcess& operator=(const InProcess&) = delete;
+  explicit operator bool() const { return possible_; }
+
+ private:
+  struct Uses {
+    ForkSafe<> mutex;
+    unsigned long generation = fork_generation();
+    int running = 0;
+    bool stuck = false;
+  };
+  static Uses& all() {
+    static auto* const uses = new Uses;  // threads may compile while the process ends
+    return *uses;
+  }
+  bool possible_ = false;
+};
+
 Result<Outcome> run(const Library& library, const std::string& text, const Target& target, const Options& options,
                     Stage stage) {
   WEFT_CHECK(check(library, text, target, options));
   std::vector<std::string> list = arguments(options);
-  // Of the assembler only a real architecture is asked: then a text without a cubin still has its PTX.
+  // The assembler is asked for a real architecture only: then a text without a cubin still has its PTX.
   const std::string architecture =
       stage == Stage::ptx ? "compute_" + target.architecture.substr(3) : target.architecture;
   list.push_back("--gpu-architecture=" + architecture);
-  if (!options.limits.any()) return invoke(library.functions(), text, list, stage);
+  if (!options.limits.any()) {
+    if (const InProcess here; here) return invoke(library.functions(), text, list, stage);
+  }
   return invoke_in_worker(library, text, list, stage, options.limits);
 }
 

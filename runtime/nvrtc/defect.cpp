@@ -1,6 +1,7 @@
 #include "runtime/nvrtc/defect.h"
 
 #include "compiler/base/digest.h"
+#include "compiler/base/write.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -25,16 +26,6 @@ std::string with_log(const std::string& text, const std::string& log) {
   return out;
 }
 
-bool write_whole(int file, const std::string& bytes) {
-  for (std::size_t written = 0; written < bytes.size();) {
-    const ssize_t now = ::write(file, bytes.data() + written, bytes.size() - written);
-    if (now < 0 && errno == EINTR) continue;
-    if (now <= 0) return false;
-    written += static_cast<std::size_t>(now);
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string keep_defect(const std::string& text, const std::string& log) {
@@ -44,8 +35,9 @@ std::string keep_defect(const std::string& text, const std::string& log) {
   const std::string path = (folder / fmt::format("weft-{}.cu", hex(sha256(bytes)).substr(0, 16))).string();
   std::string temporary = path + ".XXXXXX";
   const int file = failure ? -1 : ::mkstemp(temporary.data());
-  bool kept = file >= 0 && write_whole(file, bytes);
   int why = failure ? failure.value() : errno;
+  if (file >= 0) why = write_whole(file, bytes);
+  bool kept = file >= 0 && why == 0;
   if (file >= 0) {
     if (::close(file) != 0) kept = false;
     if (kept && ::rename(temporary.c_str(), path.c_str()) != 0) {

@@ -5,7 +5,7 @@
 namespace weft::nvrtc {
 namespace {
 
-/// Of the file in NVRTC's messages. It enters the bytes: the same for every kernel.
+/// What NVRTC's messages call the file. It enters the bytes: the same for every kernel.
 constexpr const char* kFileName = "weft_kernel.cu";
 
 class Owner {

@@ -118,7 +118,7 @@ std::optional<std::string> remembered_hash(const File& file, const struct stat& 
   return hash;
 }
 
-/// Of a module of this process, if it is the one that holds `address`.
+/// The build-id of the module of this process that holds `address`.
 struct Search {
   std::uintptr_t address;
   std::string found = {};

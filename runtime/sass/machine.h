@@ -14,7 +14,7 @@ struct Machine {
   int special_clocks = 4;
   int wide_clocks = 32;
 
-  // Of the pipe that all schedulers share, and of the way to global memory: clocks for 128 bytes, which all lanes
+  // What the pipe that all schedulers share takes, and the way to global memory: clocks for 128 bytes, which all lanes
   // ask for at once.
   int shared_clocks = 1;
   bool lane_pairs = true;   ///< loads of 8 and 16 bytes find lanes n and n ^ 1, or n ^ 2, at one address: half as many

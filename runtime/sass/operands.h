@@ -13,7 +13,7 @@ Operand parse_operand(std::string_view text);
 /// How many bytes each thread of a load or store moves: 4 for `LDS`, 16 for `LDS.U.128`.
 int bytes_each(const Instruction& instruction);
 
-/// Of an instruction that writes registers: which operand is the first that it reads.
+/// Which operand is the first that an instruction reads: those before it are registers that it writes.
 std::size_t first_source(const Instruction& instruction);
 
 /// A warp's way from the register file to arithmetic. Each of four banks gives one register a clock. Each of three

@@ -25,7 +25,7 @@ struct LoopReport {
   int rounds = 1;          ///< in one round of the key loop
   bool guessed = false;    ///< neither the code nor the question tells the rounds
   Mix mix;                 ///< of one round, with those of inner loops
-  /// Of the loop alone, as if it never ended; only for Maxwell and Pascal.
+  /// The loop alone, simulated as if it never ended; only for Maxwell and Pascal.
   std::optional<Simulation> simulation;
 };
 

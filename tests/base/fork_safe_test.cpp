@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 #include <shared_mutex>
 #include <thread>
 #include <vector>
@@ -67,6 +68,59 @@ TEST(ForkSafe, IsFreeInEveryChildAmongNestedOnes) {
   EXPECT_EQ(children_that_lock(inner), kForks);
   stop = true;
   nested.join();
+}
+
+/// Two threads use without a pause, a third while it holds a mutex: a fork still gets through.
+TEST(EndsBeforeForks, NoneGoesOnInAnyChild) {
+  ForkSafe<> mutex;
+  EndsBeforeForks uses;
+  std::atomic<bool> stop{false};
+  std::atomic<int> going_on{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      while (!stop) {
+        {
+          std::unique_lock outer(mutex, std::defer_lock);
+          if (i == 0) outer.lock();
+          const std::lock_guard use(uses);
+          ++going_on;
+          std::this_thread::sleep_for(std::chrono::microseconds(300));
+          --going_on;
+        }
+        if (i == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+  }
+  int well = 0;
+  for (int i = 0; i < kForks; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(10);
+      const bool none = going_on == 0;
+      for (int again = 0; again < 2; ++again) {
+        const std::lock_guard outer(mutex);
+        const std::lock_guard use(uses);
+      }
+      // It forks, too, while a thread of its own uses.
+      std::thread other([&] {
+        const std::lock_guard use(uses);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      });
+      const pid_t grandchild = ::fork();
+      if (grandchild == 0) ::_exit((uses.lock(), 0));
+      int status = 1;
+      ::waitpid(grandchild, &status, 0);
+      other.join();
+      ::_exit(none && status == 0 ? 0 : 1);
+    }
+    int status = 1;
+    ::waitpid(child, &status, 0);
+    well += status == 0 ? 1 : 0;
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(well, kForks);
 }
 
 // The control.

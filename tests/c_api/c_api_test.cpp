@@ -263,5 +263,23 @@ TEST(VersionedStructs, SizesThatNoVersionHadAreRefused) {
   EXPECT_EQ(none->second, 2);
 }
 
+TEST_F(CApi, ErrorsLookTheSameFromCpp) {
+  const char* text = "pattern p { keep cousal; }";
+  const Engine cpp({.no_cache = true});
+  const auto wrong = cpp.compile(text, {.dim = kDim, .dtype = DType::f32});
+  ASSERT_FALSE(wrong.ok());
+  const auto shown = report(wrong.error(), {.name = "<pattern>", .text = text});
+  EXPECT_NE(shown.find("^^^^^^"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("help: "), std::string::npos) << shown;
+  weft_compile_options options = weft_compile_options_init();
+  const ErrorPtr error(weft_compile(engine, text, std::strlen(text), &options, &kernel));
+  EXPECT_EQ(shown, weft_error_report(error.get()));
+  // Without the text, and with another one, there is what there is to say.
+  EXPECT_NE(report(wrong.error()).find(wrong.error().message), std::string::npos);
+  EXPECT_NE(report(wrong.error(), {.name = "other", .text = "x"}).find(wrong.error().message), std::string::npos);
+  EXPECT_EQ(report({.kind = ErrorKind::environment, .message = "no", .notes = {"a", "b"}}),
+            "error: no\n  = note: a\n  = note: b\n");
+}
+
 }  // namespace
 }  // namespace weft

@@ -97,6 +97,24 @@ TEST_F(OnceTest, AKilledHolderHasOneSuccessor) {
   counted(65, "processes raced for one key");
 }
 
+TEST_F(OnceTest, AKilledHoldersChildHoldsNothing) {
+  const pid_t holder = in_process([&] {
+    const Lock lock = Locks().acquire({.name = "held", .at_most = milliseconds(1000)});
+    if (::fork() == 0) {
+      ::sleep(4);
+      ::_exit(0);
+    }
+    append("compiled");
+    ::pause();
+    return static_cast<bool>(lock);
+  });
+  wait_for_compilations(1);
+  EXPECT_FALSE(Locks().acquire({.name = "held", .at_most = milliseconds(10)}));
+  ::kill(holder, SIGKILL);
+  ::waitpid(holder, nullptr, 0);
+  EXPECT_TRUE(Locks().acquire({.name = "held", .at_most = milliseconds(2000)}));
+}
+
 TEST_F(OnceTest, AStoppedHolderStopsNobodyElse) {
   const pid_t holder = want(counting(std::chrono::hours(1)));
   wait_for_compilations(1);

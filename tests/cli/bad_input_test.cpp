@@ -57,6 +57,55 @@ TEST_F(BadInput, EmptyFile) {
   expect_refused(run_weft(scratch_, {"run", scratch_.write("p.weft", ""), "--tokens", "8"}), 1, {"empty"});
 }
 
+TEST_F(BadInput, ValuesWithoutEnd) {
+  const auto file = scratch_.write("p.weft", "pattern p(w: int = 1) { keep window(w, 0); }\n");
+  for (const auto& value : {std::string(100000, '('), std::string(100000, '['), std::string(100000, '-')}) {
+    expect_refused(run_weft(scratch_, {"check", file, "-D", "w=" + value}), 1, {"'w'"});
+    expect_refused(run_weft(scratch_, {"check", file, "-D", value}), 2, {"name=value"});
+  }
+}
+
+/// Reading a file again for each of its patterns took this one a minute.
+TEST_F(BadInput, ControlManyPatternsAreReadOnce) {
+  std::string text;
+  for (int i = 0; i < 4096; ++i) text += "pattern p" + std::to_string(i) + " { keep window(9, 0); }\n";
+  const auto finished = run_weft(scratch_, {"check", scratch_.write("many.weft", text)});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.out.find("4096 patterns in order"), std::string::npos);
+}
+
+TEST_F(BadInput, NamesThatAreNoUtf8) {
+  const auto file = scratch_.write("\xFF\xC3.weft", kCausal);
+  for (const char* command : {"check", "draw", "explain", "run"}) {
+    std::vector<std::string> arguments = {command, file, "--json"};
+    if (std::string(command) != "check") arguments.insert(arguments.end(), {"--tokens", "8"});
+    const auto finished = run_weft(scratch_, arguments);
+    EXPECT_EQ(finished.status, 0) << command << finished.err;
+    EXPECT_EQ(finished.out.find('\xFF'), std::string::npos) << command;
+  }
+  EXPECT_EQ(run_weft(scratch_, {"check", file, "--json", "-D", "\xFF=3"}).status, 1);
+}
+
+TEST_F(BadInput, SeedsHaveAllBits) {
+  const auto file = scratch_.write("p.weft", "pattern p { keep causal; dropout 0.5; }\n");
+  const auto run = [&](const char* option, const char* seed) {
+    return run_weft(scratch_, {"run", file, "--tokens", "8", "--target", "interpreter", option, seed});
+  };
+  for (const char* option : {"--seed", "--dropout-seed"}) {
+    EXPECT_EQ(run(option, "18446744073709551615").status, 0) << option;
+    expect_refused(run(option, "18446744073709551616"), 2, {"18446744073709551615"});
+    expect_refused(run(option, "-1"), 2, {"seed"});
+  }
+}
+
+/// A ring is read and checked; who runs it is told that nothing is split.
+TEST_F(BadInput, RingsRunOnOneDevice) {
+  const auto file = scratch_.write("p.weft", "pattern p { keep causal; ring 8 zigzag; }\n");
+  const auto finished = run_weft(scratch_, {"run", file, "--tokens", "8", "--target", "interpreter"});
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_NE(finished.err.find("one device"), std::string::npos) << finished.err;
+}
+
 TEST_F(BadInput, TenMegabytesOfRandomBytes) {
   std::mt19937_64 random(1);
   std::string bytes(10 << 20, '\0');

@@ -30,7 +30,8 @@ std::string slurp(const std::string& path) {
   const auto out = call.out_to.empty() ? scratch.path(".out") : call.out_to;
   ::dup2(::open(scratch.path(".in").c_str(), O_RDONLY), STDIN_FILENO);
   ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
-  ::dup2(::open(scratch.path(".err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+  const auto err = call.err_to.empty() ? scratch.path(".err") : call.err_to;
+  ::dup2(::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
   ::setenv("WEFT_CACHE_DIR", scratch.path(".store").c_str(), 1);
   ::unsetenv("XDG_CACHE_HOME");
   // What the command does shall not depend on the machine's GPU; an NVRTC of the user's own is found from any home.
@@ -45,6 +46,7 @@ std::string slurp(const std::string& path) {
   std::vector<char*> arguments = {const_cast<char*>("weft")};
   for (const auto& argument : call.arguments) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
+  for (const int stream : call.closed) ::close(stream);
   ::execv(WEFT_COMMAND, arguments.data());
   ::_exit(126);
 }
@@ -77,6 +79,7 @@ std::vector<std::string> Scratch::files() const {
 
 Finished run_weft(const Scratch& scratch, Call call) {
   scratch.write(".in", call.input);
+  scratch.write(".err", "");
   const auto child = ::fork();
   if (child == 0) become_weft(scratch, call);
   if (call.interrupt_after_ms > 0) {

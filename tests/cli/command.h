@@ -35,6 +35,8 @@ struct Call {
   std::map<std::string, std::string> environment = {};  ///< an empty value unsets
   std::string input = {};                               ///< standard input
   std::string out_to = {};                              ///< where standard output goes instead of `out`
+  std::string err_to = {};                              ///< the same of standard error
+  std::vector<int> closed = {};                         ///< streams that the command is started without
   int interrupt_after_ms = 0;                           ///< send SIGINT then; 0: never
   bool kill = false;                                    ///< … or SIGKILL
 };

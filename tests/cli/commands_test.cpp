@@ -258,9 +258,9 @@ TEST_F(Commands, BenchReports) {
   const auto report = json({"bench", window_, "--tokens", "256,1k", "--against", "dense"});
   ASSERT_EQ(report["results"].size(), 4u);
   for (const auto& row : report["results"]) {
-    expect_keys(
-        row, {"/tokens", "/batch", "/heads", "/dim", "/dtype", "/threads", "/median_ms", "/min_ms", "/pairs", "/flops",
-              "/flops_per_s", "/peak_flops_per_s", "/share_of_peak", "/tokens_per_s", "/peak_bytes", "/plan_us"});
+    expect_keys(row, {"/tokens", "/batch", "/heads", "/dim", "/dtype", "/threads", "/median_ms", "/min_ms", "/pairs",
+                      "/flops", "/flops_per_s", "/peak_flops_per_s", "/share_of_peak", "/tokens_per_s", "/peak_bytes",
+                      "/plan_us", "/spread", "/noisy"});
     EXPECT_GT(row["share_of_peak"], 0);
     EXPECT_LT(row["share_of_peak"], 3);
     EXPECT_LE(row["min_ms"], row["median_ms"]);
@@ -320,7 +320,12 @@ TEST_F(Commands, CacheWords) {
   EXPECT_EQ(weft({"run", window_, "--tokens", "32"}).status, 0);
   EXPECT_TRUE(json({"cache", "why", window_})["stored"]);
   EXPECT_EQ(json({"cache", "stat"})["entries"], 1) << "its note is no kernel";
-  EXPECT_EQ(json({"cache", "ls"})["entries"].size(), 1u);
+  const auto listed = json({"cache", "ls"})["entries"];
+  ASSERT_EQ(listed.size(), 1u);
+  EXPECT_EQ(listed[0]["pattern"], "window");
+  EXPECT_EQ(listed[0]["dim"], 64);
+  EXPECT_EQ(listed[0]["dtype"], "f32");
+  EXPECT_EQ(listed[0]["target"].get<std::string>().find("cpu"), 0u);
   const auto why = json({"cache", "why", window_, "--dim", "48"});
   EXPECT_FALSE(why["stored"]);
   EXPECT_EQ(why["outcome"], "absent");
@@ -328,6 +333,8 @@ TEST_F(Commands, CacheWords) {
   ASSERT_GE(why["differences"].size(), 1u);
   EXPECT_EQ(why["differences"][0]["field"], "source");
   EXPECT_NE(why["differences"][0]["wanted"], why["differences"][0]["stored"]);
+  EXPECT_EQ(why["plan"]["wanted"].get<std::string>().find("bind d 48"), 0u);
+  EXPECT_EQ(why["plan"]["stored"].get<std::string>().find("bind d 64"), 0u);
   EXPECT_EQ(json({"cache", "verify"})["good"], 1);
   EXPECT_EQ(weft({"cache", "prune"}).status, 0);
   EXPECT_EQ(json({"cache", "stat"})["entries"], 1);
@@ -411,7 +418,8 @@ TEST_F(Commands, TuneKeepsWhatEverybodyThenUses) {
   expect_keys(result,
               {"/pattern", "/tried/0/median_ms", "/tried/1/schedule/tile_k", "/best", "/speedup", "/planner_ms"});
   EXPECT_GT(result["tried"].size(), 5U);
-  EXPECT_EQ(result["kept"], true);
+  EXPECT_EQ(result["kept"], !result["best"].empty()) << "the planner's own choice needs no note";
+  EXPECT_TRUE(result["best"].empty() || !result["noisy"].get<bool>());
   const auto explained = weft({"explain", window_}, sizes).out;
   for (const auto& [key, value] : result["best"].items()) {
     EXPECT_NE(explained.find(key + " " + value.dump() + ": found by weft tune"), std::string::npos) << explained;

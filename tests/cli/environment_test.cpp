@@ -72,6 +72,50 @@ TEST_F(Environment, FullStandardOutput) {
   EXPECT_NE(finished.err.find("standard output"), std::string::npos) << finished.err;
 }
 
+/// What cannot be said is lost, and nothing else is: results go out, and the status is as it would be.
+TEST_F(Environment, RemarksThatNobodyCanHear) {
+  const auto wrong = scratch_.write("wrong.weft", "pattern p { keep cousal; }\n");
+  const std::vector<std::vector<std::string>> calls = {
+      {"run", pattern_, "--tokens", "64", "-v"}, {"check", wrong},           {"draw", pattern_, "--tokens", "32"},
+      {"explain", pattern_, "--tokens", "1k"},   {"cache", "stat"},          {"fmt", pattern_},
+      {"emit", pattern_, "--stage", "plan"},     {"emit", "--no-such-flag"}, {"--help"}};
+  for (const auto& call : calls) {
+    const auto heard = run_weft(scratch_, call);
+    const auto full = run_weft(scratch_, Call{.arguments = call, .err_to = "/dev/full"});
+    const auto closed = run_weft(scratch_, Call{.arguments = call, .closed = {STDERR_FILENO}});
+    for (const auto& lost : {full, closed}) {
+      EXPECT_EQ(lost.status, heard.status) << call[0] << ": " << heard.err;
+      EXPECT_EQ(lost.out.size() > 0, heard.out.size() > 0) << call[0];
+    }
+  }
+}
+
+TEST_F(Environment, ResultsThatNobodyCanHearAreAnError) {
+  for (const std::vector<std::string>& call :
+       std::vector<std::vector<std::string>>{{"explain", pattern_, "--tokens", "1k"},
+                                             {"draw", pattern_, "--tokens", "32"},
+                                             {"check", "--help"},
+                                             {"--version"},
+                                             {"emit", pattern_, "--stage", "plan", "-o", "-"}}) {
+    const auto full = run_weft(scratch_, Call{.arguments = call, .out_to = "/dev/full"});
+    const auto closed = run_weft(scratch_, Call{.arguments = call, .closed = {STDOUT_FILENO}});
+    for (const auto& lost : {full, closed}) {
+      EXPECT_EQ(lost.status, 3) << call[0];
+      EXPECT_NE(lost.err.find("standard output"), std::string::npos) << call[0] << ": " << lost.err;
+    }
+  }
+}
+
+/// A file that is opened must not take the place of a stream that is closed, to be written remarks into.
+TEST_F(Environment, ClosedStreamsAreNobodyElses) {
+  const auto o = scratch_.path("o.npy");
+  const std::vector<std::string> call = {"run", pattern_, "--tokens", "64", "-v", "-o", o};
+  ASSERT_EQ(run_weft(scratch_, call).status, 0);
+  const auto size = std::filesystem::file_size(o);
+  (void)run_weft(scratch_, Call{.arguments = call, .closed = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}});
+  EXPECT_EQ(std::filesystem::file_size(o), size);
+}
+
 TEST_F(Environment, WhatThisVersionCannotDo) {
   const std::vector<std::vector<std::string>> calls = {
       {"tune", pattern_, "--target", "sm_90a"},

@@ -51,6 +51,19 @@ TEST_F(Gpu, CudaTextNeedsNothing) {
   EXPECT_EQ(weft({"emit", longnet_, "--stage", "cuda", "--target", "emulate:sm_61"}).out, finished.out);
 }
 
+TEST_F(Gpu, TheWholeTextIncludesNothing) {
+  const auto thin = weft({"emit", longnet_, "--stage", "cuda", "--target", "sm_61"}).out;
+  const auto whole = weft({"emit", longnet_, "--stage", "cuda", "--target", "sm_61", "--whole"}).out;
+  EXPECT_NE(thin.find("#include \"simt.cuh\""), std::string::npos);
+  EXPECT_NE(thin.find("//   branch 0: "), std::string::npos) << "the user's words";
+  EXPECT_EQ(whole.find("#include \""), std::string::npos);
+  EXPECT_EQ(whole.find("branch 0: "), std::string::npos) << "none of the user's words";
+  EXPECT_NE(whole.find("struct weft_args"), std::string::npos);
+  const auto misplaced = weft({"emit", longnet_, "--stage", "plan", "--target", "sm_61", "--whole"});
+  EXPECT_EQ(misplaced.status, 2);
+  EXPECT_NE(misplaced.err.find("--stage cuda"), std::string::npos) << misplaced.err;
+}
+
 TEST_F(Gpu, StagesBelongToTheirTargets) {
   for (const auto& [stage, target] : {std::pair{"cuda", "cpu"}, std::pair{"llvm", "sm_61"}, std::pair{"sass", "cpu"},
                                       std::pair{"object", "sm_90a"}}) {

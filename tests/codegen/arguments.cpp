@@ -147,7 +147,6 @@ Result<Arguments> Arguments::make(const ir::Plan& plan, const ir::Shape& shape, 
                                   const Layout& layout) {
   Arguments out(plan, shape, layout);
   WEFT_TRY(out.tables_, ir::make_tables(plan, shape.heads));
-  out.image_ = codegen::make_image(plan, out.tables_);
   out.q_.put(q);
   out.k_.put(k);
   out.v_.put(v);
@@ -201,8 +200,8 @@ void Arguments::fill() {
   args.offsets = offsets_.size() > 1 ? offsets_.data() : nullptr;
   args.offset = offsets_.front();
   args.scale = plan_.scale ? *plan_.scale : 1 / std::sqrt(static_cast<double>(shape_.d));
-  args.tables = image_.words.data();
-  args.most_terms = image_.most_terms;
+  args.tables = tables_.words.data();
+  args.most_terms = tables_.most_terms;
   args.carry = carry_.data();
   args.seed = shape_.dropout_seed;
   lists_.put(args);
@@ -213,7 +212,7 @@ Status Arguments::each_call(std::int64_t tiles_per_call, const std::function<Sta
   for (std::size_t p = 0; p < plan_.phases.size(); ++p) {
     std::int64_t tiles = 0;
     for (std::int64_t b = 0; b < shape_.batch; ++b) {
-      const ir::Extent extent = ir::extent_of(shape_, b, ir::Stationary::query, &inputs_);
+      const ir::Extent extent = ir::extent_of(shape_, b, ir::Stationary::query, &inputs_, &tables_);
       for (const auto& head : tables_.phases[p].head)
         tiles = std::max(tiles, ir::tile_count(plan_.phases[p], head, extent));
     }
@@ -252,7 +251,7 @@ std::vector<Span> Arguments::spans() const {
                            of("branch lse", branch_lse_, true),
                            of("carry", carry_, true),
                            of("offsets", offsets_, false),
-                           of("tables", image_.words, false)};
+                           of("tables", tables_.words, false)};
   for (const auto& input : stored_inputs_) out.push_back(of("input", input.bytes, false));
   for (std::size_t i = 0; i < lists_.size(); ++i) out.push_back(of("list", lists_.numbers(i), false));
   return out;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "codegen/args.h"
-#include "codegen/tables_image.h"
 #include "compiler/base/result.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/tables.h"
@@ -88,7 +87,7 @@ class Arguments {
 
   ir::Outcome outcome() const;      ///< `max_abs_score` is not set
   std::vector<Span> spans() const;  ///< all memory the argument block points to, to the byte
-  std::int64_t most_terms() const { return image_.most_terms; }
+  std::int64_t most_terms() const { return tables_.most_terms; }
 
   weft_args args{};
 
@@ -100,7 +99,6 @@ class Arguments {
   ir::Shape shape_;
   std::vector<ir::Tensor> inputs_;
   ir::Tables tables_;
-  codegen::TablesImage image_;
   Stored q_, k_, v_, o_;
   std::vector<float> lse_, branch_lse_, carry_;
   std::vector<std::int64_t> offsets_;

@@ -2,6 +2,7 @@
 
 #include "codegen/cpu/emit.h"
 #include "compiler/planner/planner.h"
+#include "runtime/cpu/run.h"
 #include "runtime/llvm/compile.h"
 #include "runtime/object/loaded_object.h"
 
@@ -46,10 +47,11 @@ Result<CpuKernel> CpuKernel::of(const ir::Plan& plan, const codegen::Source& sou
   WEFT_TRY(const auto object, compile_once(source.text, target));
   CpuKernel out;
   out.plan_ = plan;
-  out.target_ = target;
   out.object_ = object;
-  out.entry_ = reinterpret_cast<void (*)(const void*)>(object->symbol(source.symbol));
-  if (out.entry_ == nullptr) return internal_error("the kernel has no entry");
+  const auto describe = reinterpret_cast<void (*)(codegen::cpu::MicroKernels*)>(object->symbol(source.symbol));
+  if (describe == nullptr) return internal_error("the kernel has no entry");
+  describe(&out.kernels_);
+  out.walk_ = cpu::run;
   return out;
 }
 
@@ -58,13 +60,13 @@ Result<ir::Outcome> CpuKernel::run(const ir::Shape& shape, const ir::Tensor& q, 
                                    const RunOptions& options) const {
   WEFT_TRY(Arguments arguments, Arguments::make(plan_, shape, q, k, v, inputs, options.layout));
   if (options.deny_all) arguments.deny_all();
-  const auto size = static_cast<std::size_t>(codegen::cpu::scratch_bytes(plan_, target_, arguments.most_terms()));
+  const auto size = static_cast<std::size_t>(codegen::cpu::scratch_bytes(kernels_.at, arguments.most_terms()));
   const std::unique_ptr<void, AlignedFree> scratch(std::aligned_alloc(64, size));
   // No number, and as an address nowhere: what is read before it was written shows.
   std::fill_n(static_cast<std::uint32_t*>(scratch.get()), size / 4, std::uint32_t{0x7FC0BEEF});
   arguments.args.scratch = scratch.get();
   WEFT_CHECK(arguments.each_call(options.tiles_per_call, [&](const weft_args& args) {
-    entry_(&args);
+    walk_(kernels_, args);
     return Status(done);
   }));
   return arguments.outcome();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "codegen/cpu/micro_kernels.h"
 #include "codegen/source.h"
 #include "compiler/base/result.h"
 #include "compiler/ir/pattern.h"
@@ -26,6 +27,10 @@ class CpuKernel {
 
   const ir::Plan& plan() const { return plan_; }
 
+  /// What calls the micro-kernels: cpu::run, unless it is another.
+  using Walk = void (*)(const codegen::cpu::MicroKernels&, const weft_args&);
+  void walk_by(Walk walk) { walk_ = walk; }
+
   /// Values are rounded to the bound dtype on the way in; O comes back as the kernel stored it. Rows are
   /// poisoned before. `max_abs_score` is not set.
   Result<ir::Outcome> run(const ir::Shape& shape, const ir::Tensor& q, const ir::Tensor& k, const ir::Tensor& v,
@@ -33,9 +38,9 @@ class CpuKernel {
 
  private:
   ir::Plan plan_;
-  Target target_;
   std::shared_ptr<const void> object_;
-  void (*entry_)(const void*) = nullptr;
+  codegen::cpu::MicroKernels kernels_;
+  Walk walk_;
 };
 
 }  // namespace weft::testing

@@ -306,7 +306,7 @@ TEST(CudaExpressions, IntervalsHoldEveryValue) {
     narrow += result.fits_int() ? 1 : 0;
     const std::int64_t p = inside(x), q = inside(y);
     const std::int64_t value = ir::apply_integer(op, p, q);
-    ASSERT_TRUE(value >= result.lo && value <= result.hi) << ir::to_string(op) << " of " << p << " and " << q << " is "
+    ASSERT_TRUE(value >= result.lo && value <= result.hi) << facts(op).sign << " of " << p << " and " << q << " is "
                                                           << value << ", not from " << result.lo << " to " << result.hi;
   }
   EXPECT_GT(narrow, 10000);

@@ -1,7 +1,9 @@
 #include "codegen/cuda/emit.h"
 #include "codegen/cuda/headers.h"
+#include "codegen/cuda/readable.h"
 #include "compiler/ir/lower.h"
 #include "compiler/ir/pattern_interpreter.h"
+#include "compiler/ir/range_text.h"
 #include "compiler/planner/planner.h"
 #include "dsl/parse.h"
 #include "runtime/nvrtc/compile.h"
@@ -41,14 +43,17 @@ ir::Plan plan_of(const ir::Pattern& pattern, const Target& target) {
   return std::move(*plan);
 }
 
-/// The text without the bodies of the device headers, which are the same in every kernel and live in the repository.
-std::string thin(std::string text) {
-  for (int i = 0; i < codegen::cuda::kHeaderCount; ++i) {
-    const std::string body = codegen::cuda::kHeaders[i].text;
-    const std::string title = std::string("// ---- ") + codegen::cuda::kHeaders[i].name + " ----";
-    const auto at = text.find(body);
-    EXPECT_EQ(at == std::string::npos, text.find(title) == std::string::npos) << title;
-    if (at != std::string::npos) text.erase(at, body.size());
+/// The thin text with every header put back, the last one first: what stands before it is thin still.
+std::string put_back(std::string text) {
+  for (int i = codegen::cuda::kHeaderCount - 1; i >= 0; --i) {
+    const auto line = fmt::format("#include \"{}\"\n", codegen::cuda::kHeaders[i].name);
+    const auto at = text.find(line);
+    if (at == std::string::npos) continue;
+    TextWriter whole;
+    codegen::cuda::write_header(whole, codegen::cuda::kHeaders[i]);
+    // A blank line stands before the first of some in a row, and before every header of the whole text.
+    const std::size_t blank = std::string_view(text).substr(0, at).ends_with("\"\n") ? 0 : 1;
+    text.replace(at - blank, line.size() + blank, whole.text());
   }
   return text;
 }
@@ -63,7 +68,8 @@ void expect_blessed(const fs::path& folder, const std::string& target_name, cons
   EXPECT_EQ(ir::verify(plan), std::vector<std::string>());
   EXPECT_EQ(test::compare_blessed(folder / plan_file, ir::print(plan)), "");
   const auto text = codegen::cuda::emit(plan, target).text;
-  EXPECT_EQ(test::compare_blessed(folder / ("cuda." + target_name + ".cu"), thin(text)), "");
+  EXPECT_EQ(test::compare_blessed(folder / ("cuda." + target_name + ".cu"), codegen::cuda::thin(text)), "");
+  EXPECT_TRUE(put_back(codegen::cuda::thin(text)) == text) << "the thin text is another kernel";
   EXPECT_TRUE(text == codegen::cuda::emit(plan, target).text) << "two emissions of one plan differ";
   const auto again = ir::parse_plan(ir::print(plan));
   ASSERT_TRUE(again.ok()) << again.error().message;
@@ -120,9 +126,32 @@ TEST(CudaTexts, HoldNoWordOfTheUsers) {
   EXPECT_EQ(plain.text.find("sesame"), std::string::npos);
   EXPECT_EQ(plain.text.find("caraway"), std::string::npos);
   // The text for people quotes all of it, as comments that nothing can break out of.
-  const auto quoted = codegen::cuda::annotated(plain, plan, "pattern sesame {\\\n*/ #error \r }");
+  const auto quoted = codegen::cuda::readable(plain, plan, "pattern sesame {\\\n*/ #error \r }", {"lengths(caraway)"});
   EXPECT_NE(quoted.find("//   pattern sesame {?\n//   */ #error ? }\n"), std::string::npos) << quoted.substr(0, 300);
-  EXPECT_TRUE(quoted.ends_with(plain.text));
+  EXPECT_NE(quoted.find("//   branch 0: lengths(caraway)\n//       k < caraway[b], q < caraway[b]\n"),
+            std::string::npos)
+      << quoted.substr(0, 600);
+  EXPECT_TRUE(quoted.ends_with(codegen::cuda::thin(plain.text)));
+}
+
+TEST(CudaTexts, SayWhatEachRangeKeeps) {
+  const auto said = [](const std::string& body) {
+    const auto pattern = pattern_of({"input.weft", "pattern p { heads 8; dim 64; dtype f32; " + body + " }"});
+    const auto plan = plan_of(pattern, find_target("sm_61").value());
+    std::vector<std::string> out;
+    for (const auto& range : plan.phases[0].passes[0].ranges) {
+      out.push_back(fmt::format("{}", fmt::join(ir::conditions_of(plan, range, plan.phases[0].stationary), ", ")));
+    }
+    return out;
+  };
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(said("branch all;"), Lines{""});
+  EXPECT_EQ(said("keep window(100, 7);"), Lines{"q - 100 <= k < q + 8"});
+  EXPECT_EQ(said("keep causal & dilated(segment: 4096, rate: 2, phase: h % 2);"),
+            Lines{"q / 4096 * 4096 <= k <= q, k % 4096 % 2 == h % 2, q % 4096 % 2 == h % 2"});
+  EXPECT_EQ(said("keep causal - sink(4);"), Lines{"4 <= k <= q"});
+  EXPECT_EQ(said("branch blocks(64, random(3, seed: 7));"), Lines{"k / 64 is one of 3 blocks drawn for q / 64"});
+  EXPECT_EQ(said("keep causal & where(q * k % 3 != 0);"), Lines{"k <= q, q * k % 3 != 0"});
 }
 
 /// A length is an argument: one emulated kernel, a thousand lengths, each right.

@@ -141,7 +141,7 @@ class Reals : public ::testing::TestWithParam<const char*> {
   RealInputs in_;
 };
 
-/// Of random exponents; the last `spread` of them around 1.
+/// Reals of random exponents; the last `spread` of them around 1.
 std::vector<float> random_reals(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, 4);

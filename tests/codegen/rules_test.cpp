@@ -283,8 +283,11 @@ TEST(CpuText, HasNoFunctionThatNothingCalls) {
     const std::string head = "\ndefine internal ";
     for (std::size_t at = text.find(head); at != text.npos; at = text.find(head, at + 1)) {
       const std::size_t name = text.find('@', at), end = text.find('(', name) + 1;
-      const std::string called = text.substr(name, end - name);
-      EXPECT_TRUE(text.find(called) < name || text.find(called, end) != text.npos) << called;
+      const std::string called = text.substr(name, end - name),
+                        handed_over = text.substr(name, end - 1 - name) + ", ptr";
+      EXPECT_TRUE(text.find(called) < name || text.find(called, end) != text.npos ||
+                  text.find(handed_over) != text.npos)
+          << called;
     }
   }
 }

@@ -33,6 +33,8 @@ const Case kCases[] = {
     {"lengths_beside_a_bias", "input t: f32[3]; input n: i32[batch]; keep lengths(n); score s * t[k % 3];", {{3}, {2}}},
     {"some_weigh_nothing", "keep causal; score select(k % 3 == 0, s, log(0.0 * s));"},
     {"rows_weigh_nothing", "keep causal; score select(q % 3 == 0, s, log(0.0 * s));"},
+    {"some_are_minus_infinity", "keep window(60, 60); score select(k % 3 == 0, s, -inf);"},
+    {"rows_are_minus_infinity", "keep causal; score select(q % 3 == 0, s, -inf) + max(-inf, s, 0.5);"},
     {"scale_zero", "keep causal; scale 0.0;"},
     {"scale_negative", "scale -0.4; keep window(20, 20);"},
     {"scale_of_a_pair", "scale 0.3 / (1 + abs(q - k)); score s + 0.25 * sigmoid(s);"},

@@ -105,7 +105,7 @@ class CudaEngine : public WithStandIn {
       const auto lies_here = [&, from = begin](const void* data) {
         return address_of(data) >= from && address_of(data) < end;
       };
-      // Of heads that take turns with chunks, `carry` is where head 0 would have its state, which is not at hand.
+      // Where heads take turns with chunks, `carry` is where head 0 would have its state, which is not at hand.
       std::vector<const void*> operands = {args.q.data, args.k.data,  args.v.data, args.o.data,
                                            args.lse,    args.offsets, args.tables, args.carry};
       for (const auto& input : args.inputs) operands.push_back(input.data);

@@ -4,6 +4,7 @@
 #include "codegen/cuda/emit.h"
 #include "compiler/planner/planner.h"
 #include "engine_fixture.h"
+#include "kernels_cache/store.h"
 #include "runtime/engine/prepared.h"
 #include "tests/codegen/random_check.h"
 #include "tests/device/device_runner.h"
@@ -53,6 +54,25 @@ TEST_F(CudaEngine, OriginsInOrder) {
   ASSERT_EQ(driver().images.size(), 2u);
   EXPECT_EQ(driver().images[0], driver().images[1]);
   EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_merge", "weft_kernel", "weft_merge"}));
+}
+
+/// A whole entry that is no cubin, or one without the kernel's name, is replaced.
+TEST_F(CudaEngine, AStoredCubinThatMakesNoSenseIsReplaced) {
+  EXPECT_EQ(compile(Engine(options()), kCausal, f32()).origin(), CacheOrigin::miss);
+  const auto store = cache::Store::open({.directory = options().cache_dir});
+  for (const bool no_cubin : {true, false}) {
+    auto decoded = store->read(store->list().front().digest);
+    ASSERT_TRUE(decoded.ok());
+    auto& binary = decoded->entry.binary;
+    if (no_cubin) binary = "no cubin";
+    for (auto at = binary.find("weft_kernel"); at != std::string::npos; at = binary.find("weft_kernel"))
+      binary[at] = 'l';
+    ASSERT_TRUE(store->put(*cache::Key::parse(decoded->key_text), decoded->entry).published);
+    const Engine engine(options());
+    EXPECT_EQ(compile(engine, kCausal, f32()).origin(), CacheOrigin::miss);
+    EXPECT_EQ(engine.take_warnings().size(), 1U);
+    EXPECT_EQ(compile(Engine(options()), kCausal, f32()).origin(), CacheOrigin::disk);
+  }
 }
 
 constexpr const char* kAdaptive =
@@ -175,14 +195,14 @@ TEST_F(CudaEngine, ArgumentBlockByteForByte) {
   expected.scale = 1 / std::sqrt(32.0);
   expected.seed = 99;
   expected.tables = launched.args.tables;  // checked below
-  expected.most_terms = tables->image.most_terms;
+  expected.most_terms = tables->tables.most_terms;
   expected.chunks = 1;
-  expected.tiles_per_head = tiles_per_head(plan->phases[0], tables->tables.phases[0],
-                                           {.batch = 2, .n_q = 90, .n_k = 90, .heads = 3, .kv_heads = 3});
+  expected.tiles_per_head =
+      tiles_per_head(*plan, tables->tables, 0, {.batch = 2, .n_q = 90, .n_k = 90, .heads = 3, .kv_heads = 3});
   expected.tile_end = 2 * 3 * expected.tiles_per_head;
   EXPECT_EQ(std::memcmp(&launched.args, &expected, sizeof expected), 0);
 
-  const auto& words = tables->image.words;
+  const auto& words = tables->tables.words;
   const auto at = driver().memory.find(reinterpret_cast<std::uint64_t>(launched.args.tables));
   ASSERT_NE(at, driver().memory.end());
   ASSERT_EQ(at->second, words.size() * sizeof words[0]);
@@ -191,7 +211,7 @@ TEST_F(CudaEngine, ArgumentBlockByteForByte) {
   const auto geometry = codegen::cuda::geometry(*plan);
   EXPECT_EQ(launched.grid[0], static_cast<unsigned>(expected.tile_end));
   EXPECT_EQ(launched.block[0], static_cast<unsigned>(geometry.threads));
-  EXPECT_EQ(launched.shared_bytes, static_cast<unsigned>(geometry.shared_bytes(tables->image.most_terms)));
+  EXPECT_EQ(launched.shared_bytes, static_cast<unsigned>(geometry.shared_bytes(tables->tables.most_terms)));
   EXPECT_EQ(launched.stream, 0x55u);
   EXPECT_EQ(launched.context, primary(0));
 }
@@ -408,10 +428,11 @@ TEST_F(CudaEngine, EveryFailureIsTypedAndLeaksNothing) {
     const std::vector<std::int64_t> offsets = {0, 5};
     const auto device = device_of(kernel);
     WEFT_TRY(const auto buffer, cuda::Buffer::allocate(device, 4 * problem.q.size()));
+    WEFT_TRY(const auto out, cuda::Buffer::allocate(device, 4 * problem.q.size()));
     WEFT_TRY(const auto lse, cuda::Buffer::allocate(device, 4 * problem.lse.size()));
     auto args = problem.args();
     args.q.data = args.k.data = args.v.data = buffer.data();
-    args.out.data = buffer.data();
+    args.out.data = out.data();
     args.lse.data = lse.data();
     args.offset = offsets;
     WEFT_CHECK(kernel.run(args));

@@ -22,7 +22,7 @@ class EngineKernel {
   /// By an engine that may know the kernel already.
   static Result<EngineKernel> make(const Engine& engine, const ir::Pattern& pattern, const ir::Bind& bind);
 
-  /// Of the options only the layout is heard.
+  /// Runs on the device; the layout is the only option that is heard.
   Result<ir::Outcome> run(const ir::Shape& shape, const ir::Tensor& q, const ir::Tensor& k, const ir::Tensor& v,
                           const std::vector<ir::Tensor>& inputs, const RunOptions& options = {}) const;
 

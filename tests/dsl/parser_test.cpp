@@ -135,7 +135,7 @@ TEST(Recovery, SaysWhatWasExpected) {
   EXPECT_EQ(message("pattern p(x: 3) { }"), "expected a type but found '3'");
   EXPECT_EQ(message("pattern p { schedule { tile_q 3; } }"), "expected ':' but found '3'");
   EXPECT_EQ(message("pattern p { branch all on 0..3; }"), "expected 'heads' but found '0'");
-  EXPECT_EQ(message("const x = [1, 2;"), "expected ']' but found ';'");
+  EXPECT_EQ(message("const x = [1, 2;"), "this '[' is never closed: ';' comes first");
   EXPECT_EQ(message("const x = 1"), "expected ';' after '1'");
   EXPECT_EQ(message("pattern and { }"), "expected a name but found 'and'");
 }

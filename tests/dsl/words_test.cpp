@@ -87,7 +87,8 @@ TEST(Words, EachSetIsUnderstood) {
 TEST(Words, EachFunctionIsUnderstood) {
   const std::string score =
       "score min(s, 1) + max(q, k) + abs(s) + exp(s) + log(s) + sqrt(s) + tanh(s) + sigmoid(s) + softcap(s, 3) + "
-      "alibi(h) + select(any([q == k, true]), len([1]), sum([1, 2])) + select(all(x in [1, 2]: q == x), 1, 0);";
+      "alibi(h) + select(any([q == k, true]), len([1]), sum([1, 2])) + select(all(x in [1, 2]: q == x), 1, -inf) + "
+      "floor(0.5) + ceil(1.5) + round(2) + min(q, k, 3, s) + max(1, 2, 3);";
   EXPECT_EQ(marked(in_pattern(score)), std::vector<std::string>{});
 }
 
@@ -103,6 +104,21 @@ TEST(Values, AreThoseOfTheLanguage) {
   EXPECT_EQ(value(Operator::divide, -7, -2), 3);
   EXPECT_EQ(value(Operator::modulo, -7, 2), 1);
   EXPECT_EQ(value(Operator::modulo, -7, -2), 1);
+}
+
+TEST(Values, RoundToIntegers) {
+  const auto rounded = [](const char* name, double x) {
+    return *dsl::fold_function(name, {Value{x}}).value->integer();
+  };
+  EXPECT_EQ(rounded("floor", -1.5), -2);
+  EXPECT_EQ(rounded("ceil", -1.5), -1);
+  EXPECT_EQ(rounded("round", -1.5), -2);
+  EXPECT_EQ(rounded("round", 2.4), 2);
+  EXPECT_EQ(dsl::fold_function("floor", {Value{1e300}}).trouble, Trouble::overflow);
+  EXPECT_EQ(dsl::fold_function("round", {Value{std::numeric_limits<double>::infinity()}}).trouble, Trouble::overflow);
+  EXPECT_EQ(marked("const a = 3.0; pattern p { branch window(floor(a / 2), 0); keep sink(floor(inf)); }"),
+            std::vector<std::string>{"E0216 'floor(inf)'"});
+  EXPECT_EQ(marked(in_pattern("score floor(s);")), std::vector<std::string>{"E0233 's'"});
 }
 
 TEST(Values, TroublesAreNamed) {

@@ -1,7 +1,11 @@
 /// Where an engine's kernels come from: memory, one's own store, other stores, a compiler; and how often each.
 
 #include "folder.h"
+#include "kernels_cache/store.h"
 #include "problem.h"
+#include "runtime/engine/destination.h"
+#include "runtime/engine/front.h"
+#include "runtime/engine/tuned.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,6 +16,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <limits>
 #include <thread>
 
 namespace weft::test {
@@ -118,6 +124,95 @@ TEST_F(StoresTest, SixteenThreadsCompileOneKernelOnce) {
   // The control: as many kernels are as many compilations.
   for (int i = 1; i <= 3; ++i) EXPECT_TRUE(engine.compile(kLongnet, f32(32 + 8 * i)).ok());
   EXPECT_EQ(engine.cache_stats().compiled, 4U);
+}
+
+TEST_F(StoresTest, ManyThreadsCompileEachOfManyKernelsOnce) {
+  constexpr int kKernels = 10, kThreads = 32;
+  const Engine engine({.no_cache = true});
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      for (int k = 0; k < kKernels; ++k)
+        EXPECT_TRUE(engine.compile(kCausal, f32(8 + 8 * ((k + i / 3) % kKernels))).ok());
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(engine.cache_stats().compiled, 10U);
+  EXPECT_EQ(engine.cache_stats().memory_hits, 310U);
+}
+
+TEST_F(StoresTest, AKernelThatNobodyAskedForMakesRoom) {
+  const Engine engine({.no_cache = true, .most_kernels = 2});
+  const auto first = engine.compile(kCausal, f32(8));
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(engine.compile(kCausal, f32(16)).ok());
+  EXPECT_EQ(engine.compile(kCausal, f32(8))->origin(), CacheOrigin::memory);
+  EXPECT_EQ(engine.compile(kCausal, f32(24))->origin(), CacheOrigin::miss)
+      << "and 16 goes, which was not asked for since";
+  EXPECT_EQ(engine.compile(kCausal, f32(8))->origin(), CacheOrigin::memory);
+  EXPECT_EQ(engine.compile(kCausal, f32(16))->origin(), CacheOrigin::miss);
+  EXPECT_EQ(engine.compile(kCausal, f32(32))->origin(), CacheOrigin::miss);
+  Problem problem(1, 32, 1, 8);
+  EXPECT_TRUE(first->run(problem.args()).ok()) << "who holds a kernel keeps it";
+  // The control: without a limit all stay.
+  const Engine all({.no_cache = true});
+  for (const int dim : {8, 16, 24}) EXPECT_TRUE(all.compile(kCausal, f32(dim)).ok());
+  for (const int dim : {8, 16, 24}) EXPECT_EQ(all.compile(kCausal, f32(dim))->origin(), CacheOrigin::memory);
+}
+
+/// Replaces what is in the only kernel of a store by `spoil`, with right digests.
+void spoil_kernel(const std::string& store_path, const std::function<void(cache::Entry&)>& spoil) {
+  const auto store = cache::Store::open({.directory = store_path});
+  const auto listing = store->list();
+  ASSERT_EQ(listing.size(), 1U);
+  auto decoded = store->read(listing[0].digest);
+  ASSERT_TRUE(decoded.ok());
+  spoil(decoded->entry);
+  ASSERT_TRUE(store->put(*cache::Key::parse(decoded->key_text), decoded->entry).published);
+}
+
+TEST_F(StoresTest, AWholeEntryThatMakesNoSenseIsReplaced) {
+  const std::function<void(cache::Entry&)> spoils[] = {
+      [](cache::Entry& e) { e.binary = "no object"; }, [](cache::Entry& e) { e.binary.clear(); },
+      [](cache::Entry& e) { e.binary.resize(e.binary.size() / 2); },
+      [](cache::Entry& e) {
+        for (auto at = e.binary.find("weft_"); at != std::string::npos; at = e.binary.find("weft_", at))
+          e.binary[at] = 'l';
+      },
+      [](cache::Entry& e) { e.launch = "abi 4711\n"; }};
+  int number = 0;
+  for (const auto& spoil : spoils) {
+    const auto store = filled("store" + std::to_string(number++));
+    spoil_kernel(store, spoil);
+    const Engine shared({.cache_dir = place("own" + std::to_string(number)), .read_only_caches = {store}});
+    EXPECT_EQ(origin(shared), CacheOrigin::miss);
+    EXPECT_EQ(shared.take_warnings().size(), 1U);
+    const Engine engine({.cache_dir = store});
+    EXPECT_EQ(origin(engine), CacheOrigin::miss);
+    const auto warnings = engine.take_warnings();
+    ASSERT_EQ(warnings.size(), 1U);
+    EXPECT_NE(warnings[0].find("is not used"), std::string::npos) << warnings[0];
+    EXPECT_EQ(engine.cache_stats().store_misses.at("corrupt"), 1U);
+    const Engine next({.cache_dir = store});
+    EXPECT_EQ(origin(next), CacheOrigin::disk) << "it was replaced";
+    EXPECT_TRUE(next.take_warnings().empty());
+  }
+}
+
+TEST_F(StoresTest, ATunedScheduleThatMakesNoSenseIsPassedOver) {
+  const auto store = filled("own");
+  const auto pattern = read_pattern({.name = {}, .text = kLongnet}, f32(32));
+  ASSERT_TRUE(pattern.ok());
+  const auto target = *find_destination("cpu");
+  const auto key = tuned_key(pattern->pattern, *bind_of(pattern->pattern, f32(32)), target.target);
+  for (const auto value : {std::int64_t{0}, std::int64_t{-16}, std::numeric_limits<std::int64_t>::max()}) {
+    (void)keep_tuned(*cache::Store::open({.directory = store}), key,
+                     {.schedule = {{.key = "tile_q", .value = value, .range = {}, .tuned = true},
+                                   {.key = "nonsense", .value = value, .range = {}, .tuned = true}},
+                      .measured = {}});
+    const auto kernel = Engine({.cache_dir = store}).compile(kLongnet, f32(32));
+    EXPECT_TRUE(kernel.ok()) << kernel.error().message;
+  }
 }
 
 TEST_F(StoresTest, AForbiddenCompilationSaysWhatDiffers) {

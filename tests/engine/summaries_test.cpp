@@ -15,8 +15,8 @@ constexpr const char* kText =
     "pattern documents { input t: i32[batch, tokens]; keep causal & document(t); }\n"
     "pattern by_head { input t: i32[heads, tokens]; keep where(t[h, k] == t[h, q]); }\n"
     "pattern shared { input t: i32[tokens]; keep where(t[k] == t[q]) | window(3, 3); }\n"
-    "pattern masked { input m: u8[heads, queries, tokens]; keep where(m[h, q - n_k + n_q, k] != 0); }\n"
-    "pattern free { input m: u8[batch, queries, tokens]; keep causal & !where(m[b, q - n_k + n_q, k] == 1); }\n";
+    "pattern masked { input m: u8[heads, queries, tokens]; keep where(m[h, q, k] != 0); }\n"
+    "pattern free { input m: u8[batch, queries, tokens]; keep causal & !where(m[b, q, k] == 1); }\n";
 
 /// Documents that begin inside blocks; that of the queries, which are the last rows, has keys at both ends.
 struct Inputs {

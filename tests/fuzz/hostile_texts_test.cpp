@@ -92,6 +92,20 @@ std::vector<Hostile> nesting() {
   };
 }
 
+/// Values behind -D are texts as well.
+TEST(HostileValues, EndWithinLimits) {
+  for (const std::string& value :
+       {repeat("(", 100000), repeat("[", 100000), repeat("(", 50000) + "1" + repeat(")", 50000),
+        repeat("-", kMiB) + "1", repeat("1,", 100000), repeat("1 if 1 else ", 80000) + "1"}) {
+    EXPECT_EQ(within_limits([&] {
+                const auto read = ir::parse_param("w=" + value);
+                EXPECT_FALSE(read.ok());
+                EXPECT_LT(read.error().message.size(), 200U);
+              }),
+              "");
+  }
+}
+
 std::vector<Hostile> operators() {
   return {
       {"Sum", filled("pattern p { score ", "s + ", "s; }")},
@@ -105,6 +119,13 @@ std::vector<Hostile> operators() {
       {"Indices", filled("pattern p { score s", "[0]", "; }")},
       {"OnlyOperators", filled("", "+-*/%&|!<>=", "")},
       {"Semicolons", filled("pattern p { ", ";", " }")},
+      {"Choices", filled("pattern p { score ", "s if q else ", "s; }")},
+      {"ChoicesOfC", filled("pattern p { score ", "q ? s : ", "s; }")},
+      {"Powers", filled("pattern p { score ", "s ** ", "2; }")},
+      {"Conditions", filled("pattern p { keep where(", "causal and ", "causal); }")},
+      {"Assignments", filled("pattern p { keep window(", "a=1,", "1); }")},
+      {"Unclosed", filled("pattern p { ", "keep window(3,0;", " }")},
+      {"UnclosedLong", in_pattern("keep window(" + repeat("1,", 500000) + ";")},
       {"LongestChain", in_pattern("score " + repeat("s + ", 1000) + "s;")},
   };
 }

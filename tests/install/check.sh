@@ -12,7 +12,9 @@ fail() { echo "check.sh: $*" >&2; exit 1; }
 bare() { env -i PATH=/usr/bin:/bin WEFT_LLVM=/nowhere/libLLVM.so "$@"; }
 
 cmake --install "$build" --prefix "$work/prefix" > "$work/install.log" || { cat "$work/install.log" >&2; exit 1; }
-for file in include/weft/c.h include/weft/weft.h bin/weft bin/weft-compile; do
+for file in include/weft/c.h include/weft/weft.h bin/weft bin/weft-compile share/man/man1/weft.1 share/doc/weft/LICENSE \
+  share/doc/weft/examples/window.weft share/bash-completion/completions/weft share/zsh/site-functions/_weft \
+  share/fish/vendor_completions.d/weft.fish; do
   [ -e "$work/prefix/$file" ] || fail "$file is not installed"
 done
 [ "$("$work/prefix/bin/weft" --version)" = "$("$build/weft" --version)" ] || fail "another weft was installed"

@@ -1,4 +1,5 @@
 #include "compiler/ir/lower.h"
+#include "dsl/help.h"
 #include "dsl/parse.h"
 #include "tests/support/blessed.h"
 
@@ -60,6 +61,49 @@ TEST(Data, SaysWhatItAlwaysSaid) {
     const Said said = say(folder);
     EXPECT_EQ(test::compare_blessed(folder / "diagnostics.txt", said.diagnostics), "");
     EXPECT_EQ(test::compare_blessed(folder / "pattern.txt", said.patterns), "");
+  }
+}
+
+struct Explained {
+  std::string code, wrong, right;
+};
+const Explained kExplained[] = {
+#define WEFT_EXPLANATION(code, meaning, wrong, right) {code, wrong, right},
+#include "compiler/ir/explanations.def"
+};
+
+std::string codes_of(const std::string& text) {
+  const Source source{"explained.weft", text};
+  const auto file = dsl::parse(source);
+  if (!file.ok()) return rendered(file.error().diagnostics, source);
+  std::vector<Diagnostic> findings;
+  const auto pattern = lower(*file, file->patterns.at(0).name, {}, &findings);
+  return rendered(pattern.ok() ? findings : pattern.error().diagnostics, source);
+}
+
+TEST(Explanations, ShowWhatIsWrongAndWhatIsRight) {
+  std::vector<std::string> codes;
+  for (const Explained& row : kExplained) {
+    codes.push_back(row.code);
+    if (row.wrong.empty()) continue;
+    EXPECT_NE(codes_of(row.wrong).find("[" + row.code + "]"), std::string::npos) << row.code << codes_of(row.wrong);
+    EXPECT_EQ(codes_of(row.right), "") << row.code;
+  }
+  const std::vector<std::string> all = {
+#define WEFT_DIAGNOSTIC(name, code, title) code,
+#include "compiler/ir/diagnostics.def"
+  };
+  EXPECT_EQ(codes, all);
+}
+
+/// Examples of every word lower; that they plan and draw is tested with the pages of docs.
+TEST(Help, ExamplesLower) {
+  for (const dsl::Help& row : dsl::help()) {
+    const Source source{std::string(row.word), dsl::example_text(row)};
+    const auto file = dsl::parse(source);
+    ASSERT_TRUE(file.ok()) << source.text;
+    const auto pattern = lower(*file, file->patterns.back().name, {});
+    EXPECT_TRUE(pattern.ok()) << source.text << rendered(pattern.error().diagnostics, source);
   }
 }
 

@@ -25,7 +25,8 @@ TEST(Expr, WhatHasNoValueStaysAsItIs) {
   EXPECT_EQ(apply(Op::divide, {constant(1), constant(0)})->op, Op::divide);
   EXPECT_EQ(apply(Op::add, {constant(INT64_MAX), constant(1)})->op, Op::add);
   EXPECT_EQ(apply(Op::negate, {constant(INT64_MIN)})->op, Op::negate);
-  EXPECT_EQ(apply(Op::log, {constant_real(0)})->op, Op::log);
+  EXPECT_EQ(apply(Op::log, {constant_real(-1)})->op, Op::log);
+  EXPECT_EQ(print(*apply(Op::log, {constant_real(0)})), "-inf");
 }
 
 TEST(Expr, IntegersBecomeRealWhereTheyMeetOne) {

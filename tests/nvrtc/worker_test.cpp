@@ -230,5 +230,34 @@ TEST_F(NvrtcWorker, ManyAtOnceAreIndependent) {
   for (std::thread& thread : threads) thread.join();
 }
 
+/// NVRTC keeps locks while it compiles: a child of that moment has nobody who lets go of them.
+TEST_F(NvrtcWorker, ForkedProcessesCompileWhateverOtherThreadsCompile) {
+  if (kReserved) GTEST_SKIP() << "the sanitizer's allocator does not survive a fork amid allocations";
+  const auto library = locate(named("sm_80"), {});
+  if (!library) GTEST_SKIP() << library.error().message;
+  const auto compiles = [&](const std::string& text) { return compile(**library, text, named("sm_80")).ok(); };
+  const auto in_child = [&] {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(60);  // one that hangs fails
+      ::_exit(compiles(kSmall) && compiles(kSmall) ? 0 : 1);
+    }
+    return child;
+  };
+  std::vector<pid_t> children = {in_child()};
+  std::thread other([&] { EXPECT_TRUE(compiles(endless(600))); });
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(milliseconds(150));
+    children.push_back(in_child());
+  }
+  other.join();
+  children.push_back(in_child());
+  for (const pid_t child : children) {
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+}
+
 }  // namespace
 }  // namespace weft::nvrtc

@@ -37,7 +37,7 @@ TEST(PlanText, SaysThePlanInTermsOfThePattern) {
             "weft plan 1\n"
             "name longnet\n"
             "target cpu\n"
-            "bind d 64 d_v 64 dtype f32 packed_heads 1 align 1 branch_lse 0\n"
+            "bind d 64 d_v 64 dtype f32 branch_lse 0\n"
             "combine joint branches 3\n"
             "choices vector tile_q 64 tile_k 128 sub_q 16 sub_k 8 micro_k 4 micro_q 4\n"
             "phase attend carry none stationary query\n"

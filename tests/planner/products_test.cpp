@@ -1,4 +1,5 @@
 #include "codegen/cpu/emit.h"
+#include "codegen/cpu/kernel.h"
 #include "compiler/planner/planner.h"
 
 #include <gtest/gtest.h>
@@ -86,7 +87,10 @@ TEST(Products, BothFormsDifferInPlanAndText) {
   EXPECT_EQ(text(widened).find("dpbf16ps"), std::string::npos);
   EXPECT_EQ(text(pairs), text(plan_for(measured(target, 2.1), DType::bf16).value()));
   EXPECT_EQ(text(widened), text(plan_for(measured(target, 0.9), DType::bf16).value()));
-  EXPECT_NE(codegen::cpu::scratch_bytes(pairs, target, 1), codegen::cpu::scratch_bytes(widened, target, 1));
+  const auto bytes = [&](const ir::Plan& plan) {
+    return codegen::cpu::scratch_bytes(codegen::cpu::Kernel(plan, target), 1);
+  };
+  EXPECT_NE(bytes(pairs), bytes(widened));
 }
 
 TEST(Products, ArePartOfThePlansText) {

@@ -122,7 +122,8 @@ TEST(Work, LengthsAreNowhereInAPlan) {
     const auto tables = ir::make_tables(p, 8);
     ASSERT_TRUE(tables.ok());
     const std::vector<ir::Tensor> inputs;
-    const ir::Extent extent = ir::extent_of(square(std::int64_t{1} << 40, 8), 0, ir::Stationary::query, &inputs);
+    const ir::Extent extent =
+        ir::extent_of(square(std::int64_t{1} << 40, 8), 0, ir::Stationary::query, &inputs, &*tables);
     const auto begin = std::chrono::steady_clock::now();
     ir::TileRows rows;
     std::vector<ir::Zone> zones;
@@ -132,7 +133,7 @@ TEST(Work, LengthsAreNowhereInAPlan) {
       const std::int64_t tiles = ir::tile_count(p.phases[f], head, extent);
       EXPECT_GT(tiles, std::int64_t{1} << 33);
       for (std::int64_t i = 0; i < 1000; ++i) {
-        ir::rows_of_tile(p.phases[f], tables->phases[f], head, extent, tiles / 1000 * i, rows);
+        ir::rows_of_tile(p.phases[f], head, extent, tiles / 1000 * i, rows);
         for (const auto& pass : head.passes) {
           ir::zones_of_tile(pass, rows, extent, zones);
           most = std::max(most, zones.size());
@@ -182,6 +183,23 @@ TEST(Work, RefusalsNameTheConstruct) {
     const auto odd = plan(one(make_set(SetKind::all)), {.d = d, .d_v = 64}, find_target(target).value());
     ASSERT_FALSE(odd.ok());
     EXPECT_EQ(odd.error().diagnostics[0].code, "E0408");
+  }
+}
+
+TEST(Work, BranchesThatGpusCannotCount) {
+  ir::Pattern p = one(make_set(SetKind::all));
+  p.branches.resize(255, p.branches[0]);
+  const ir::Bind bind{.d = 64, .d_v = 64};
+  EXPECT_TRUE(plan(p, bind, find_target("sm_61").value()).ok());
+  p.branches.push_back(p.branches[0]);
+  p.branches.back().range = {3, 9};
+  EXPECT_TRUE(plan(p, bind, find_target("cpu:x86-64-v4").value()).ok());
+  for (const char* target : {"sm_61", "sm_80"}) {
+    const auto made = plan(p, bind, find_target(target).value());
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().diagnostics[0].code, "E0409");
+    EXPECT_EQ(made.error().diagnostics[0].range, (SourceRange{3, 9}));
+    EXPECT_NE(made.error().message.find("255"), std::string::npos) << made.error().message;
   }
 }
 

@@ -156,7 +156,7 @@ TEST(Simulate, ABlocksWarpsWaitForEachOther) {
   EXPECT_EQ(clocks(lines, {.blocks = 1, .warps = 4}, {.barrier_latency = 60}), 61);
   EXPECT_EQ(clocks(lines, {.blocks = 2, .warps = 4}, {.barrier_latency = 20}), 21) << "blocks do not wait for others";
   EXPECT_EQ(clocks({{"MEMBAR.CTA", stalls(1)}, kProduct}, {.blocks = 1, .warps = 1}, {.fence_latency = 30}), 31);
-  // Of two warps on a scheduler one arrives two instructions after the other, and lets both go.
+  // One of two warps on a scheduler arrives two instructions after the other, and lets both go.
   EXPECT_EQ(clocks(lines, {.blocks = 1, .warps = 8}, {.barrier_latency = 20}), 23);
 }
 

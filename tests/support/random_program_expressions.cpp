@@ -185,7 +185,7 @@ std::string ProgramWriter::condition(int nesting, const Place& place) {
 
 // ---------------------------------------------------------------- scores
 
-/// Of a few units at most, exact or nearly: what a score adds must not drown it.
+/// A summand of a few units at most, exact or nearly: what a score adds must not drown it.
 std::string ProgramWriter::summand() {
   const Place place{.n_k = program_.shape.n_k};
   switch (random_.between(0, 6)) {

@@ -5,6 +5,7 @@
 #include "tools/json.h"
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
+#include "tools/progress.h"
 #include "tools/samples.h"
 #include "tools/workload.h"
 
@@ -37,6 +38,19 @@ struct Row {
   double median_ms() const { return median(samples.ms); }
   double flops_per_s() const { return load.flops / median_ms() * 1e3; }
   double share() const { return median(samples.share); }
+  /// Why the numbers mean little; empty: they mean something.
+  std::string doubt() const {
+    // Products alone would need the whole peak: what is more was measured while something else ran.
+    // Pairs that several branches keep are computed once, and pairs of bf16 take one product.
+    const double once = load.flops > 0 ? std::min(1.0, load.executed_flops / load.flops) : 0;
+    if (dtype != "bf16" && share() * once > 1.02) {
+      return fmt::format("{:.0f} % of the peak are impossible: the machine was busy while the peak was measured",
+                         100 * share());
+    }
+    if (spread(samples.ms) <= kNoisy) return {};
+    return fmt::format("half of the samples differ by {:.0f} % of the median: the machine was busy",
+                       100 * spread(samples.ms));
+  }
 };
 
 /// Launches next to measurements of the peak: clocks and neighbours change from second to second.
@@ -89,7 +103,10 @@ Result<Row> bench_one(const Bench& bench, const PatternFile& file, std::int64_t 
   std::vector<ir::Tensor> inputs;
   for (const auto& array : operands.inputs) inputs.push_back(to_f64(array.view()));
   WEFT_TRY(row.load, workload_of(planned, row.shape, inputs));
-  WEFT_TRY(const auto kernel, bench.engine.compile(file.source.text, compile));
+  WEFT_TRY(const auto kernel, [&] {
+    const Progress progress(bench.console, fmt::format("compiling {}", file.pattern.name));
+    return bench.engine.compile(file.source.text, compile);
+  }());
   row.origin = kernel.origin();
   WEFT_TRY(const auto scratch, kernel.workspace({.batch = row.shape.batch,
                                                  .n_q = row.shape.n_q,
@@ -136,6 +153,8 @@ Json to_json(const Row& row) {
           {"min_ms", *std::min_element(row.samples.ms.begin(), row.samples.ms.end())},
           {"quartiles_ms", {quartile(row.samples.ms, 0.25), quartile(row.samples.ms, 0.75)}},
           {"samples", row.samples.ms.size()},
+          {"spread", spread(row.samples.ms)},
+          {"noisy", !row.doubt().empty()},
           {"pairs", row.load.work.pairs},
           {"flops", row.load.flops},
           {"executed_flops", row.load.executed_flops},
@@ -189,7 +208,9 @@ int command_bench(const Options& options, const Console& console) {
       results.push_back(to_json(row));
     else
       print_row(row, console);
-    console.finish(kDone);
+    finish(kDone);
+    if (const auto doubt = row.doubt(); !doubt.empty())
+      console.warn("{} at {} tokens: {}", row.pattern, row.shape.n_q, doubt);
   };
   for (const auto& path : options.files) {
     Options one = options;
@@ -209,7 +230,7 @@ int command_bench(const Options& options, const Console& console) {
     }
   }
   for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
-  if (console.json()) console.print("{}\n", Json{{"target", target->name}, {"results", results}}.dump(2));
+  if (console.json()) console.print("{}\n", json_text(Json{{"target", target->name}, {"results", results}}));
   return kDone;
 }
 

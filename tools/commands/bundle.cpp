@@ -14,16 +14,16 @@ namespace {
 
 std::string short_digest(const Sha256& digest) { return hex(digest).substr(0, 12); }
 
-Json json_of(const bundle::Summary& summary, const bundle::Kernel& facts) {
-  return {{"pattern", facts.name},
-          {"variant", facts.variant},
-          {"target", facts.target},
+Json json_of(const bundle::Summary& summary, const std::string& variant, const std::string& compiler) {
+  return {{"pattern", summary.name},
+          {"variant", variant},
+          {"target", summary.target},
           {"digest", hex(summary.digest)},
           {"binary_bytes", summary.binary_bytes},
           {"stored_bytes", summary.stored_bytes},
-          {"registers", or_null(facts.registers)},
-          {"spill_bytes", or_null(facts.spill_bytes)},
-          {"compiler", facts.compiler}};
+          {"registers", or_null(summary.registers)},
+          {"spill_bytes", or_null(summary.spill_bytes)},
+          {"compiler", compiler}};
 }
 
 /// A kernel as people know it.
@@ -34,34 +34,50 @@ struct Named {
   std::string text() const { return fmt::format("{} ({}) for {}", name, variant, target); }
 };
 
-using Kernels = std::map<Named, std::size_t>;
+struct Listed {
+  std::size_t at = 0;
+  const std::string* compiler = nullptr;
+};
+
+struct Kernels {
+  std::map<Named, Listed> list;
+  std::set<std::string> compilers = {};  ///< few, however many kernels
+};
 
 Result<Kernels> kernels_of(const bundle::Bundle& bundle) {
   Kernels out;
+  std::map<Named, int> met;
   for (std::size_t i = 0; i < bundle.size(); ++i) {
     WEFT_TRY(auto facts, bundle.take(i, bundle::Parts::facts));
     Named named{.name = std::move(facts.name), .variant = std::move(facts.variant), .target = std::move(facts.target)};
-    while (!out.emplace(named, i).second) ++named.another;
+    named.another = met[named]++;
+    const auto* const compiler = &*out.compilers.insert(std::move(facts.compiler)).first;
+    out.list.emplace(std::move(named), Listed{.at = i, .compiler = compiler});
   }
   return out;
 }
 
 /// What differs between two kernels of one name, in words; empty where nothing does.
 Result<std::string> difference(const bundle::Bundle& a, std::size_t i, const bundle::Bundle& b, std::size_t j) {
-  WEFT_TRY(const auto mine, a.take(i));
-  WEFT_TRY(const auto theirs, b.take(j));
+  WEFT_TRY(const auto mine, a.contents(i));
+  WEFT_TRY(const auto theirs, b.contents(j));
   std::string out;
   const auto compare = [&](const auto& one, const auto& other, const char* what) {
     if (one != other) out.append(out.empty() ? "" : ", ").append(what);
   };
-  compare(mine.request, theirs.request, "request");
-  compare(mine.compiler, theirs.compiler, "compiler");
-  compare(mine.launch, theirs.launch, "launch");
-  compare(mine.plan, theirs.plan, "plan");
-  compare(mine.source, theirs.source, "source");
-  compare(mine.binary, theirs.binary, "binary");
-  compare(mine.registers, theirs.registers, "registers");
-  compare(mine.spill_bytes, theirs.spill_bytes, "spilled bytes");
+  if (mine[0] != theirs[0]) {
+    WEFT_TRY(const auto facts, a.take(i, bundle::Parts::facts));
+    WEFT_TRY(const auto others, b.take(j, bundle::Parts::facts));
+    compare(facts.request, others.request, "request");
+    compare(facts.compiler, others.compiler, "compiler");
+    compare(facts.launch, others.launch, "launch");
+  }
+  compare(mine[3], theirs[3], "plan");
+  compare(mine[2], theirs[2], "source");
+  compare(mine[1], theirs[1], "binary");
+  const auto summary = a.summary(i), other = b.summary(j);
+  compare(summary.registers, other.registers, "registers");
+  compare(summary.spill_bytes, other.spill_bytes, "spilled bytes");
   return out;
 }
 
@@ -75,17 +91,17 @@ Result<Compared> compare(const bundle::Bundle& old, const bundle::Bundle& fresh)
   WEFT_TRY(const auto before, kernels_of(old));
   WEFT_TRY(const auto after, kernels_of(fresh));
   Compared out;
-  for (const auto& [name, at] : before) {
-    const auto there = after.find(name);
-    if (there == after.end()) {
+  for (const auto& [name, listed] : before.list) {
+    const auto there = after.list.find(name);
+    if (there == after.list.end()) {
       out.removed.push_back(name.text());
       continue;
     }
-    WEFT_TRY(auto what, difference(old, at, fresh, there->second));
+    WEFT_TRY(auto what, difference(old, listed.at, fresh, there->second.at));
     if (!what.empty()) out.changed.emplace_back(name.text(), std::move(what));
   }
-  for (const auto& [name, at] : after) {
-    if (before.count(name) == 0) out.added.push_back(name.text());
+  for (const auto& [name, listed] : after.list) {
+    if (before.list.count(name) == 0) out.added.push_back(name.text());
   }
   return out;
 }
@@ -109,12 +125,10 @@ int bundle_list(const std::vector<std::string>& files, const Options& options, c
   const auto kernels = kernels_of(bundle);
   if (!kernels) return console.fail(kernels.error());
   Json list = Json::array();
-  for (const auto& [name, at] : *kernels) {
-    const auto summary = bundle.summary(at);
+  for (const auto& [name, listed] : kernels->list) {
+    const auto summary = bundle.summary(listed.at);
     if (console.json()) {
-      const auto facts = bundle.take(at, bundle::Parts::facts);
-      if (!facts) return console.fail(facts.error());
-      list.push_back(json_of(summary, *facts));
+      list.push_back(json_of(summary, name.variant, *listed.compiler));
     } else {
       console.print("{}  {:>8} bytes  {}\n", short_digest(summary.digest), summary.binary_bytes, name.text());
     }
@@ -122,13 +136,12 @@ int bundle_list(const std::vector<std::string>& files, const Options& options, c
   const auto& header = bundle.header();
   if (console.json()) {
     const auto signer = header.by ? Json(bundle::spelled(header.by->key)) : Json(nullptr);
-    console.print("{}\n", Json{{"path", files[0]},
-                               {"format", bundle::kFormat},
-                               {"bytes", header.file_length},
-                               {"root", hex(header.root)},
-                               {"signed_by", signer},
-                               {"kernels", list}}
-                              .dump(2));
+    console.print("{}\n", json_text(Json{{"path", files[0]},
+                                         {"format", bundle::kFormat},
+                                         {"bytes", header.file_length},
+                                         {"root", hex(header.root)},
+                                         {"signed_by", signer},
+                                         {"kernels", list}}));
   }
   return kDone;
 }
@@ -157,7 +170,7 @@ int bundle_verify(const std::vector<std::string>& files, const Options& options,
                     by ? "signed by " + bundle::spelled(by->key) : "not signed");
     }
   }
-  if (console.json()) console.print("{}\n", Json{{"bundles", list}}.dump(2));
+  if (console.json()) console.print("{}\n", json_text(Json{{"bundles", list}}));
   return status;
 }
 
@@ -171,11 +184,10 @@ int bundle_diff(const std::vector<std::string>& files, const Options& options, c
   if (console.json()) {
     Json changed = Json::array();
     for (const auto& [name, what] : compared->changed) changed.push_back({{"kernel", name}, {"what", what}});
-    console.print("{}\n", Json{{"same", compared->same()},
-                               {"removed", compared->removed},
-                               {"added", compared->added},
-                               {"changed", changed}}
-                              .dump(2));
+    console.print("{}\n", json_text(Json{{"same", compared->same()},
+                                         {"removed", compared->removed},
+                                         {"added", compared->added},
+                                         {"changed", changed}}));
   } else {
     for (const auto& name : compared->removed) console.print("- {}\n", name);
     for (const auto& name : compared->added) console.print("+ {}\n", name);

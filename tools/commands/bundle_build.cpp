@@ -6,6 +6,8 @@
 #include "tools/files.h"
 #include "tools/json.h"
 #include "tools/pattern_file.h"
+#include "tools/progress.h"
+#include "tools/unfinished_build.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -27,13 +29,13 @@ struct Failure {
 
 class Build {
  public:
-  Build(std::vector<Request> requests, const Options& options, const Console& console)
+  Build(std::vector<Request> requests, UnfinishedBuild unfinished, const Options& options, const Console& console)
       : requests_(std::move(requests)),
         options_(options),
         console_(console),
         threads_(options.jobs ? std::min(static_cast<std::size_t>(*options.jobs), kMostThreads) : core_count()),
-        partial_(options.output + ".partial"),
-        ahead_(engine_of(options, partial_)) {}
+        unfinished_(std::move(unfinished)),
+        ahead_(engine_of(options, unfinished_.folder())) {}
 
   int run() {
     const Stopwatch watch;
@@ -45,8 +47,7 @@ class Build {
     const auto bytes = with_old_kernels();
     if (!bytes) return console_.fail(bytes.error());
     if (auto written = write_file(options_.output, *bytes); !written) return console_.fail(written.error());
-    std::error_code ignored;
-    std::filesystem::remove_all(partial_, ignored);
+    unfinished_.remove();
     return report(*bytes, watch.ms() / 1000);
   }
 
@@ -142,9 +143,10 @@ class Build {
       const int found = console_.fail(named_error, request.source.get());
       if (status == kDone) status = found;
     }
+    if (status != kDone && writer_.size() == 0) unfinished_.remove();
     if (status != kDone && writer_.size() > 0) {
       console_.remark("{} finished kernels are kept in {}: the same command goes on from there", writer_.size(),
-                      partial_);
+                      unfinished_.folder());
     }
     return status;
   }
@@ -167,17 +169,16 @@ class Build {
     std::set<std::string_view> targets;
     for (std::size_t i = 0; i < (*opened)->size(); ++i) targets.insert((*opened)->summary(i).target);
     if (console_.json()) {
-      console_.print("{}\n", Json{{"path", options_.output},
-                                  {"kernels", (*opened)->size()},
-                                  {"binaries", compiled_ + resumed_},
-                                  {"targets", targets},
-                                  {"bytes", bytes.size()},
-                                  {"compiled", compiled_},
-                                  {"resumed", resumed_},
-                                  {"left_out", failures_.size()},
-                                  {"root", hex((*opened)->header().root)},
-                                  {"seconds", seconds}}
-                                 .dump(2));
+      console_.print("{}\n", json_text(Json{{"path", options_.output},
+                                            {"kernels", (*opened)->size()},
+                                            {"binaries", compiled_ + resumed_},
+                                            {"targets", targets},
+                                            {"bytes", bytes.size()},
+                                            {"compiled", compiled_},
+                                            {"resumed", resumed_},
+                                            {"left_out", failures_.size()},
+                                            {"root", hex((*opened)->header().root)},
+                                            {"seconds", seconds}}));
       return kDone;
     }
     std::string list;
@@ -193,7 +194,7 @@ class Build {
   const Options& options_;
   const Console& console_;
   std::size_t threads_;
-  std::string partial_;  ///< where finished kernels are, until all are
+  UnfinishedBuild unfinished_;
   Ahead ahead_;
   std::vector<Group> groups_;
   std::mutex mutex_;  ///< of what follows
@@ -219,7 +220,9 @@ int bundle_build(const std::vector<std::string>& files, const Options& options, 
     if (!recorded) return console.fail(recorded.error());
     for (auto& request : *recorded) requests.list.push_back(std::move(request));
   }
-  return Build(std::move(requests.list), options, console).run();
+  auto unfinished = UnfinishedBuild::of(options.output);
+  if (!unfinished) return console.fail(unfinished.error());
+  return Build(std::move(requests.list), std::move(*unfinished), options, console).run();
 }
 
 }  // namespace weft::tools

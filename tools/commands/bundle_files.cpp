@@ -83,12 +83,6 @@ extern const size_t {symbol}_size;
 
 std::string header_path(const std::string& object) { return fs::path(object).replace_extension(".h").string(); }
 
-/// A bundle is small beside the programs it goes into: read as a whole.
-Result<std::string> bytes_of(const std::string& path) {
-  WEFT_TRY(const auto file, named(bundle::bytes_of_file(path), path));
-  return named(file->read(0, file->size()), path);
-}
-
 }  // namespace
 
 int bundle_merge(const std::vector<std::string>& files, const Options& options, const Console& console) {
@@ -101,7 +95,7 @@ int bundle_merge(const std::vector<std::string>& files, const Options& options, 
   if (!made) return console.fail(internal_error("what was written is no bundle: " + made.error().message));
   if (console.json()) {
     console.print("{}\n",
-                  Json{{"path", options.output}, {"kernels", (*made)->size()}, {"bytes", bytes->size()}}.dump(2));
+                  json_text(Json{{"path", options.output}, {"kernels", (*made)->size()}, {"bytes", bytes->size()}}));
   } else {
     console.remark("{}: {} kernels of {} bundles, {} bytes", options.output, (*made)->size(), files.size(),
                    bytes->size());
@@ -116,16 +110,16 @@ int bundle_export(const std::vector<std::string>& files, const Options& options,
   if (!is_identifier(symbol)) return console.usage(fmt::format("--symbol {}: no name in C", symbol));
   const auto header = header_path(options.output);
   if (header == options.output) return console.usage("bundle export: -o names the object; the header lies beside it");
-  const auto checked = sound_bundle(files[0], options);
+  const auto checked = open_bundle(files[0], options);
   if (!checked) return console.fail(checked.error());
-  const auto bytes = bytes_of(files[0]);
+  const auto bytes = (*checked)->bytes();
   if (!bytes) return console.fail(bytes.error());
   for (const auto& [path, text] :
        {std::pair(header, header_text(symbol, **checked)), std::pair(options.output, object::embed(*bytes, symbol))}) {
     if (auto written = write_file(path, text); !written) return console.fail(written.error());
   }
   if (console.json())
-    console.print("{}\n", Json{{"object", options.output}, {"header", header}, {"symbol", symbol}}.dump(2));
+    console.print("{}\n", json_text(Json{{"object", options.output}, {"header", header}, {"symbol", symbol}}));
   else
     console.remark("{} and {}: {}, {} bytes", options.output, header, symbol, bytes->size());
   return kDone;
@@ -138,9 +132,9 @@ int bundle_sign(const std::vector<std::string>& files, const Options& options, c
   if (!pem) return console.fail(pem.error());
   const auto key = named(bundle::SigningKey::read(*pem), options.key);
   if (!key) return console.fail(key.error());
-  const auto checked = sound_bundle(files[0], options);
+  const auto checked = open_bundle(files[0], options);
   if (!checked) return console.fail(checked.error());
-  const auto bytes = bytes_of(files[0]);
+  const auto bytes = (*checked)->bytes();
   if (!bytes) return console.fail(bytes.error());
   const auto& header = (*checked)->header();
   const auto signature = key->sign(bundle::signed_message(header.root));
@@ -151,7 +145,7 @@ int bundle_sign(const std::vector<std::string>& files, const Options& options, c
   if (auto written = write_file(path, signed_bytes); !written) return console.fail(written.error());
   const auto by = bundle::spelled(key->public_key());
   if (console.json())
-    console.print("{}\n", Json{{"path", path}, {"signed_by", by}, {"root", hex(header.root)}}.dump(2));
+    console.print("{}\n", json_text(Json{{"path", path}, {"signed_by", by}, {"root", hex(header.root)}}));
   else
     console.remark("{}: signed by {}", path, by);
   return kDone;

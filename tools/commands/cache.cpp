@@ -1,10 +1,16 @@
+#include "compiler/ir/plan.h"
 #include "kernels_cache/store.h"
 #include "runtime/engine/compilers.h"
 #include "tools/commands/commands.h"
 #include "tools/json.h"
 #include "tools/pattern_file.h"
+#include "tools/progress.h"
 
+#include <algorithm>
+#include <cstring>
 #include <ctime>
+#include <optional>
+#include <sstream>
 
 namespace weft::tools {
 
@@ -20,7 +26,7 @@ std::string day_of(std::int64_t seconds) {
 
 int show_path(cache::Store& store, const Console& console) {
   if (console.json()) {
-    console.print("{}\n", Json{{"path", store.path()}, {"reason", store.reason()}}.dump());
+    console.print("{}\n", json_text(Json{{"path", store.path()}, {"reason", store.reason()}}, -1));
   } else if (store.path().empty()) {
     return console.fail(environment_error("there is no kernel store: " + store.reason()));
   } else {
@@ -29,15 +35,58 @@ int show_path(cache::Store& store, const Console& console) {
   return kDone;
 }
 
+std::string field_of(const std::string& key_text, std::string_view name) {
+  for (const auto& field : cache::fields_of(key_text)) {
+    if (field.name == name) return field.value;
+  }
+  return "?";
+}
+
+/// What kernel an entry is, by the plan that stands in it.
+struct Stored {
+  std::string pattern = "?", target = "?";
+  std::optional<ir::Bind> bind = {};
+};
+
+Stored describe(cache::Store& store, const std::string& digest) {
+  Stored out;
+  const auto read = store.read(digest);
+  if (!read) return out;
+  out.target = field_of(read->key_text, "target");
+  if (const auto plan = ir::parse_plan(read->entry.plan)) {
+    out.pattern = plan->name;
+    out.bind = plan->bind;
+  }
+  return out;
+}
+
 int show_entries(cache::Store& store, const Console& console) {
   Json list = Json::array();
-  for (const auto& entry : store.list()) {
-    if (console.json())
-      list.push_back({{"digest", entry.digest}, {"bytes", entry.bytes}, {"used", entry.used}});
-    else
-      console.print("{}  {:>8} bytes  used {}\n", entry.digest.substr(0, 16), entry.bytes, day_of(entry.used));
+  const auto entries = store.list();
+  Progress progress(console, "reading kernels");
+  std::size_t done = 0;
+  for (const auto& entry : entries) {
+    const auto stored = describe(store, entry.digest);
+    const auto dtype = stored.bind ? Json(ir::to_string(stored.bind->dtype)) : Json(nullptr);
+    if (console.json()) {
+      list.push_back({{"digest", entry.digest},
+                      {"bytes", entry.bytes},
+                      {"used", entry.used},
+                      {"pattern", stored.pattern},
+                      {"target", stored.target},
+                      {"dim", stored.bind ? Json(stored.bind->d) : Json(nullptr)},
+                      {"dim_v", stored.bind ? Json(stored.bind->d_v) : Json(nullptr)},
+                      {"dtype", dtype}});
+    } else {
+      const auto bound = stored.bind ? fmt::format("d {} d_v {} {}", stored.bind->d, stored.bind->d_v,
+                                                   ir::to_string(stored.bind->dtype))
+                                     : std::string("?");
+      console.print("{}  {:<20} {:<18} {:<16} {:>8} bytes  used {}\n", entry.digest.substr(0, 16), stored.pattern,
+                    bound, stored.target, entry.bytes, day_of(entry.used));
+    }
+    progress.update(++done, entries.size());
   }
-  if (console.json()) console.print("{}\n", Json{{"entries", list}}.dump(2));
+  if (console.json()) console.print("{}\n", json_text(Json{{"entries", list}}));
   return kDone;
 }
 
@@ -45,7 +94,7 @@ int show_totals(cache::Store& store, const Console& console) {
   const auto [entries, bytes] = store.totals();
   if (console.json()) {
     const Json totals = {{"path", store.path()}, {"entries", entries}, {"bytes", bytes}, {"cap", cache::kUsualCap}};
-    console.print("{}\n", totals.dump(2));
+    console.print("{}\n", json_text(totals));
   } else {
     console.print("{}: {} kernels, {:.1f} MiB of at most {} MiB\n", store.path().empty() ? "(no store)" : store.path(),
                   entries, static_cast<double>(bytes) / (1 << 20), cache::kUsualCap >> 20);
@@ -63,18 +112,55 @@ int verify(cache::Store& store, const Console& console) {
       console.print("{}  {}; moved aside\n", entry.digest.substr(0, 16), entry.reason);
   }
   if (console.json())
-    console.print("{}\n", Json{{"good", verified.good}, {"bad", bad}}.dump(2));
+    console.print("{}\n", json_text(Json{{"good", verified.good}, {"bad", bad}}));
   else
     console.print("{} good, {} bad\n", verified.good, verified.bad.size());
   return verified.bad.empty() ? kDone : kWrongInput;
 }
 
 int show_removed(const cache::Removed& removed, const Console& console) {
-  if (console.json())
-    console.print("{}\n", Json{{"files", removed.files}, {"bytes", removed.bytes}}.dump());
-  else
+  if (console.json()) {
+    console.print("{}\n",
+                  json_text(Json{{"files", removed.files}, {"bytes", removed.bytes}, {"failed", removed.failed}}, -1));
+  } else {
     console.print("removed {} files, {} bytes\n", removed.files, removed.bytes);
-  return kDone;
+  }
+  if (removed.failed == 0) return kDone;
+  return console.fail(environment_error(
+      fmt::format("{} files could not be removed: {}", removed.failed, std::strerror(removed.failure))));
+}
+
+/// The first line in which the plan of a stored kernel is another: digests of texts tell nobody what differs.
+struct PlanLines {
+  std::string wanted, stored;
+};
+std::optional<PlanLines> first_difference(const std::string& wanted, const std::string& stored) {
+  std::istringstream mine(wanted), theirs(stored);
+  for (PlanLines lines; mine || theirs; lines = {}) {
+    std::getline(mine, lines.wanted);
+    std::getline(theirs, lines.stored);
+    if (lines.wanted != lines.stored) return lines;
+  }
+  return {};
+}
+
+/// Against the kernel of this pattern that was used last, else against the nearest by its key.
+std::optional<PlanLines> plans_differ(cache::Store& store, const std::string& nearest, const std::string& wanted) {
+  constexpr std::ptrdiff_t kMostRead = 1000;
+  const auto name_of = [](const std::string& plan) {
+    const auto parsed = ir::parse_plan(plan);
+    return parsed ? parsed->name : std::string();
+  };
+  const auto name = name_of(wanted);
+  auto entries = store.list();
+  std::reverse(entries.begin(), entries.end());
+  if (std::ssize(entries) > kMostRead) entries.resize(kMostRead);
+  for (const auto& entry : entries) {
+    const auto read = store.read(entry.digest);
+    if (read && name_of(read->entry.plan) == name) return first_difference(wanted, read->entry.plan);
+  }
+  const auto read = store.read(nearest);
+  return read ? first_difference(wanted, read->entry.plan) : std::nullopt;
 }
 
 /// Why the kernel of a pattern is or is not in the store.
@@ -94,8 +180,9 @@ int why(cache::Store& store, const Options& options, const Console& console) {
   const auto text = stored                 ? std::string("it is stored")
                     : found.detail.empty() ? store.explain_miss(*key)
                                            : found.detail;
+  const auto nearest = stored ? cache::Store::Nearest() : store.nearest(*key);
+  const auto plans = stored ? std::nullopt : plans_differ(store, nearest.digest, kernel.texts->plan());
   if (console.json()) {
-    const auto nearest = stored ? cache::Store::Nearest() : store.nearest(*key);
     Json differences = Json::array();
     for (const auto& field : nearest.differences) {
       differences.push_back({{"field", field.name}, {"wanted", field.mine}, {"stored", field.theirs}});
@@ -105,10 +192,14 @@ int why(cache::Store& store, const Options& options, const Console& console) {
                          {"digest", key->digest()},
                          {"why", text},
                          {"nearest", nearest.digest.empty() ? Json(nullptr) : Json(nearest.digest)},
-                         {"differences", differences}};
-    console.print("{}\n", report.dump(2));
+                         {"differences", differences},
+                         {"plan", plans ? Json{{"wanted", plans->wanted}, {"stored", plans->stored}} : Json(nullptr)}};
+    console.print("{}\n", json_text(report));
   } else {
-    console.print("{}: {}\n", key->digest().substr(0, 16), text);
+    const bool ends = text.ends_with('\n');
+    console.print("{}: {}{}", key->digest().substr(0, 16), text, ends ? "" : "\n");
+    if (plans)
+      console.print("  plan, its first other line\n    wanted {}\n    stored {}\n", plans->wanted, plans->stored);
   }
   return kDone;
 }
@@ -124,6 +215,9 @@ int command_cache(const Options& options, const Console& console) {
   if (word == "ls") return show_entries(*store, console);
   if (word == "stat") return show_totals(*store, console);
   if (word == "verify") return verify(*store, console);
+  if ((word == "clear" || word == "prune") && store->path().empty()) {
+    return console.fail(environment_error("there is no kernel store: " + store->reason()));
+  }
   if (word == "clear") return show_removed(store->clear(), console);
   if (word == "prune") return show_removed(store->prune(cache::kUsualCap), console);
   if (word == "why") return why(*store, options, console);

@@ -188,7 +188,7 @@ int command_doctor(const Options& options, const Console& console) {
   if (console.json()) {
     Json list = Json::array();
     for (const auto& item : items) list.push_back(json_of(item));
-    console.print("{}\n", Json{{"items", list}}.dump(2, ' ', false, Json::error_handler_t::replace));
+    console.print("{}\n", json_text(Json{{"items", list}}));
     return kDone;
   }
   for (const auto& item : items) {

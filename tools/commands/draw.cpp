@@ -1,11 +1,13 @@
 #include "compiler/planner/planner.h"
-#include "runtime/engine/reference.h"
-#include "tools/arrays.h"
+#include "runtime/engine/launch_checks.h"
 #include "tools/commands/commands.h"
+#include "tools/drawn_inputs.h"
 #include "tools/files.h"
 #include "tools/json.h"
 #include "tools/pattern_file.h"
 #include "tools/picture.h"
+
+#include <algorithm>
 
 namespace weft::tools {
 
@@ -21,8 +23,18 @@ Console quiet_console() {
   return Console(options);
 }
 
+/// So many that every neighborhood fits; `block`: tokens of a position where the set stands.
+std::int64_t fewest_tokens(const ir::Set& set, std::int64_t block) {
+  std::int64_t fewest = 1;
+  if (set.kind == ir::SetKind::neighborhood && set.args.size() == 4) fewest = set.args[0] * set.args[1] * block;
+  if (set.kind == ir::SetKind::blocks) block *= set.args[0];
+  for (const auto& child : set.children) fewest = std::max(fewest, fewest_tokens(*child, block));
+  return fewest;
+}
+
 ir::Shape shape_to_draw(const Options& options, const ir::Pattern& pattern, const Sizes& sizes) {
   std::int64_t tokens = kTokens;
+  for (const auto& branch : pattern.branches) tokens = std::max(tokens, fewest_tokens(*branch.set, 1));
   if (pattern.tokens.kind == ir::Tokens::Kind::exact) tokens = pattern.tokens.count;
   if (pattern.tokens.kind == ir::Tokens::Kind::multiple_of) {
     tokens = (tokens + pattern.tokens.count - 1) / pattern.tokens.count * pattern.tokens.count;
@@ -38,25 +50,12 @@ ir::Shape shape_to_draw(const Options& options, const ir::Pattern& pattern, cons
           .d_v = sizes.dim_v};
 }
 
-/// Made up like those of `run`, but lengths are whole: a picture should show the pattern, not the padding.
-ir::Tensor input_to_draw(const ir::Input& input, const ir::Shape& shape, std::uint64_t stream) {
-  auto tensor = to_f64(random_input(input, shape, 0, stream).view());
-  const bool lengths = input.axes.size() == 1 && input.axes[0].kind == ir::Axis::Kind::batch;
-  if (lengths) std::fill(tensor.data.begin(), tensor.data.end(), static_cast<double>(shape.n_k));
-  return tensor;
-}
-
 Result<Picture> draw(const Options& options, const PatternFile& file, const ir::Shape& shape, bool to_file) {
-  std::vector<ir::Tensor> inputs;
-  for (std::size_t i = 0; i < file.pattern.inputs.size(); ++i) {
-    inputs.push_back(input_to_draw(file.pattern.inputs[i], shape, i));
-  }
-  // Content-adaptive sets look at q and k.
-  const auto tensor = [&](std::int64_t tokens, std::int64_t heads, std::uint64_t stream) {
-    return to_f64(random_normal(DType::f32, {1, tokens, heads, shape.d}, 0, stream).view());
-  };
-  const auto q = tensor(shape.n_q, shape.heads, 100), k = tensor(shape.n_k, shape.kv_heads, 101);
-  const ir::PairEvaluator pairs(file.pattern, shape, inputs, &q, &k);
+  WEFT_CHECK(check_sizes(file.pattern, shape));
+  WEFT_TRY(const auto inputs, inputs_to_draw(options, file.pattern, shape));
+  WEFT_CHECK(ir::check_shapes(file.pattern, shape, inputs));
+  // Content-adaptive sets look at q and k: any choice shows the pattern.
+  const ir::PairEvaluator pairs(file.pattern, shape, inputs);
   auto picture = make_picture(pairs, shape, options.head.value_or(0), to_file ? kFileCells : kTerminalCells);
   if (options.tiles) {
     WEFT_TRY(const auto planned, plan_file(file, options, quiet_console()));
@@ -92,7 +91,7 @@ int command_draw(const Options& options, const Console& console) {
         {"pattern", file->pattern.name}, {"n_q", picture->n_q},         {"n_k", picture->n_k},
         {"head", picture->head},         {"sampled", picture->sampled}, {"rows", picture->height},
         {"columns", picture->width},     {"density", picture->density}, {"multiplicity", picture->strength}};
-    console.print("{}\n", grid.dump());
+    console.print("{}\n", json_text(grid, -1));
     return kDone;
   }
   console.write(to_terminal(*picture, console.color_out()));

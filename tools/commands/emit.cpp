@@ -1,5 +1,6 @@
 #include "codegen/cpu/emit.h"
 #include "codegen/cuda/emit.h"
+#include "codegen/cuda/readable.h"
 #include "dsl/parse.h"
 #include "runtime/engine/compilers.h"
 #include "runtime/engine/destination.h"
@@ -12,6 +13,7 @@
 #include "tools/files.h"
 #include "tools/json.h"
 #include "tools/pattern_file.h"
+#include "tools/progress.h"
 
 #include <unistd.h>
 
@@ -42,10 +44,17 @@ Status fits(const std::string& stage, const Target& target) {
   return done;
 }
 
+/// The pattern as its author wrote it, and the sets of its branches.
+struct Quoted {
+  std::string_view text = {};
+  std::vector<std::string> branches = {};
+};
+
 Result<std::string> emit_cuda(const ir::Plan& plan, const Target& target, const Options& options,
-                              std::string_view pattern_text) {
+                              const Quoted& quoted) {
   auto source = codegen::cuda::emit(plan, target);
-  if (options.stage == "cuda") return codegen::cuda::annotated(source, plan, pattern_text);
+  if (options.stage == "cuda" && options.whole) return std::move(source.text);
+  if (options.stage == "cuda") return codegen::cuda::readable(source, plan, quoted.text, quoted.branches);
   WEFT_TRY(const auto library, nvrtc::locate(target, options.nvrtc));
   const auto told = nvrtc_options(engine_options(options), plan.name);
   if (options.stage == "ptx") return nvrtc::ptx(*library, source.text, target, told);
@@ -56,10 +65,10 @@ Result<std::string> emit_cuda(const ir::Plan& plan, const Target& target, const 
 
 /// From a plan to the stages behind it; the CUDA text quotes the pattern.
 Result<std::string> emit_plan(const ir::Plan& plan, const Target& target, const Options& options,
-                              std::string_view pattern_text = "") {
+                              const Quoted& quoted = {}) {
   if (options.stage == "plan") return ir::print(plan);
   WEFT_CHECK(fits(options.stage, target));
-  if (is_cuda(options.stage)) return emit_cuda(plan, target, options, pattern_text);
+  if (is_cuda(options.stage)) return emit_cuda(plan, target, options, quoted);
   auto source = codegen::cpu::emit(plan, target);
   if (options.stage == "llvm") return std::move(source.text);
   WEFT_TRY(const auto library, llvm::Library::open(options.llvm));
@@ -88,11 +97,15 @@ Result<std::string> emit_from(const Options& options) {
   return emit_plan(plan, destination.target, options);
 }
 
-/// The pattern as its author wrote it.
-std::string_view text_of(const PatternFile& file, const dsl::File& tree) {
-  const auto* def = tree.find(file.pattern.name);
-  if (def == nullptr) return {};
-  return std::string_view(file.source.text).substr(def->range.begin, def->range.end - def->range.begin);
+Quoted quote(const PatternFile& file, const dsl::File& tree) {
+  Quoted out;
+  if (const auto* def = tree.find(file.pattern.name); def != nullptr) {
+    out.text = std::string_view(file.source.text).substr(def->range.begin, def->range.end - def->range.begin);
+  }
+  std::vector<std::string> inputs;
+  for (const auto& input : file.pattern.inputs) inputs.push_back(input.name);
+  for (const auto& branch : file.pattern.branches) out.branches.push_back(ir::print(*branch.set, inputs));
+  return out;
 }
 
 Result<std::string> emit_file(const PatternFile& file, const Options& options, const Console& console) {
@@ -100,7 +113,7 @@ Result<std::string> emit_file(const PatternFile& file, const Options& options, c
   if (options.stage == "ast") return dsl::print(tree);
   if (options.stage == "pattern") return ir::print(file.pattern);
   WEFT_TRY(const auto planned, plan_file(file, options, console));
-  return emit_plan(planned.plan, planned.target, options, text_of(file, tree));
+  return emit_plan(planned.plan, planned.target, options, quote(file, tree));
 }
 
 int deliver(const std::string& bytes, const Options& options, const Console& console) {
@@ -114,8 +127,7 @@ int deliver(const std::string& bytes, const Options& options, const Console& con
   if (console.json()) {
     if (is_bytes(options.stage))
       return console.usage("--json holds text: write stage " + options.stage + " with -o FILE");
-    console.print("{}\n",
-                  Json{{"stage", options.stage}, {"text", bytes}}.dump(2, ' ', false, Json::error_handler_t::replace));
+    console.print("{}\n", json_text(Json{{"stage", options.stage}, {"text", bytes}}));
   } else {
     console.write(bytes);
     if (!is_bytes(options.stage) && !bytes.ends_with('\n')) console.write("\n");
@@ -126,6 +138,7 @@ int deliver(const std::string& bytes, const Options& options, const Console& con
 }  // namespace
 
 int command_emit(const Options& given, const Console& console) {
+  if (given.whole && given.stage != "cuda") return console.usage("--whole goes with --stage cuda");
   if (given.stage.empty()) {
     return console.usage("--stage is missing: ast, pattern, plan, llvm, asm, object, cuda, ptx, cubin or sass");
   }
@@ -134,12 +147,18 @@ int command_emit(const Options& given, const Console& console) {
   if (!options.from.empty()) {
     if (options.stage == "ast" || options.stage == "pattern")
       return console.usage("--from starts at the plan: nothing before it can be emitted");
-    const auto bytes = emit_from(options);
+    const auto bytes = [&] {
+      const Progress progress(console, "compiling " + options.from);
+      return emit_from(options);
+    }();
     return bytes ? deliver(*bytes, options, console) : console.fail(bytes.error());
   }
   const auto [file, status] = open_pattern(options, console);
   if (!file) return status;
-  const auto bytes = emit_file(*file, options, console);
+  const auto bytes = [&] {
+    const Progress progress(console, fmt::format("compiling {} for {}", file->pattern.name, options.target));
+    return emit_file(*file, options, console);
+  }();
   return bytes ? deliver(*bytes, options, console) : console.fail(bytes.error(), &file->source);
 }
 

@@ -1,5 +1,8 @@
 #include "codegen/cuda/emit.h"
 #include "compiler/ir/key_chunks.h"
+#include "compiler/ir/launchable.h"
+#include "compiler/ir/plan_words.h"
+#include "runtime/engine/launch_checks.h"
 #include "runtime/engine/reference.h"
 #include "tools/commands/commands.h"
 #include "tools/compiled.h"
@@ -8,6 +11,7 @@
 #include "tools/pattern_file.h"
 #include "tools/prediction.h"
 #include "tools/products.h"
+#include "tools/progress.h"
 #include "tools/workload.h"
 
 #include <algorithm>
@@ -37,29 +41,18 @@ ir::Shape shape_to_explain(const Options& options, const ir::Pattern& pattern, c
           .d_v = sizes.dim_v};
 }
 
-/// Inputs that bounds read, where they were given.
-Result<std::vector<ir::Tensor>> given_inputs(const Options& options, const ir::Pattern& pattern,
-                                             const ir::Shape& shape) {
+/// Inputs that bounds read, where any was given.
+Result<std::vector<ir::Tensor>> inputs_to_count(const Options& options, const ir::Pattern& pattern,
+                                                const ir::Shape& shape) {
   std::vector<ir::Tensor> tensors;
   if (options.inputs.empty()) return tensors;
-  Operands operands;
-  operands.q = Array(DType::u8, {shape.batch, shape.n_q, shape.heads, 1});
-  operands.k = operands.v = Array(DType::u8, {shape.batch, shape.n_k, shape.kv_heads, 1});
+  Operands operands;  // of which the extents are asked for, and no values
+  operands.q.shape = {shape.batch, shape.n_q, shape.heads, shape.d};
+  operands.k.shape = {shape.batch, shape.n_k, shape.kv_heads, shape.d};
+  operands.v.shape = {shape.batch, shape.n_k, shape.kv_heads, shape.d_v};
   WEFT_CHECK(add_inputs(operands, options, pattern));
   for (const auto& array : operands.inputs) tensors.push_back(to_f64(array.view()));
   return tensors;
-}
-
-const char* role_of(const ir::Phase& phase) {
-  switch (phase.role) {
-    case ir::Role::prepass:
-      return "prepass";
-    case ir::Role::attend:
-      return "attend";
-    case ir::Role::merge:
-      return "merge";
-  }
-  return "?";
 }
 
 std::string count(double value) {
@@ -83,8 +76,9 @@ void print_plan(const ir::Plan& plan, const Console& console) {
   for (const auto& phase : plan.phases) {
     std::size_t ranges = 0;
     for (const auto& pass : phase.passes) ranges += pass.ranges.size();
-    console.print("  {}: {} rows a tile, {}; {} softmax over {} key range{}, {}\n", role_of(phase), phase.rows.tile,
-                  order_of(phase.rows), phase.passes.size() == 1 ? "one" : std::to_string(phase.passes.size()), ranges,
+    console.print("  {}: {} rows a tile, {}; {} softmax over {} key range{}, {}\n", ir::word(ir::kRoles, phase.role),
+                  phase.rows.tile, order_of(phase.rows),
+                  phase.passes.size() == 1 ? "one" : std::to_string(phase.passes.size()), ranges,
                   ranges == 1 ? "" : "s", planner::scans(plan, phase) ? "scanned" : "bounded");
   }
   const auto& c = plan.choices;
@@ -118,9 +112,10 @@ void print_text(const PatternFile& file, const Planned& planned, const ir::Shape
   if (load.inputs_missing) {
     console.print("  work: depends on inputs; give them with --input name=X.npy\n");
   } else {
-    console.print("  work: {}pairs kept (density {:.4f}), {}FLOP useful, {}FLOP executed ({:.2f} times)\n",
+    console.print("  work: {}pairs kept (density {:.4f}), {}FLOP useful, {}FLOP executed ({:.2f} times){}\n",
                   count(load.work.pairs), load.density, count(load.flops), count(load.executed_flops),
-                  load.flops > 0 ? load.executed_flops / load.flops : 0);
+                  load.flops > 0 ? load.executed_flops / load.flops : 0,
+                  load.work.sampled ? ", estimated from a sample of the tiles" : "");
     console.print("  tiles: {:.0f} full, {:.0f} partial, {:.0f} empty (never visited)\n", load.work.full_tiles,
                   load.work.partial_tiles, load.work.empty_tiles);
     console.print("  predicted: {:.3f} ms, {:.3f} of the peak in useful work, from {}: {}\n", predicted.ms,
@@ -153,6 +148,7 @@ void print_json(const PatternFile& file, const Planned& planned, const ir::Shape
                  {"dtype", ir::to_string(planned.bind.dtype)},
                  {"pairs", known(load.work.pairs)},
                  {"density", known(load.density)},
+                 {"counted", load.inputs_missing ? Json(nullptr) : Json(load.work.sampled ? "sample" : "all")},
                  {"tiles",
                   {{"empty", known(load.work.empty_tiles)},
                    {"partial", known(load.work.partial_tiles)},
@@ -178,7 +174,7 @@ void print_json(const PatternFile& file, const Planned& planned, const ir::Shape
                  {"phases", planned.plan.phases.size()},
                  {"bf16", is_bf16 ? json_of_products(planned.target, planned.plan.choices.products) : Json(nullptr)},
                  {"reasons", planned.plan.reasons}};
-  console.print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
+  console.print("{}\n", json_text(out));
 }
 
 }  // namespace
@@ -192,9 +188,14 @@ int command_explain(const Options& options, const Console& console) {
   quiet.quiet = true;  // plan_file has said the defaults already
   const auto sizes = default_sizes(options, file->pattern, Console(quiet));
   const auto shape = shape_to_explain(options, file->pattern, sizes, console);
-  const auto inputs = given_inputs(options, file->pattern, shape);
+  if (auto sizes_fit = check_sizes(file->pattern, shape); !sizes_fit) return console.fail(sizes_fit.error());
+  if (auto means = ir::check_meaning(file->pattern, shape); !means) return console.fail(means.error());
+  const auto inputs = inputs_to_count(options, file->pattern, shape);
   if (!inputs) return console.fail(inputs.error());
-  const auto load = workload_of(*planned, shape, *inputs);
+  const auto load = [&] {
+    const Progress progress(console, fmt::format("counting the pairs of {}", file->pattern.name));
+    return workload_of(*planned, shape, *inputs);
+  }();
   if (!load) return console.fail(load.error());
   const auto compiled = compile_for_gpu(*planned, sizes, options, console);
   if (!compiled) return console.fail(compiled.error(), &file->source);

@@ -34,8 +34,7 @@ int command_fmt(const Options& options, const Console& console) {
       if (auto written = write_file(path, text); !written) status = std::max(status, console.fail(written.error()));
     }
   }
-  if (console.json())
-    console.print("{}\n", Json{{"changed", changed}}.dump(2, ' ', false, Json::error_handler_t::replace));
+  if (console.json()) console.print("{}\n", json_text(Json{{"changed", changed}}));
   return status;
 }
 

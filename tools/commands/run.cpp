@@ -10,6 +10,7 @@
 #include "tools/json.h"
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
+#include "tools/progress.h"
 #include "tools/tensor_files.h"
 
 #include <chrono>
@@ -97,6 +98,25 @@ Result<EngineOptions> sources_of_kernels(const Options& options, const Console& 
 
 bool has_own_lse(const ir::Pattern& pattern) {
   return pattern.combine != ir::Combine::sum && pattern.combine != ir::Combine::mean;
+}
+
+/// Files of NumPy's default type, for kernels that do not take it.
+Error doubles(const Job& job, const std::string& target) {
+  auto error = user_error(fmt::format("{}: q is <f8 (float64, NumPy's default); {} takes f32, f16 and bf16",
+                                      job.operands.files.at("q"), target));
+  for (const auto* name : {"q", "k", "v"}) error.notes.push_back(cure(job.operands.files.at(name), DType::f32));
+  error.notes.emplace_back("--target interpreter computes in f64");
+  return error;
+}
+
+/// [B, H, n, d] taken for [B, n, H, d] runs, and computes something else. Many more heads than tokens are rare.
+void remark_on_layout(const Job& job, const Console& console) {
+  const auto shape = job.operands.shape();
+  if (!job.operands.files.contains("q") || job.file.pattern.heads || shape.n_q != shape.n_k) return;
+  if (shape.heads <= shape.n_q || shape.heads < 32) return;
+  console.remark("q has {} heads and {} tokens: if its axes are {}, say --layout {}", shape.heads, shape.n_q,
+                 job.operands.heads_first ? "[B, n, H, d]" : "[B, H, n, d]",
+                 job.operands.heads_first ? "bnhd" : "bhnd");
 }
 
 /// Where LSE goes: of the whole pattern wherever it is wanted or can be checked, of the branches where asked.
@@ -235,6 +255,11 @@ void print_check(const Comparison& check, const Console& console) {
                 check.ok ? "ok" : "WRONG");
   if (check.lse_bound > 0)
     console.print("          of the LSE    {:.2e}, bound {:.2e}\n", check.lse_max_error, check.lse_bound);
+  for (const auto& strange : check.strange) console.print("          of the input: {}\n", strange);
+  if (check.clamped.count > 0) {
+    console.print("          {} reads beyond the end of an input or a list took the nearest element; the first: {}\n",
+                  check.clamped.count, check.clamped.first);
+  }
   if (check.lists > 0) {
     console.print("          of the chosen keys: {}\n", check.wrong_choice.empty() ? "ok" : check.wrong_choice);
   }
@@ -305,10 +330,13 @@ void print_json(const Job& job, const Kernel& kernel, double ms, const std::opti
                     {"lse_bound", check->lse_bound},
                     {"rows", check->rows},
                     {"sampled", check->sampled},
+                    {"not_finite", check->strange},
                     {"lists", check->lists},
+                    {"clamped", check->clamped.count},
+                    {"first_clamped", check->clamped.count > 0 ? Json(check->clamped.first) : Json(nullptr)},
                     {"wrong_choice", check->wrong_choice.empty() ? Json(nullptr) : Json(check->wrong_choice)}};
   }
-  console.print("{}\n", out.dump(2));
+  console.print("{}\n", json_text(out));
 }
 
 }  // namespace
@@ -318,6 +346,9 @@ int command_run(const Options& options, const Console& console) {
   std::optional<Job> prepared;
   if (const int status = prepare(options, console, prepared); !prepared) return status;
   auto& job = *prepared;
+  if (job.file.pattern.ring) {
+    console.remark("{}: 'ring' is not used here; results are those of one device", job.file.pattern.name);
+  }
   add_lse(job, options);
 
   auto compile = compile_for(job);
@@ -326,22 +357,32 @@ int command_run(const Options& options, const Console& console) {
     compile.target = gpu ? "cuda" : "cpu";
     console.remark("{}", gpu ? "running on GPU 0" : "no usable GPU: running on the CPU");
   }
+  if (compile.target != "interpreter" && job.sizes.dtype == DType::f64) {
+    return console.fail(doubles(job, compile.target));
+  }
+  remark_on_layout(job, console);
   auto sources = sources_of_kernels(options, console);
   if (!sources) return console.fail(sources.error());
   const Engine engine(std::move(*sources));
-  const auto kernel = engine.compile(job.file.source.text, compile);
+  const auto kernel = [&] {
+    const Progress progress(console, fmt::format("compiling {} for {}", job.file.pattern.name, compile.target));
+    return engine.compile(job.file.source.text, compile);
+  }();
   for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
   if (!kernel) return console.fail(kernel.error(), &job.file.source);
   if (auto added = add_lists(job, options, *kernel); !added) return console.fail(added.error());
-  const auto ms = launch(*kernel, job.operands, options);
+  const auto ms = [&] {
+    const Progress progress(console, fmt::format("running {}", job.file.pattern.name));
+    return launch(*kernel, job.operands, options);
+  }();
   if (!ms) return console.fail(job.operands.with_files(ms.error()));
 
   std::optional<Comparison> check;
   if (options.check) {
     Views views;
     const auto args = job.operands.args(options, views);
-    auto compared = compare_with_interpreter(job.file.pattern, args, job.operands.q.dtype,
-                                             static_cast<std::uint64_t>(options.seed.value_or(0)), console);
+    auto compared =
+        compare_with_interpreter(job.file.pattern, args, job.operands.q.dtype, options.seed.value_or(0), console);
     if (!compared) return console.fail(compared.error());
     check = *compared;
   }

@@ -86,7 +86,7 @@ int command_targets(const Options& options, const Console& console) {
       console.print("{} {:<16} {}\n", row.usable ? "+" : "-", row.name, row.reason);
     }
   }
-  if (console.json()) console.print("{}\n", Json{{"targets", list}}.dump(2));
+  if (console.json()) console.print("{}\n", json_text(Json{{"targets", list}}));
   return kDone;
 }
 

@@ -5,6 +5,7 @@
 #include "tools/json.h"
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
+#include "tools/progress.h"
 #include "tools/samples.h"
 
 #include <algorithm>
@@ -112,6 +113,8 @@ struct Tuning {
   std::vector<Candidate> candidates;
   const Candidate* best = nullptr;
   bool kept = false;
+  bool noisy = false;  ///< the machine was too busy to tell which is the fastest
+  bool won() const { return best != &candidates.front(); }
 };
 
 Result<Tuning> tune(const PatternFile& file, const Options& options, const Target& target, const Console& console) {
@@ -159,12 +162,23 @@ Result<Tuning> tune(const PatternFile& file, const Options& options, const Targe
     WEFT_TRY(const bool better, wins(fastest, usual, args));
     if (better) out.best = &fastest;
   }
-  const auto measured = fmt::format("{} at {} tokens: {:.4g} ms, {:.4g} ms by the planner's choice", out.best->text,
-                                    tokens, out.best->median(), usual.median());
-  const auto kept = keep_tuned(*store, tuned_key(front.pattern, planned.bind, target),
-                               {.schedule = out.best->schedule, .measured = measured});
-  if (kept.warning) console.warn("{}", kept.warning->message);
-  out.kept = kept.published;
+  out.noisy = spread(usual.ms) > kNoisy || spread(fastest.ms) > kNoisy;
+  if (out.noisy) {
+    console.warn(
+        "{}: the machine is too busy to tell schedules apart: half of the samples differ by {:.0f} % of their "
+        "median; nothing is kept",
+        out.pattern, 100 * std::max(spread(usual.ms), spread(fastest.ms)));
+    out.best = &usual;
+  }
+  // The planner's own choice needs no note, but one that was kept before may have lost by now.
+  const auto key = tuned_key(front.pattern, planned.bind, target);
+  if (!out.noisy && (out.won() || find_tuned(*store, key))) {
+    const auto measured = fmt::format("{} at {} tokens: {:.4g} ms, {:.4g} ms by the planner's choice", out.best->text,
+                                      tokens, out.best->median(), usual.median());
+    const auto kept = keep_tuned(*store, key, {.schedule = out.best->schedule, .measured = measured});
+    if (kept.warning) console.warn("{}", kept.warning->message);
+    out.kept = kept.published && out.won();
+  }
   out.path = store->path();
   return out;
 }
@@ -179,7 +193,9 @@ void print(const Tuning& tuning, const Console& console) {
   if (tuning.kept)
     console.print("  kept in {}\n", tuning.path);
   else
-    console.print("  not kept: there is no store\n");
+    console.print("  nothing kept: {}\n", tuning.noisy   ? "the machine was too busy to tell"
+                                          : tuning.won() ? "there is no store"
+                                                         : "nothing is faster than the planner's choice");
 }
 
 Json to_json(const std::vector<ir::ScheduleHint>& schedule) {
@@ -200,6 +216,7 @@ Json to_json(const Tuning& tuning) {
           {"median_ms", best.median()},
           {"planner_ms", tuning.candidates.front().median()},
           {"speedup", tuning.candidates.front().median() / best.median()},
+          {"noisy", tuning.noisy},
           {"kept", tuning.kept}};
 }
 
@@ -223,9 +240,10 @@ int command_tune(const Options& options, const Console& console) {
       results.push_back(to_json(*tuning));
     else
       print(*tuning, console);
-    console.finish(kDone);
+    finish(kDone);
   }
-  if (console.json()) console.print("{}\n", Json{{"target", destination->target.name}, {"results", results}}.dump(2));
+  if (console.json())
+    console.print("{}\n", json_text(Json{{"target", destination->target.name}, {"results", results}}));
   return kDone;
 }
 

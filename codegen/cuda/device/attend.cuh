@@ -7,6 +7,7 @@
 /// Where the walk over the zones is: full ones first, then the partial ones. Keys [done, filled) of the list wait.
 struct Walk {
   int sweep, zones, next;  // zone
+  int blocks;              // that were computed
   int begin, end, step;    // of the zone at hand
   int done, filled;
 };
@@ -15,7 +16,7 @@ struct Walk {
 __device__ __forceinline__ void park(Shared& s, const Walk& walk) {
   int* const to = s.walk[threadIdx.x / 32];
   if (threadIdx.x % 32 == 0) {
-    store_shared(to, make_int4(walk.sweep, walk.zones, walk.next, walk.begin));
+    store_shared(to, make_int4(walk.blocks * 4 + walk.sweep, walk.zones, walk.next, walk.begin));
     store_shared(to + 4, make_int4(walk.end, walk.step, walk.done, walk.filled));
   }
   __syncwarp();
@@ -24,7 +25,7 @@ __device__ __forceinline__ Walk take_back(Shared& s) {
   const int* const from = s.walk[thread_anew() / 32];
   const int4 low = load_shared<int4>(from), high = load_shared<int4>(from + 4);
   __syncwarp();
-  return {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  return {low.x & 3, low.y, low.z, low.x >> 2, low.w, high.x, high.y, high.z, high.w};
 }
 
 /// Fills the list until a block of keys waits, or no zone is left. False when no key is. What full zones leave goes
@@ -58,9 +59,16 @@ __device__ __forceinline__ bool find_keys(const weft_args& a, Shared& s, const T
 template <typename Pairs = PlainPairs>
 __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
                                        int zones) {
-  Walk walk = {0, zones, 0, 0, 0, 0, 0, 0};
+  constexpr int kBlocksBetween = kKeysBetween / kKeys;
+  Settled settled;
+  Walk walk = {0, zones, 0, 0, 0, 0, 0, 0, 0};
 #pragma unroll 1
-  while (find_keys(a, s, t, walk)) {
+  while (true) {
+    const bool last = !find_keys(a, s, t, walk);
+    if (walk.blocks >= kBlocksBetween && (walk.blocks % kBlocksBetween == 0 || last))
+      settle(s, st, settled, walk.blocks > kBlocksBetween, last);
+    if (last) break;
+    ++walk.blocks;
     const int from = walk.done, count = min(kKeys, walk.filled - from);
     walk.done += count;
     park(s, walk);

@@ -70,7 +70,7 @@ __device__ __forceinline__ float element(const weft_view& view, i64 at) {
 /// Where key n of a batch entry begins, in elements: in pages, or one behind the other.
 __device__ __forceinline__ i64 key_row(const weft_args& a, const weft_view& view, int b, i64 n) {
   if (!kPaged) return b * view.stride_b + n * view.stride_n;
-  const i64 page = load_global<int>(a.pages + (b * a.page_stride + n / a.page_size));
+  const i64 page = page_number(a, b, n / a.page_size);
   return page * view.stride_b + n % a.page_size * view.stride_n;
 }
 

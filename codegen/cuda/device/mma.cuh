@@ -2,6 +2,7 @@
 
 #include "codegen/cuda/device/mma_mask.cuh"
 #include "codegen/cuda/device/ptx_mma.cuh"
+#include "codegen/cuda/device/settle.cuh"
 
 // The two products of a block of keys by matrix instructions, and the softmax between them. A warp computes tiles of 16
 // rows; S stays in registers, where the results of the first product are the operands of the second.
@@ -46,6 +47,46 @@ __device__ __forceinline__ void clear(Shared&, State& st) {
 #pragma unroll
     for (int c = 0; c < kColumnTiles; ++c) st.o[i / 2][c][i % 2] = st.o[i / 2][c][i % 2 + 2] = 0;
   }
+}
+
+/// What a thread has settled of its sums, measured from m; and how often its list of keys has come round.
+struct __align__(16) Settled {
+  State sums, now;
+  int rounds;
+};
+
+/// By way of the thread's memory: turned in registers, or spelled out for all of them, the sums would not keep the ones
+/// in which the products want them.
+__device__ __forceinline__ void settle(State& st, Settled& settled, bool begun, bool last) {
+  State &to = settled.sums, &now = settled.now;
+  now = st;
+#pragma unroll 1
+  for (int i = 0; i < kRowsEach; ++i) {
+    const float by = begun ? exp2_approx(to.m[i] - now.m[i]) : 0;
+    to.m[i] = now.m[i];
+    now.l[i] = settle_sum(to.l[i], now.l[i], by, begun, last);
+#pragma unroll 1
+    for (int c = 0; c < kColumnTiles; ++c) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& o = now.o[i / 2][c][i % 2 * 2 + e];
+        o = settle_sum(to.o[i / 2][c][i % 2 * 2 + e], o, by, begun, last);
+      }
+    }
+  }
+  st = now;
+}
+
+/// Of the list of keys between two settlements.
+constexpr int kRounds = kKeysBetween > kKeyList ? kKeysBetween / kKeyList : 1;
+
+/// The list has come round, or all keys are done.
+__device__ __forceinline__ void end_round(State& st, Settled* settled, bool last) {
+  Settled& to = settled[kept(0)];  // at a place that it knows the compiler would hold all of it in registers
+  const int rounds = to.rounds + (last ? 0 : 1);
+  to.rounds = rounds;
+  if (rounds < kRounds || (rounds % kRounds != 0 && !last)) return;
+  settle(st, to, last || rounds > kRounds, last);
 }
 
 __device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int busy) {

@@ -60,6 +60,8 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   Rows<kDim> keys;
   Rows<kDimV> values;
   KeyStream stream = {};
+  Settled settled;
+  settled.rounds = 0;
   Block block;
   bool busy = false, strange = false;
 #pragma unroll 1
@@ -92,11 +94,15 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       }
       if (next > 0) start_rows(s, keys, s.keys, k_rows(s), w.aligned, stream.from, next);
       if (open) close_block<Pairs>(a, s, st, block, busy, strange);
+      if (next > 0) {
+        block.mixed = block.mixed && !open;
+        block.from = stream.from;
+        block.count = next;
+        pass_block(stream);
+      }
+      const bool last = next == 0 && block.partial;
+      if (last || (next > 0 && stream.from == 0)) end_round(st, &settled, last);
       if (next == 0) break;
-      block.mixed = block.mixed && !open;
-      block.from = stream.from;
-      block.count = next;
-      pass_block(stream);
     }
   }
 }

@@ -49,7 +49,7 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone&
     if (kCounts) put(s.key_weight[place], (float)weight);
     if (kPaged) {
       const int page_size = (int)a.page_size, page = y / page_size;
-      put(s.page[place], load_global<int>(a.pages + times(t.b, a.page_stride) + page));
+      put(s.page[place], page_number(a, t.b, page));
       put(s.in_page[place], y - page * page_size);
     }
   }

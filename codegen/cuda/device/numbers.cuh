@@ -17,6 +17,12 @@ __device__ __forceinline__ int first_position(const weft_args& a, int b) {
   return (int)(a.offsets != nullptr ? load_global<i64>(a.offsets + b) : a.offset);
 }
 
+/// Which page has the keys of a batch entry from index * page_size on. The host could not look at the table: an entry
+/// that is no page reads a wrong one, and no memory that is none.
+__device__ __forceinline__ int page_number(const weft_args& a, int b, i64 index) {
+  return min(max(load_global<int>(a.pages + (b * a.page_stride + index)), 0), (int)a.page_count - 1);
+}
+
 /// index * step for index >= 0: half of the instructions of a product of two 64-bit numbers.
 __device__ __forceinline__ i64 times(int index, i64 step) {
   const u64 low = (u64)(unsigned)index * (unsigned)step;

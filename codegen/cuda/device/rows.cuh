@@ -2,7 +2,7 @@
 
 #include "codegen/cuda/device/block.cuh"
 
-// Which rows a tile holds: see compiler/ir/schedule.h and codegen/table_words.h. Thread r < kRows makes row r.
+// Which rows a tile holds: see compiler/walk/rows.h and words.h. Thread r < kRows makes row r.
 
 /// Heads that share K and V may stand in one tile, position by position, where all their rows fit: how many, …
 __device__ __forceinline__ unsigned heads_of_tile(const weft_args& a) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "codegen/cuda/device/settle.cuh"
 #include "codegen/cuda/device/stage.cuh"
 
 // The two products of a block of keys and the softmax between them, in f32 on the plain lanes.
@@ -61,6 +62,34 @@ __device__ __forceinline__ void clear(Shared& s, State& st) {
   store_maxima(s, m);
   store_sums(s, l);
   sync_rows();
+}
+
+/// What a thread has settled of its sums: m and l of its rows, and O.
+using Settled = float[(kColumnsEach + 2) * kRowsEach];
+
+/// Columns turn, so that the code stands once for all of them.
+__device__ __forceinline__ void settle(Shared& s, State& st, float* settled, bool begun, bool last) {
+  settled += kept(0);  // with indices that it knows the compiler would hold all of it in registers
+  OfRows m, l, factor;
+  load_maxima(s, m);
+  load_sums(s, l);
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    factor[r] = begun ? exp2_approx(settled[r] - m[r]) : 0;
+    settled[r] = m[r];
+    l[r] = settle_sum(settled[kRowsEach + r], l[r], factor[r], begun, last);
+  }
+  store_sums(s, l);
+#pragma unroll 1
+  for (int c = 0; c < kColumnsEach; ++c) {
+#pragma unroll
+    for (int r = 0; r < kRowsEach; ++r) {
+      const float left = settle_sum(settled[(c + 2) * kRowsEach + r], st.o[r][0], factor[r], begun, last);
+#pragma unroll
+      for (int i = 0; i < kColumnsEach - 1; ++i) st.o[r][i] = st.o[r][i + 1];
+      st.o[r][kColumnsEach - 1] = left;
+    }
+  }
 }
 
 /// The order of products inside a step: as the next row or column begins with the operand that the last one ended with,

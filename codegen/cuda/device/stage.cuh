@@ -55,7 +55,7 @@ __device__ __forceinline__ const unsigned char* row_of_key(const weft_args& a, c
   if (!kPaged) return base + times(key, step);
   const int page = key / (int)a.page_size;
   const i64 page_step = (tensor == kK ? a.k.stride_b : a.v.stride_b) * kBytes<kStored>;
-  return base + times(load_global<int>(a.pages + times(t.b, a.page_stride) + page), page_step) +
+  return base + times(page_number(a, t.b, page), page_step) +
          times(key - page * (int)a.page_size, step);
 }
 

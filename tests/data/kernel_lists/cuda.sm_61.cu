@@ -16,81 +16,53 @@ constexpr int kColumnWarps = 1;      // warps that share rows, each with columns
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
-constexpr bool kSeveralSoftmaxes = false; // of a row, and O is a weighted sum of some
-constexpr bool kSharesTiles = false; // heads that share K and V may stand in one tile
-constexpr bool kPaged = false;       // K and V come in pages
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
 constexpr int kSharedFixed = 38832;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
-constexpr bool kHasClasses = false;  // tiles of rows that meet the same conditions
-constexpr bool kHasRowBits = false;  // congruences that rows must meet or miss
-constexpr bool kHasRowConditions = false; // ranges of rows only
-constexpr bool kHasStreams = false;  // keys in steps
-constexpr bool kHasFilters = false;  // further congruences of keys
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
-constexpr bool kHasSlots = false;    // an LSE for each branch
-constexpr bool kHasForms = false;    // bounds that an expression of the row gives
-constexpr bool kHasParts = false;    // bounds that are a share of the sequence
+constexpr bool kSeveralSoftmaxes = false, kSharesTiles = false, kPaged = false, kHasClasses = false, kHasRowBits = false,
+               kHasRowConditions = false, kHasStreams = false, kHasFilters = false, kHasSlots = false,
+               kHasForms = false, kHasParts = false;  // what this kernel does without
 
-// ---- args.h ----
+#include "args.h"
+#include "words.h"
+using namespace weft::walk;
 
-// ---- table_words.h ----
-using namespace weft::codegen;
-
-// ---- ptx.cuh ----
-#ifndef WEFT_EMULATED
-#endif
-
-// ---- numbers.cuh ----
+#include "ptx.cuh"
+#include "numbers.cuh"
 
 constexpr Element kStored = Element::f16;
 
-// ---- philox.cuh ----
-
-// ---- lists.cuh ----
-
-// ---- simt_memory.cuh ----
-
-// ---- block.cuh ----
-
-// ---- rows.cuh ----
-
-// ---- conditions.cuh ----
-
-// ---- schedule.cuh ----
+#include "philox.cuh"
+#include "lists.cuh"
+#include "simt_memory.cuh"
+#include "block.cuh"
+#include "rows.cuh"
+#include "conditions.cuh"
+#include "schedule.cuh"
 
 // There are no summaries to pass over keys by.
 __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
 
-// ---- keys.cuh ----
-
-// ---- tile.cuh ----
-
-// ---- lse.cuh ----
-
-// ---- carried.cuh ----
-
-// ---- merge.cuh ----
-
-// ---- expressions.cuh ----
-
-// ---- lanes.cuh ----
-
-// ---- mask.cuh ----
-
-// ---- stage.cuh ----
-
-// ---- simt.cuh ----
-
-// ---- results.cuh ----
-
-// ---- attend.cuh ----
+#include "keys.cuh"
+#include "tile.cuh"
+#include "lse.cuh"
+#include "settle.cuh"
+#include "carried.cuh"
+#include "merge.cuh"
+#include "expressions.cuh"
+#include "lanes.cuh"
+#include "mask.cuh"
+#include "stage.cuh"
+#include "simt.cuh"
+#include "results.cuh"
+#include "attend.cuh"
 
 // ---- conditions on pairs, and bounds that rows give ----
 
-/// q / 64
+/// (k / 64 in list0[q / 64])
 __device__ __forceinline__ bool holds_0(const weft_args& a, const Tile& t, int q, int k) {
   return is_listed(a.lists[0], t, q >> 6, k >> 6);
 }
@@ -100,7 +72,7 @@ __device__ __forceinline__ i64 part_0_0(const weft_args& a, const Tile& t, int q
   return q >> 6;
 }
 
-/// q / 64
+/// (k / 64 in list1[q / 64])
 __device__ __forceinline__ bool holds_1(const weft_args& a, const Tile& t, int q, int k) {
   return is_listed(a.lists[1], t, q >> 6, k >> 6);
 }

@@ -15,9 +15,6 @@ constexpr int kColumnWarps = 1;      // warps that share rows, each with columns
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
-constexpr bool kSeveralSoftmaxes = false; // of a row, and O is a weighted sum of some
-constexpr bool kSharesTiles = false; // heads that share K and V may stand in one tile
-constexpr bool kPaged = false;       // K and V come in pages
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
@@ -25,61 +22,41 @@ constexpr int kSharedFixed = 38768;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
-constexpr bool kHasRowConditions = false; // ranges of rows only
 constexpr bool kHasStreams = true;   // keys in steps
-constexpr bool kHasFilters = false;  // further congruences of keys
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
-constexpr bool kHasSlots = false;    // an LSE for each branch
-constexpr bool kHasForms = false;    // bounds that an expression of the row gives
-constexpr bool kHasParts = false;    // bounds that are a share of the sequence
+constexpr bool kSeveralSoftmaxes = false, kSharesTiles = false, kPaged = false, kHasRowConditions = false,
+               kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
-// ---- args.h ----
+#include "args.h"
+#include "words.h"
+using namespace weft::walk;
 
-// ---- table_words.h ----
-using namespace weft::codegen;
-
-// ---- ptx.cuh ----
-#ifndef WEFT_EMULATED
-#endif
-
-// ---- numbers.cuh ----
+#include "ptx.cuh"
+#include "numbers.cuh"
 
 constexpr Element kStored = Element::f16;
 
-// ---- simt_memory.cuh ----
-
-// ---- block.cuh ----
-
-// ---- rows.cuh ----
-
-// ---- unconditional.cuh ----
-
-// ---- schedule.cuh ----
+#include "simt_memory.cuh"
+#include "block.cuh"
+#include "rows.cuh"
+#include "unconditional.cuh"
+#include "schedule.cuh"
 
 // There are no summaries to pass over keys by.
 __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
 
-// ---- keys.cuh ----
-
-// ---- tile.cuh ----
-
-// ---- lse.cuh ----
-
-// ---- carried.cuh ----
-
-// ---- merge.cuh ----
-
-// ---- lanes.cuh ----
-
-// ---- mask.cuh ----
-
-// ---- stage.cuh ----
-
-// ---- simt.cuh ----
-
-// ---- results.cuh ----
-
-// ---- attend.cuh ----
+#include "keys.cuh"
+#include "tile.cuh"
+#include "lse.cuh"
+#include "settle.cuh"
+#include "carried.cuh"
+#include "merge.cuh"
+#include "lanes.cuh"
+#include "mask.cuh"
+#include "stage.cuh"
+#include "simt.cuh"
+#include "results.cuh"
+#include "attend.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 

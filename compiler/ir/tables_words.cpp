@@ -1,42 +1,41 @@
-#include "codegen/tables_image.h"
+#include "compiler/ir/tables.h"
 
 #include <algorithm>
 #include <bit>
-#include <type_traits>
 
-namespace weft::codegen {
+namespace weft::ir {
 namespace {
 
-static_assert(kBoundConstant == static_cast<int>(ir::Bound::Kind::constant));
-static_assert(kBoundRow == static_cast<int>(ir::Bound::Kind::row));
-static_assert(kBoundSegment == static_cast<int>(ir::Bound::Kind::segment));
-static_assert(kBoundInput == static_cast<int>(ir::Bound::Kind::input));
-static_assert(kBoundPart == static_cast<int>(ir::Bound::Kind::part));
-static_assert(kBoundForm == static_cast<int>(ir::Bound::Kind::form));
+using namespace walk;
 
-static_assert(ir::kMostInputs == kWeftMostInputs && ir::kMostLists == kWeftMostLists);
-static_assert(ir::kMostAxes == std::extent_v<decltype(weft_input::extents)>);
+static_assert(kBoundConstant == static_cast<int>(Bound::Kind::constant));
+static_assert(kBoundRow == static_cast<int>(Bound::Kind::row));
+static_assert(kBoundSegment == static_cast<int>(Bound::Kind::segment));
+static_assert(kBoundInput == static_cast<int>(Bound::Kind::input));
+static_assert(kBoundPart == static_cast<int>(Bound::Kind::part));
+static_assert(kBoundForm == static_cast<int>(Bound::Kind::form));
 
-class Imager {
+class Words {
  public:
-  TablesImage run(const ir::Plan& plan, const ir::Tables& tables) {
-    words().resize(1 + tables.phases.size());
-    words()[0] = static_cast<std::int64_t>(tables.phases.size());
-    for (std::size_t p = 0; p < tables.phases.size(); ++p) words()[1 + p] = phase(plan.phases[p], tables.phases[p]);
-    return std::move(image_);
+  explicit Words(Tables& tables) : tables_(tables) {}
+
+  void run(const Plan& plan) {
+    words().resize(1 + tables_.phases.size());
+    words()[0] = static_cast<std::int64_t>(tables_.phases.size());
+    for (std::size_t p = 0; p < tables_.phases.size(); ++p) words()[1 + p] = phase(plan.phases[p], tables_.phases[p]);
   }
 
  private:
-  std::vector<std::int64_t>& words() { return image_.words; }
-  std::int64_t here() const { return static_cast<std::int64_t>(image_.words.size()); }
-  void put(std::int64_t word) { image_.words.push_back(word); }
-  void set(std::int64_t at, std::int64_t word) { image_.words[static_cast<std::size_t>(at)] = word; }
+  std::vector<std::int64_t>& words() { return tables_.words; }
+  std::int64_t here() const { return static_cast<std::int64_t>(tables_.words.size()); }
+  void put(std::int64_t word) { tables_.words.push_back(word); }
+  void set(std::int64_t at, std::int64_t word) { tables_.words[static_cast<std::size_t>(at)] = word; }
 
-  std::int64_t phase(const ir::Phase& plan, const ir::PhaseTable& table) {
+  std::int64_t phase(const Phase& plan, PhaseTable& table) {
     std::vector<std::int64_t> cells;
     for (const auto& cell : table.cell_tables) cells.push_back(cell_table(cell));
     std::vector<std::int64_t> heads;
-    for (const auto& h : table.head) heads.push_back(head(plan, h, cells));
+    for (auto& h : table.head) heads.push_back(head(plan, h, cells));
     const std::int64_t at = here();
     put(static_cast<std::int64_t>(plan.passes.size()));
     put(plan.rows.longest_first ? 1 : 0);
@@ -44,7 +43,7 @@ class Imager {
     return at;
   }
 
-  std::int64_t cell_table(const ir::CellTable& cell) {
+  std::int64_t cell_table(const CellTable& cell) {
     std::vector<std::int64_t> classes;
     for (const auto& c : cell.classes) {
       classes.push_back(here());
@@ -60,7 +59,7 @@ class Imager {
     return at;
   }
 
-  std::int64_t head(const ir::Phase& plan, const ir::HeadTable& h, const std::vector<std::int64_t>& cells) {
+  std::int64_t head(const Phase& plan, HeadTable& h, const std::vector<std::int64_t>& cells) {
     std::vector<std::int64_t> passes;
     for (std::size_t p = 0; p < h.passes.size(); ++p) passes.push_back(pass(plan.passes[p], h.passes[p]));
     const std::int64_t bits = here();
@@ -71,7 +70,7 @@ class Imager {
     }
     const std::int64_t cells_at = here();
     for (int cell : h.cells) put(cells[static_cast<std::size_t>(cell)]);
-    const std::int64_t at = here();
+    h.at = here();
     put(h.cell);
     put(h.lcm);
     put(h.period);
@@ -81,25 +80,26 @@ class Imager {
     put(bits);
     put(cells_at);
     for (auto p : passes) put(p);
-    return at;
+    return h.at;
   }
 
-  std::int64_t pass(const ir::Pass& plan, const ir::PassTable& table) {
-    const std::int64_t at = here();
+  std::int64_t pass(const Pass& plan, PassTable& table) {
+    table.at = here();
     put(static_cast<std::int64_t>(table.terms.size()));
     put(plan.out ? 1 : 0);
     put(std::bit_cast<std::int64_t>(plan.factor));
     put(plan.lse ? 1 : 0);
     put(plan.lse_slot);
-    image_.most_terms = std::max(image_.most_terms, static_cast<std::int64_t>(table.terms.size()));
+    tables_.most_terms = std::max(tables_.most_terms, static_cast<std::int64_t>(table.terms.size()));
     const std::int64_t terms = here();
     words().resize(words().size() + table.terms.size() * kTermWords);
     for (std::size_t t = 0; t < table.terms.size(); ++t)
       term(terms + static_cast<std::int64_t>(t) * kTermWords, table.terms[t]);
-    return at;
+    return table.at;
   }
 
-  void term(std::int64_t at, const ir::Term& t) {
+  void term(std::int64_t at, Term& t) {
+    t.at = at;
     set(at + kBranch, t.branch);
     set(at + kSegment, t.stream.segment);
     set(at + kRate, t.stream.rate);
@@ -132,19 +132,19 @@ class Imager {
     set(at + kWhole, t.stream.rate == 1 && t.filters.empty() && t.predicates.empty() ? 1 : 0);
   }
 
-  void bound(const ir::Bound& b, bool below) {
-    put(static_cast<std::int64_t>(b.kind));
-    put(b.a);
-    put(b.b);
-    put(b.add);
-    put(below ? 1 : 0);
+  void bound(const Bound& b, bool below) {
+    for (const std::int64_t word : words_of(b, below)) put(word);
   }
 
-  TablesImage image_;
+  Tables& tables_;
 };
 
 }  // namespace
 
-TablesImage make_image(const ir::Plan& plan, const ir::Tables& tables) { return Imager().run(plan, tables); }
+std::array<std::int64_t, kBoundWords> words_of(const Bound& b, bool below) {
+  return {static_cast<std::int64_t>(b.kind), b.a, b.b, b.add, below ? 1 : 0};
+}
 
-}  // namespace weft::codegen
+void make_words(const Plan& plan, Tables& tables) { Words(tables).run(plan); }
+
+}  // namespace weft::ir

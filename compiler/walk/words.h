@@ -1,13 +1,13 @@
 #pragma once
 
-/// Tables as one array of 64-bit words, as kernels read them. All references are word offsets from
-/// the start of the array.
+/// Tables as one array of 64-bit words, as walks and kernels read them. All references are word offsets from the start
+/// of the array.
 ///
 ///   image:  phases, offset of each phase
 ///   phase:  passes, longest_first, offset of the head table of h = 0 … H-1
 ///   head:   words of HeadWord, then the offset of each pass
 ///   pass:   words of PassWord, then terms of kTermWords each
-namespace weft::codegen {
+namespace weft::walk {
 
 enum HeadWord { kCell, kLcm, kPeriod, kTilesPerCell, kClassBits, kRowBits, kRowBitsAt, kCellsAt, kPassesAt };
 enum PassWord { kTerms, kOut, kFactor, kWritesLse, kLseSlot, kTermsAt };  ///< factor: bits of a double
@@ -39,4 +39,4 @@ enum FilterWord { kFilterSegment, kFilterRate, kFilterResidue, kFilterNegated, k
 enum CellWord { kCellTiles, kCellClassesAt };                          ///< then the offset of each class
 enum ClassWord { kClassRows, kClassTiles, kClassResidues, kClassAt };  ///< then residues, then bits
 
-}  // namespace weft::codegen
+}  // namespace weft::walk

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "codegen/cuda/device/lse.cuh"
+
+// Sums over many keys, so that their rounding does not grow with a row. After so many keys a thread settles its sums:
+// they join those of all keys before, in memory of its own, and what rounding would take from them stays behind and
+// takes part in the next sum.
+
+/// The bound of f32 is tighter.
+constexpr int kKeysBetween = kStored == Element::f32 ? 1024 : 8192;
+
+/// One of the sums; returns what is left of it, or where it is the `last` time, the sum over all keys. `factor`:
+/// settled sums are measured from another score now. NaN and infinity leave nothing.
+__device__ __forceinline__ float settle_sum(float& settled, float sum, float factor, bool begun, bool last) {
+  const float before = begun ? __fmul_rn(settled, factor) : 0, after = before + sum;
+  settled = after;
+  if (last) return after;
+  return fabsf(after) < infinity() ? sum - (after - before) : 0;
+}

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "compiler/planner/analysis.h"
+
+namespace weft::planner {
+
+/// The work of one head of one phase of a plan whose keys bounds and strides say: in closed form for each tile, of
+/// tiles that are counted once a period where they repeat and sampled where there are too many. `together`: query heads
+/// that stand in a tile.
+Work count_bounded(const ir::Plan& plan, const ir::Phase& phase, const ir::HeadTable& head, const ir::Extent& extent,
+                   std::int64_t together);
+
+}  // namespace weft::planner

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "codegen/cpu/micro_kernels.h"
+
+namespace weft::cpu {
+
+/// Does what the block says, in its scratch: row tiles [tile_begin, tile_end) of its phase; of phase -1 - i, unit
+/// number `tile_end` of the list that summarizes a condition, of `tiles_per_head` for each (batch entry, head).
+void run(const codegen::cpu::MicroKernels& kernels, const weft_args& args);
+
+}  // namespace weft::cpu

@@ -1,0 +1,217 @@
+#include "runtime/cpu/walker.h"
+
+#include "compiler/ir/few_rows.h"
+#include "compiler/ir/philox.h"
+#include "runtime/cpu/prefetch.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace weft::cpu {
+
+using codegen::cpu::kB;
+using codegen::cpu::kCount;
+using codegen::cpu::kGroup;
+using codegen::cpu::kH;
+using codegen::cpu::kOffset;
+using codegen::cpu::kStatesAt;
+
+Walker::Walker(const MicroKernels& kernels, const weft_args& args)
+    : y_end(args.n_k),
+      kernels_(kernels),
+      at_(kernels.at),
+      a_(args),
+      s_(args.scratch),
+      few_(at_.few != 0 && args.n_q <= ir::kFewQueries) {
+  for (int i = 0; i < 2; ++i) {
+    blocks_[i] = {.keys = in_scratch<i64>(at_.key_at[i]),
+                  .values = in_scratch<i64>(at_.value_at[i]),
+                  .positions = in_scratch<i64>(at_.key_position[i]),
+                  .weights = in_scratch<float>(at_.key_weight[i])};
+  }
+  cuts_ = in_scratch<i64>(at_.terms + a_.most_terms * at_.term_stride);
+  zone_terms_ = cuts_ + 4 * a_.most_terms;
+}
+
+i64 Walker::input(i64 number) const {
+  const weft_input& of = a_.inputs[number];
+  return static_cast<const std::int32_t*>(of.data)[fact(kB) * of.strides[0]];
+}
+
+/// Facts of one (batch entry, head).
+void Walker::open(i64 b, i64 h) {
+  fact(kB) = b;
+  fact(kH) = h;
+  fact(kOffset) = a_.offsets != nullptr ? a_.offsets[b] : a_.offset;
+  x_begin = fact(kOffset);
+  x_end = x_begin + a_.n_q;
+}
+
+void Walker::summarize() {
+  const i64 head = a_.tile_end / a_.tiles_per_head, list = -1 - a_.phase;
+  const bool by_head = a_.lists[list].stride_h != 0;
+  open(by_head ? head / a_.heads : head, by_head ? head % a_.heads : 0);
+  kernels_.summarize(&a_, s_, list, a_.tile_end % a_.tiles_per_head);
+}
+
+void Walker::tiles() {
+  const i64* const phase = table(*table(1 + a_.phase));
+  const i64 passes = phase[0], phases = *table(0), groups = a_.heads / a_.heads_per_tile;
+  const walk::Tiles tiles{.rows = at_.rows, .last_first = phase[1] != 0, .heads = a_.heads_per_tile};
+  fact(kGroup) = a_.heads_per_tile;
+  fact(kStatesAt) = at_.terms;
+  if (at_.dropout != 0) seed();
+  for (i64 number = a_.tile_begin; number < a_.tile_end; ++number) {
+    const i64 of_batch = number / a_.tiles_per_head, h = of_batch % groups * a_.heads_per_tile;
+    open(of_batch / groups, h);
+    k_ = key_rows(a_.k);
+    v_ = key_rows(a_.v);
+    const i64* const head = table(phase[2 + h]);
+    if (!make_rows(head, tiles, number % a_.tiles_per_head)) continue;
+    if (at_.conditions > 0) describe();
+    phases > 1 ? run_tile_of_phases(head, phases) : run_tile(head, passes);
+  }
+}
+
+/// The keys of all rounds, once a call.
+void Walker::seed() const {
+  const u64 seed = a_.seed_at != nullptr ? *a_.seed_at : a_.seed;
+  const auto keys = ir::philox_round_keys(seed);
+  std::copy(keys.begin(), keys.end(), in_scratch<std::uint32_t>(at_.round_keys));
+}
+
+/// The rows of a tile; none: false. Lanes behind the last row repeat it, so that they neither widen an interval nor
+/// need a mask.
+bool Walker::make_rows(const i64* head, const walk::Tiles& tiles, i64 tile) {
+  i64* const xs = in_scratch<i64>(at_.x);
+  u64* const bits = in_scratch<u64>(at_.bits);
+  rows_ = {.first = 0, .last = 0, .every = ~u64{0}, .any = 0};
+  i64 count = 0;
+  walk::rows_of_tile(*this, head, tiles, tile, [&](i64 x, u64 of_row) {
+    xs[count] = x;
+    bits[count++] = of_row;
+    rows_.every &= of_row;
+    rows_.any |= of_row;
+  });
+  if (count == 0) return false;
+  std::fill(xs + count, xs + at_.rows, xs[count - 1]);
+  std::fill(bits + count, bits + at_.rows, bits[count - 1]);
+  rows_.first = xs[0];
+  rows_.last = xs[count - 1];
+  fact(kCount) = count;
+  narrow_ = count <= at_.micro_q * at_.lanes / 2;
+  find_rows();
+  return true;
+}
+
+/// Where the tile's rows of Q and O stand.
+void Walker::find_rows() const {
+  struct Places {
+    u64 first, row, head;  ///< address of position 0 of the tile's first head; bytes to the next
+  };
+  const auto places_in = [&](const weft_view& view) {
+    const u64 first = times(fact(kB), view.stride_b) + times(fact(kH), view.stride_h) - times(x_begin, view.stride_n);
+    return Places{reinterpret_cast<u64>(view.data) + first * static_cast<u64>(at_.element),
+                  times(view.stride_n, at_.element), times(view.stride_h, at_.element)};
+  };
+  const auto address = [](const Places& places, i64 x, i64 head) {
+    return static_cast<i64>(places.first + static_cast<u64>(x) * places.row + static_cast<u64>(head) * places.head);
+  };
+  const Places q = places_in(a_.q), o = places_in(a_.o);
+  // Lanes behind the last row have no place in O.
+  const i64 nowhere = reinterpret_cast<i64>(in_scratch<std::byte>(at_.idle_row));
+  const i64 count = fact(kCount), heads = fact(kGroup), rows = at_.rows, bytes = i64{at_.d} * at_.element;
+  const i64* const xs = in_scratch<i64>(at_.x);
+  i64 *const q_row = in_scratch<i64>(at_.q_row), *const o_row = in_scratch<i64>(at_.o_row);
+  for (i64 r = 0, head = 0; r < rows; ++r, head = head + 1 < heads ? head + 1 : 0) {
+    const i64 at = address(q, xs[r], head);
+    q_row[r] = at;
+    ask_for(at, bytes);
+    o_row[r] = r < count ? address(o, xs[r], head) : nowhere;
+  }
+}
+
+void Walker::run_tile(const i64* head, i64 passes) {
+  kernels_.load_q(&a_, s_);
+  if (passes > 1)
+    std::memset(in_scratch<float>(at_.out), 0, sizeof(float) * static_cast<std::size_t>(at_.v_pad * at_.rows));
+  for (i64 p = 0; p < passes; ++p) {
+    const i64* const pass = table(head[walk::kPassesAt + p]);
+    cut_count_ = walk::make_spans(*this, rows_, pass, cuts_);
+    kernels_.fresh(&a_, s_);
+    run_pass(pass);
+    finish_pass(pass);
+  }
+  kernels_.store_rows(&a_, s_);
+}
+
+/// Of plans of several phases: one pass, with state taken from the phase before and handed on.
+void Walker::run_tile_of_phases(const i64* head, i64 phases) {
+  const i64* const pass = table(head[walk::kPassesAt]);
+  const bool first = a_.phase == 0, last = a_.phase == phases - 1;
+  cut_count_ = walk::make_spans(*this, rows_, pass, cuts_);
+  const bool idle = cut_count_ == 0;
+  // Rows that this phase adds nothing to keep their state where it is.
+  if (idle && !first && !last) return;
+  first ? kernels_.fresh(&a_, s_) : carry(true);
+  if (!idle) {
+    kernels_.load_q(&a_, s_);
+    run_pass(pass);
+  }
+  if (!last) return carry(false);
+  finish_pass(pass);
+  kernels_.store_rows(&a_, s_);
+}
+
+/// One softmax over the tile's keys.
+void Walker::run_pass(const i64* pass) {
+  intervals_found_ = pending_ = settled_ = false;
+  filling_ = 0;
+  filled_ = additions_ = 0;
+  if (few_) kernels_.clear_few(&a_, s_);
+  sweep(pass, true);
+  flush_full();
+  sweep(pass, false);
+  flush_partial();
+  if (settled_) kernels_.collect(&a_, s_);
+}
+
+/// The zones between cut points that are full, or partial.
+void Walker::sweep(const i64* pass, bool full) {
+  for (i64 i = 1; i < cut_count_; ++i) {
+    const i64 lo = cuts_[i - 1], hi = cuts_[i];
+    if (lo >= hi) continue;
+    const walk::Zone zone = walk::make_zone(*this, pass, lo, hi, zone_terms_);
+    if (zone.count == 0 || zone.full != full) continue;
+    full ? full_zone(pass, zone.count, hi) : partial_zone(pass, zone.count, hi);
+  }
+}
+
+/// LSE of the pass where it is wanted, and its share of O.
+void Walker::finish_pass(const i64* pass) const {
+  const i64 slot = pass[walk::kLseSlot];
+  float* const lse = slot < 0 ? a_.lse : a_.branch_lse;
+  if (lse != nullptr && pass[walk::kWritesLse] != 0) {
+    slot < 0 ? kernels_.store_lse(&a_, s_, lse, a_.lse_stride_b, a_.lse_stride_h)
+             : kernels_.store_lse(&a_, s_, lse + slot * a_.branch_lse_stride, a_.branch_lse_stride_b,
+                                  a_.branch_lse_stride_h);
+  }
+  if (pass[walk::kOut] != 0) kernels_.finish_pass(&a_, s_, std::bit_cast<double>(pass[walk::kFactor]));
+}
+
+/// The f32 state of each row between phases, [d_v] acc, m, l. Coming in, idle lanes get the last row's state as well:
+/// it is never stored.
+void Walker::carry(bool in) const {
+  const i64 head = fact(kB) * a_.heads + fact(kH), words = at_.d_v + 2;
+  for (i64 r = 0; r < (in ? at_.rows : fact(kCount)); ++r) {
+    const i64 row = head * a_.n_q + in_scratch<i64>(at_.x)[r] - x_begin;
+    float* const there = a_.carry + row * words;
+    const auto copy = [&](i64 c, float& here) { in ? void(here = there[c]) : void(there[c] = here); };
+    for (i64 c = 0; c < at_.d_v; ++c) copy(c, in_scratch<float>(at_.acc)[c * at_.rows + r]);
+    copy(at_.d_v, in_scratch<float>(at_.m)[r]);
+    copy(at_.d_v + 1, in_scratch<float>(at_.l)[r]);
+  }
+}
+
+}  // namespace weft::cpu
