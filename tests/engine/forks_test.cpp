@@ -60,6 +60,7 @@ class Forks : public ::testing::Test {
       int status = -1;
       ::waitpid(child, &status, 0);
       out += status == 0 ? 1 : 0;
+      if (WIFSIGNALED(status)) ADD_FAILURE() << "a child ended by signal " << WTERMSIG(status) << "; 14: it hung";
     }
     children_.clear();
     finish();
