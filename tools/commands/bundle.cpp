@@ -124,24 +124,25 @@ int bundle_list(const std::vector<std::string>& files, const Options& options, c
   const auto& bundle = **opened;
   const auto kernels = kernels_of(bundle);
   if (!kernels) return console.fail(kernels.error());
-  Json list = Json::array();
+  if (console.json()) {
+    const auto& header = bundle.header();
+    const auto signer = header.by ? Json(bundle::spelled(header.by->key)) : Json(nullptr);
+    JsonList list([&](const std::string& text) { console.write(text); },
+                  {{"path", files[0]},
+                   {"format", bundle::kFormat},
+                   {"bytes", header.file_length},
+                   {"root", hex(header.root)},
+                   {"signed_by", signer}},
+                  "kernels");
+    for (const auto& [name, listed] : kernels->list) {
+      list.add(json_of(bundle.summary(listed.at), name.variant, *listed.compiler));
+    }
+    list.end();
+    return kDone;
+  }
   for (const auto& [name, listed] : kernels->list) {
     const auto summary = bundle.summary(listed.at);
-    if (console.json()) {
-      list.push_back(json_of(summary, name.variant, *listed.compiler));
-    } else {
-      console.print("{}  {:>8} bytes  {}\n", short_digest(summary.digest), summary.binary_bytes, name.text());
-    }
-  }
-  const auto& header = bundle.header();
-  if (console.json()) {
-    const auto signer = header.by ? Json(bundle::spelled(header.by->key)) : Json(nullptr);
-    console.print("{}\n", json_text(Json{{"path", files[0]},
-                                         {"format", bundle::kFormat},
-                                         {"bytes", header.file_length},
-                                         {"root", hex(header.root)},
-                                         {"signed_by", signer},
-                                         {"kernels", list}}));
+    console.print("{}  {:>8} bytes  {}\n", short_digest(summary.digest), summary.binary_bytes, name.text());
   }
   return kDone;
 }
