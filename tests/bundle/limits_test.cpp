@@ -58,7 +58,7 @@ TEST_F(BundleLimits, NamesThatOccurOftenAreListedAtOnce) {
   EXPECT_EQ(listed["kernels"].size(), 20000u);
 }
 
-/// Lists are written item by item; a list of 20,000 held in one piece took 66 MB.
+/// Lists are written item by item.
 TEST_F(BundleLimits, ListsAreTheTextOfOneObject) {
   for (const std::size_t count : {1U, 2U}) {
     const auto file = scratch_.write("some.wfb", many_kernels(count, 16));
