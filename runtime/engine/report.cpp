@@ -18,7 +18,9 @@ std::string report(const Error& error, const Source& source) {
     for (const auto& note : error.notes) out += fmt::format("  = note: {}\n", note);
     return out;
   });
-  return text ? std::move(*text) : std::move(text.error().message);
+  // Not by ?:, whose two sides would be copied to be of one type.
+  if (text) return std::move(*text);
+  return text.error().message;  // short: it says that memory is out
 }
 
 }  // namespace weft

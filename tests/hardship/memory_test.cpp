@@ -109,7 +109,7 @@ TEST_F(Memory, OfAKernelThatIsCompiled) {
 TEST_F(Memory, OfATextThatIsWrong) {
   const Engine engine({.no_cache = true});
   const std::string text = "pattern p { keep cousal; branch window(1, 2, 3, 4); }";
-  const int refusals = each_allocation(300, [&](long after) {
+  const int refusals = each_allocation(100000, [&](long after) {
     refuse_memory_after(after);
     const auto kernel = engine.compile(text, {});
     const auto shown = report(kernel.error());
