@@ -71,16 +71,10 @@ unsigned long fork_generation() {
   return generation.load(std::memory_order_relaxed);
 }
 
-void HeldAcrossForks::enrol() {
+void HeldAcrossForks::enrol(Turn turn) {
   ForkHandlers& handlers = ForkHandlers::get();
   const std::lock_guard lock(handlers.mutex);
-  handlers.all.push_back(this);
-}
-
-void HeldAcrossForks::enrol_first() {
-  ForkHandlers& handlers = ForkHandlers::get();
-  const std::lock_guard lock(handlers.mutex);
-  handlers.all.insert(handlers.all.begin(), this);
+  handlers.all.insert(turn == Turn::first ? handlers.all.begin() : handlers.all.end(), this);
 }
 
 void HeldAcrossForks::withdraw() {

@@ -18,8 +18,8 @@ class HeldAcrossForks {
  protected:
   HeldAcrossForks() = default;
   ~HeldAcrossForks() = default;
-  void enrol();
-  void enrol_first();  ///< whose holders may be waited for while nothing else is held
+  enum class Turn { any, first };  ///< first: whose holders may take long, waited for while nothing else is held
+  void enrol(Turn turn = Turn::any);
   void withdraw();
 };
 
@@ -54,7 +54,7 @@ class ForkSafe final : private HeldAcrossForks {
 /// a fraction of a second. Taken as a lock, side by side by any number of threads; not nested.
 class EndsBeforeForks final : private HeldAcrossForks {
  public:
-  EndsBeforeForks() { enrol_first(); }
+  EndsBeforeForks() { enrol(Turn::first); }
   ~EndsBeforeForks() { withdraw(); }
   void lock();
   void unlock();

@@ -217,7 +217,8 @@ class WEFT_API Kernel {
 /// Kernel store, compilers and threads: open once, share between threads.
 ///
 /// A process may fork at any time, whatever its other threads do with engines: the child compiles, stores and runs with
-/// what it inherited. (A GPU's driver does not: a child of a process that has used it cannot launch on GPUs.)
+/// what it inherited. fork() waits for the part of a CPU kernel that LLVM is compiling. (A GPU's driver does not
+/// survive: a child of a process that has used it cannot launch on GPUs.)
 class WEFT_API Engine {
  public:
   /// Options that make no sense, and memory that runs out, are told by ready() and by every compile().
