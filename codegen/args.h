@@ -14,7 +14,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 6;
+inline constexpr std::int64_t kWeftArgsAbi = 7;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -40,6 +40,9 @@ struct weft_list {
 struct weft_args {
   std::int64_t abi;
   std::int64_t batch, n_q, n_k, heads, kv_heads;
+  /// Of n_q rows those that the launch computes; Q, O, LSE and `carry` have no others, `data` is where row 0 would be.
+  /// Tiles, bounds and conditions go by all n_q, so that a row's bits do not tell which others were computed with it.
+  std::int64_t row_begin, row_end;
   weft_view q, k, v, o;
 
   float* lse;  ///< [B, H, n_q]; null: not wanted
@@ -60,7 +63,8 @@ struct weft_args {
   const std::int64_t* tables;         ///< see compiler/walk/words.h
   std::int64_t most_terms;            ///< of any pass: the size of the scratch behind it
   std::int64_t phase;                 ///< which phase of the plan to run
-  std::int64_t tiles_per_head;        ///< row tiles of one (batch, head), the most of any head
+  std::int64_t tile_first;            ///< number of the first row tile of a (batch, head) that holds such rows, …
+  std::int64_t tiles_per_head;        ///< … and how many tiles do: the most of any head
   std::int64_t tile_begin, tile_end;  ///< of batch × heads / heads_per_tile × tiles_per_head; longest first in a head
   /// Query heads of one kv head whose rows stand in one tile, which then holds all rows of a sequence; mostly 1.
   std::int64_t heads_per_tile;
@@ -69,7 +73,7 @@ struct weft_args {
   std::int64_t chunk_first, chunk_keys;  ///< the first chunk's first key, and keys of a chunk …
   const std::int64_t* chunks_of_entry;   ///< … or two such numbers for each batch entry; null: the same for all
 
-  float* carry;   ///< f32 state between launches: [B, H, n_q, chunks, d_v + 2] = acc, m, l
+  float* carry;   ///< f32 state between launches: [B, H, rows, chunks, d_v + 2] = acc, m, l
   void* scratch;  ///< CPU: of this call alone, 64-byte aligned; size: codegen/cpu/emit.h
   weft_input inputs[kWeftMostInputs];
   weft_list lists[kWeftMostLists];

@@ -26,14 +26,15 @@ constexpr std::int64_t kSampledRows = 64;
 std::vector<std::int64_t> rows_to_check(const ir::Shape& shape, std::uint64_t seed, bool sampled) {
   std::vector<std::int64_t> rows;
   if (!sampled) {
-    rows.resize(static_cast<std::size_t>(shape.n_q));
-    std::iota(rows.begin(), rows.end(), 0);
+    rows.resize(static_cast<std::size_t>(shape.rows_computed()));
+    std::iota(rows.begin(), rows.end(), shape.row_begin);
     return rows;
   }
-  std::set<std::int64_t> drawn = {0, shape.n_q - 1};
+  std::set<std::int64_t> drawn = {shape.row_begin, shape.row_end() - 1};
   std::mt19937_64 random(seed);
-  while (std::ssize(drawn) < std::min(kSampledRows, shape.n_q)) {
-    drawn.insert(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(shape.n_q)));
+  while (std::ssize(drawn) < std::min(kSampledRows, shape.rows_computed())) {
+    const auto row = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(shape.rows_computed()));
+    drawn.insert(shape.row_begin + row);
   }
   return {drawn.begin(), drawn.end()};
 }
@@ -69,10 +70,12 @@ void keep_worse(double error, double bound, double& worst, double& its_bound) {
   its_bound = bound;
 }
 
-double row_error(const ir::Tensor& a, const ir::Tensor& b, std::int64_t batch, std::int64_t row, std::int64_t h) {
+/// Row `row` of a against row `other` of b.
+double row_error(const ir::Tensor& a, std::int64_t row, const ir::Tensor& b, std::int64_t other, std::int64_t batch,
+                 std::int64_t h) {
   double most = 0;
   for (std::int64_t c = 0; c < a.shape[3]; ++c)
-    most = std::max(most, distance(a.at(batch, row, h, c), b.at(batch, row, h, c)));
+    most = std::max(most, distance(a.at(batch, row, h, c), b.at(batch, other, h, c)));
   return most;
 }
 
@@ -106,9 +109,9 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
   WEFT_TRY(const auto launch, check_launch(contract, args));
   const auto& shape = launch.shape;
   Comparison result;
-  result.sampled =
-      static_cast<double>(shape.n_q) * static_cast<double>(shape.n_k) * static_cast<double>(shape.heads * shape.batch) >
-      static_cast<double>(kMostPairs);
+  result.sampled = static_cast<double>(shape.rows_computed()) * static_cast<double>(shape.n_k) *
+                       static_cast<double>(shape.heads * shape.batch) >
+                   static_cast<double>(kMostPairs);
   const auto rows = rows_to_check(shape, seed, result.sampled);
   result.rows = std::ssize(rows);
   const Reference reference(pattern, launch, args);
@@ -145,14 +148,20 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
       for (auto row : some) {
         const auto at = static_cast<std::size_t>(head * shape.n_q + row);
         const auto bounds = ir::error_bounds(pattern, to_ir(dtype), shape.n_k, max_v, size_of(at));
-        const double error = row_error(out.tensor(), expected.o, head / shape.heads, row, head % shape.heads);
+        const auto found_row = row - shape.row_begin;
+        const auto found = static_cast<std::size_t>(head * shape.rows_computed() + found_row);
+        const double error =
+            row_error(out.tensor(), found_row, expected.o, row, head / shape.heads, head % shape.heads);
         keep_worse(error, bounds.o, result.max_error, result.bound);
-        if (has_lse) compare_lse(lse.data[at], expected.lse.data[at], size_of(at));
+        if (has_lse) compare_lse(lse.data[found], expected.lse.data[at], size_of(at));
         // A branch may hold what weighs nothing in the row: its own size is that of its LSE.
-        for (auto of = at; of < of_branches.data.size(); of += static_cast<std::size_t>(heads * shape.n_q)) {
-          const double right = expected.branch_lse.data[of];
+        const auto of_branch = static_cast<std::size_t>(heads * shape.n_q);
+        auto of = found;
+        for (auto branch_at = at; of < of_branches.data.size(); branch_at += of_branch) {
+          const double right = expected.branch_lse.data[branch_at];
           const double own = std::isfinite(right) ? std::fabs(right) : 0;
           compare_lse(of_branches.data[of], right, std::max(size_of(at), own));
+          of += static_cast<std::size_t>(heads * shape.rows_computed());
         }
       }
     }

@@ -51,14 +51,17 @@ Array like_rows(const Array& q, const Array& v) {
 
 ir::Shape Operands::shape() const {
   const auto rows = rows_first(q.view(), heads_first), keys = rows_first(k.view(), heads_first);
+  const bool whole = slice.of == 0;
   return {.batch = rows.extent[0],
-          .n_q = rows.extent[1],
+          .n_q = whole ? rows.extent[1] : slice.of,
           .n_k = keys.extent[1],
           .heads = rows.extent[2],
           .kv_heads = keys.extent[2],
           .d = rows.extent[3],
           .d_v = rows_first(v.view(), heads_first).extent[3],
-          .offset = offset};
+          .offset = offset,
+          .row_begin = slice.first,
+          .rows = whole ? 0 : rows.extent[1]};
 }
 
 RunArgs Operands::args(const Options& options, Views& views) {
@@ -74,6 +77,7 @@ RunArgs Operands::args(const Options& options, Views& views) {
   args.inputs = views.inputs;
   args.lists = views.lists;
   args.offset = offset;
+  args.slice = slice;
   args.dropout_seed = options.dropout_seed.value_or(0);
   args.threads = static_cast<int>(options.threads.value_or(0));
   return args;
@@ -254,6 +258,33 @@ Status add_offset(Operands& operands, const Options& options) {
                                   shape_text(array.shape), operands.q.shape[0]));
   }
   for (double value : to_f64(array.view()).data) operands.offset.push_back(static_cast<std::int64_t>(value));
+  return done;
+}
+
+Status cut_rows(Operands& operands, const Options& options) {
+  if (options.rows.empty()) return done;
+  const auto all = operands.shape().n_q;
+  const auto colon = std::min(options.rows.find(':'), options.rows.size());
+  const auto begin = parse_count(options.rows.substr(0, colon)).value_or(-1);
+  const auto end = parse_count(options.rows.substr(std::min(colon + 1, options.rows.size()))).value_or(-1);
+  if (begin < 0 || begin >= end || end > all) {
+    return user_error(fmt::format("--rows {}: expected FIRST:END, rows of 0:{}", options.rows, all));
+  }
+  const Array whole = operands.q;
+  const std::size_t axis = operands.heads_first ? 2 : 1;
+  auto shape = whole.shape;
+  shape[axis] = end - begin;
+  operands.q = Array(whole.dtype, shape);
+  const auto row = static_cast<std::size_t>(
+                       ir::Tensor::count({shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, shape.end()})) *
+                   size_of(whole.dtype);
+  const auto bytes = static_cast<std::size_t>(end - begin) * row, stride = static_cast<std::size_t>(all) * row;
+  for (std::size_t i = 0; i * bytes < operands.q.bytes.size(); ++i) {
+    std::memcpy(operands.q.bytes.data() + i * bytes,
+                whole.bytes.data() + i * stride + static_cast<std::size_t>(begin) * row, bytes);
+  }
+  operands.out = like_rows(operands.q, operands.v);
+  operands.slice = {.first = begin, .of = all};
   return done;
 }
 

@@ -25,6 +25,7 @@ struct Operands {
   std::vector<Array> inputs;  ///< in the order of Pattern::inputs
   std::vector<std::string> input_names;
   std::vector<std::int64_t> offset;
+  RowSlice slice;                            ///< of a sequence, whose rows q, out and LSE have
   bool heads_first = false;                  ///< arrays are [B, H, n, d]
   std::map<std::string, std::string> files;  ///< what came from where, for messages
 
@@ -54,6 +55,8 @@ Result<std::vector<std::optional<Array>>> given_inputs(const Options& options, c
 /// The pattern's inputs: from files, or made up where q, k and v were.
 Status add_inputs(Operands& operands, const Options& options, const ir::Pattern& pattern);
 Status add_offset(Operands& operands, const Options& options);
+/// Leaves of Q the rows that the options ask for. User error where there are none such.
+Status cut_rows(Operands& operands, const Options& options);
 
 /// Sizes that tensors fix, for what a pattern leaves open.
 Sizes sizes_of(const Operands& operands);

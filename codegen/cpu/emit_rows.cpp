@@ -90,7 +90,7 @@ std::string store_lse(const Kernel& k) {
     const Value of_weights = f.select(f.fcmp("one", l, f.vsplat(0)), lse, none);
     f.vstore(f.select(f.fcmp("uno", l, l), l, of_weights), buffer, v);
   });
-  f.for_each(kZero, f.tile(kCount), 1, [&](const Value& r) {
+  f.for_each(f.tile(kRowsFrom), f.tile(kRowsTo), 1, [&](const Value& r) {
     const Value x = f.load("i64", f.at(f.in_scratch(k.x), "i64", r), 8);
     const Value of_head = f.mul(f.op("urem", r, f.tile(kGroup)), Part::argument("i64", "stride_h"));
     f.store(f.load("float", f.at(buffer, "float", r), 4), f.at(to, "float", f.add(of_head, f.sub(x, f.tile(kOffset)))),

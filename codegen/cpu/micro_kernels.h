@@ -18,6 +18,8 @@ enum TileWord {
   kOffset,    ///< batch entry, head, position of row 0
   kCount,     ///< rows
   kGroup,     ///< heads whose rows the tile has, position by position
+  kRowsFrom,  ///< of the rows those that the launch computes: the first …
+  kRowsTo,    ///< … and the one behind the last
   kStatesAt,  ///< byte offset of the terms' states: functions that read them do not depend on what conditions need
   kTileWords = 8
 };

@@ -19,7 +19,7 @@ constexpr int kAlignment = 16;  // of struct Shared
 // Without a number here ptxas aims at more blocks for some head dims, and spills a few bytes for it.
 constexpr int kBlocks = 2;
 constexpr int kConditionBytes = 64;  // of struct Condition
-constexpr int kTileBytes = 48 + 8;   // of struct Tile and the pass
+constexpr int kTileBytes = 64 + 8;   // of struct Tile and the pass
 constexpr int kTermBytes = 160;      // of struct Term and its share of struct Lists
 
 /// What some range of the plan needs code for; the rest of it falls away when the text is compiled.

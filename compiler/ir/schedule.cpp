@@ -1,6 +1,5 @@
 #include "compiler/ir/schedule.h"
 
-#include "compiler/walk/rows.h"
 #include "compiler/walk/zones.h"
 
 #include <algorithm>
@@ -176,6 +175,12 @@ std::int64_t value_of(const Bound& bound, std::int64_t x, const Extent& extent) 
 std::int64_t tile_count(const Phase& phase, const HeadTable& head, const Extent& extent) {
   const Environment e(extent, nullptr);
   return walk::tile_count(e, e.table(head.at), tiles_of(phase));
+}
+
+walk::TileRange tiles_of_rows(const Phase& phase, const HeadTable& head, const Extent& extent, std::int64_t begin,
+                              std::int64_t end) {
+  const Environment e(extent, nullptr);
+  return walk::tiles_of_rows(e, e.table(head.at), tiles_of(phase), begin, end);
 }
 
 void rows_of_tile(const Phase& phase, const HeadTable& head, const Extent& extent, std::int64_t tile, TileRows& out) {

@@ -3,6 +3,7 @@
 #include "compiler/ir/predicates.h"
 #include "compiler/ir/tables.h"
 #include "compiler/ir/tensor.h"
+#include "compiler/walk/rows.h"
 #include "compiler/walk/terms.h"
 
 #include <cstdint>
@@ -32,6 +33,10 @@ Extent extent_of(const Shape& shape, std::int64_t b, Stationary stationary, cons
 
 /// Tiles of one head: numbers 0 .. tile_count - 1; some hold no row.
 std::int64_t tile_count(const Phase& phase, const HeadTable& head, const Extent& extent);
+
+/// Of those the numbers that hold rows of a slice, from `begin` up to, without it, `end`; some hold none.
+walk::TileRange tiles_of_rows(const Phase& phase, const HeadTable& head, const Extent& extent, std::int64_t begin,
+                              std::int64_t end);
 
 /// Rows further apart in what they say to a condition than this are not told apart: its keys are then masked, not
 /// filtered.

@@ -33,11 +33,17 @@ struct Tensor {
   }
 };
 
-/// Run-time sizes. `offset` has one entry, or one per batch entry; empty: n_k - n_q.
+/// Run-time sizes. `offset` has one entry, or one per batch entry; empty: n_k - n_q. A launch may compute a slice of
+/// the rows: `n_q` counts all of them, and all sizes of inputs and positions go by it.
 struct Shape {
   std::int64_t batch = 1, n_q = 0, n_k = 0, heads = 1, kv_heads = 1, d = 0, d_v = 0;
   std::vector<std::int64_t> offset = {};
   std::uint64_t dropout_seed = 0;
+  std::int64_t row_begin = 0;  ///< of the slice …
+  std::int64_t rows = 0;       ///< … and how many rows it has; 0: all
+  bool is_slice() const { return rows > 0; }
+  std::int64_t rows_computed() const { return is_slice() ? rows : n_q; }
+  std::int64_t row_end() const { return is_slice() ? row_begin + rows : n_q; }
   std::int64_t offset_of(std::int64_t b) const {
     if (offset.empty()) return n_k - n_q;
     return offset.size() == 1 ? offset[0] : offset[static_cast<std::size_t>(b)];

@@ -23,6 +23,26 @@ WEFT_WALK i64 tile_count(const Env& e, const i64* head, const Tiles& tiles) {
   return (floor_div(e.x_end - 1, cell) - floor_div(e.x_begin, cell) + 1) * e.word(head + kTilesPerCell);
 }
 
+/// Numbers of tiles of one head: those that hold positions from `begin` up to, without it, `end`, and some that hold
+/// none.
+struct TileRange {
+  i64 first = 0, end = 0;
+};
+template <typename Env>
+WEFT_WALK TileRange tiles_of_rows(const Env& e, const i64* head, const Tiles& tiles, i64 begin, i64 end) {
+  const i64 total = tile_count(e, head, tiles), cell = e.word(head + kCell);
+  if (begin >= end) return {0, 0};
+  TileRange up;
+  if (cell == 0) {
+    up = {(begin - e.x_begin) * tiles.heads / tiles.rows, ((end - e.x_begin) * tiles.heads - 1) / tiles.rows + 1};
+  } else {
+    const i64 first_cell = floor_div(e.x_begin, cell), per_cell = e.word(head + kTilesPerCell);
+    up = {(floor_div(begin, cell) - first_cell) * per_cell, (floor_div(end - 1, cell) - first_cell + 1) * per_cell};
+  }
+  if (!tiles.last_first) return up;
+  return {total - up.end, total - up.first};
+}
+
 /// Bits of a row from `from` on: which of the head's congruences does it meet?
 template <typename Env>
 WEFT_WALK u64 row_bits(const Env& e, const i64* head, i64 x, i64 from) {

@@ -215,6 +215,8 @@ typedef struct {
   size_t workspace_bytes;
   int32_t threads; /**< 0: as the engine says */
   void* stream;    /**< GPUs: the CUstream to queue on; NULL: the default stream */
+  /** q, out and LSE are rows slice_first, … of a sequence of slice_of rows: see weft::RowSlice; 0: they are all rows */
+  int64_t slice_first, slice_of;
 } weft_run_args;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_run_args weft_run_args_init(void) {
@@ -232,6 +234,7 @@ WEFT_API weft_error* weft_run(const weft_kernel* kernel, const weft_run_args* ar
 
 typedef struct {
   int64_t batch, n_q, n_k, heads, kv_heads;
+  int64_t slice_first, slice_of; /**< as in weft_run_args; n_q counts the slice's own rows */
 } weft_run_shape;
 /** Bytes of scratch a launch of this shape uses; `threads` 0: as the engine says. */
 WEFT_API weft_error* weft_kernel_workspace(const weft_kernel* kernel, weft_run_shape shape, int32_t threads,

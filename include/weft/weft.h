@@ -93,6 +93,14 @@ struct NamedInput {
   TensorView view = {};
 };
 
+/// A launch that computes some rows of a sequence and leaves the others to other launches: its q, out and LSE have rows
+/// `first`, `first + 1`, … of a sequence of `of` rows. Offsets, inputs and n_q in expressions are the whole sequence's,
+/// and so are the bits of every row: they do not tell how a sequence was cut.
+struct RowSlice {
+  std::int64_t first = 0;
+  std::int64_t of = 0;  ///< 0: the launch is the whole
+};
+
 /// Everything one launch needs. Axes are `[B, n, H, d]`; position of a row: section 1 of the semantics.
 struct RunArgs {
   TensorView q = {};                          ///< [B, n_q, H, d]
@@ -103,6 +111,8 @@ struct RunArgs {
   OutputView branch_lse = {};                 ///< [branches, B, H, n_q] f32; no data: not wanted
   std::span<const NamedInput> inputs = {};    ///< every `input` of the pattern, in any order
   std::span<const std::int64_t> offset = {};  ///< position of row 0: one, or one per batch entry; none: n_k - n_q
+  /// Not of packed sequences, nor where `top` pools queries: the means of blocks want all rows.
+  RowSlice slice = {};
   /// Sequences of different lengths behind one another, without padding: q and out are [1, total, H, d], k and v
   /// [1, total, H_kv, d]; sequence b has rows cu_q[b] .. cu_q[b + 1] - 1 and keys likewise. lse is [1, H, total],
   /// branch_lse [branches, 1, H, total]. In host memory, one entry more than sequences; none: not packed.
@@ -124,9 +134,10 @@ struct RunArgs {
   void* stream = nullptr;               ///< GPUs: the CUstream to queue on; null: the default stream
 };
 
-/// The sizes of a launch without its tensors.
+/// The sizes of a launch without its tensors; of a slice, n_q counts its own rows.
 struct RunShape {
   std::int64_t batch = 1, n_q = 0, n_k = 0, heads = 1, kv_heads = 1;
+  RowSlice slice = {};
 };
 
 /// One list of key blocks that a kernel makes before the attention, for a `random` or `top` of its pattern. For rows

@@ -125,7 +125,12 @@ Result<std::vector<OutputView>> lists_of(const weft_run_args& from) {
 }
 
 RunShape shape_of(const weft_run_shape& from) {
-  return {.batch = from.batch, .n_q = from.n_q, .n_k = from.n_k, .heads = from.heads, .kv_heads = from.kv_heads};
+  return {.batch = from.batch,
+          .n_q = from.n_q,
+          .n_k = from.n_k,
+          .heads = from.heads,
+          .kv_heads = from.kv_heads,
+          .slice = {.first = from.slice_first, .of = from.slice_of}};
 }
 
 /// Everything but inputs and lists.
@@ -142,6 +147,7 @@ Result<RunArgs> args_of(const weft_run_args& from) {
   WEFT_TRY(out.cu_q, numbers(from.cu_q, from.cu_q_count, "weft_run_args::cu_q"));
   WEFT_TRY(out.cu_k, numbers(from.cu_k, from.cu_k_count, "weft_run_args::cu_k"));
   WEFT_TRY(out.kv_lengths, numbers(from.kv_lengths, from.kv_length_count, "weft_run_args::kv_lengths"));
+  out.slice = {.first = from.slice_first, .of = from.slice_of};
   out.dropout_seed = from.dropout_seed;
   if (from.workspace != nullptr) {
     out.workspace = std::span(static_cast<std::byte*>(from.workspace), from.workspace_bytes);

@@ -15,6 +15,8 @@ using codegen::cpu::kCount;
 using codegen::cpu::kGroup;
 using codegen::cpu::kH;
 using codegen::cpu::kOffset;
+using codegen::cpu::kRowsFrom;
+using codegen::cpu::kRowsTo;
 using codegen::cpu::kStatesAt;
 
 Walker::Walker(const MicroKernels& kernels, const weft_args& args)
@@ -68,7 +70,7 @@ void Walker::tiles() {
     k_ = key_rows(a_.k);
     v_ = key_rows(a_.v);
     const i64* const head = table(phase[2 + h]);
-    if (!make_rows(head, tiles, number % a_.tiles_per_head)) continue;
+    if (!make_rows(head, tiles, a_.tile_first + number % a_.tiles_per_head)) continue;
     if (at_.conditions > 0) describe();
     phases > 1 ? run_tile_of_phases(head, phases) : run_tile(head, passes);
   }
@@ -81,8 +83,8 @@ void Walker::seed() const {
   std::copy(keys.begin(), keys.end(), in_scratch<std::uint32_t>(at_.round_keys));
 }
 
-/// The rows of a tile; none: false. Lanes behind the last row repeat it, so that they neither widen an interval nor
-/// need a mask.
+/// The rows of a tile, also those that the launch does not compute; none that it does: false. Lanes behind the last row
+/// repeat it, so that they neither widen an interval nor need a mask.
 bool Walker::make_rows(const i64* head, const walk::Tiles& tiles, i64 tile) {
   i64* const xs = in_scratch<i64>(at_.x);
   u64* const bits = in_scratch<u64>(at_.bits);
@@ -101,7 +103,21 @@ bool Walker::make_rows(const i64* head, const walk::Tiles& tiles, i64 tile) {
   rows_.last = xs[count - 1];
   fact(kCount) = count;
   narrow_ = count <= at_.micro_q * at_.lanes / 2;
+  if (!find_present()) return false;
   find_rows();
+  return true;
+}
+
+/// Which of the tile's rows the launch computes; none: false.
+bool Walker::find_present() {
+  const i64* const xs = in_scratch<i64>(at_.x);
+  const i64 count = fact(kCount), begin = x_begin + a_.row_begin, end = x_begin + a_.row_end;
+  const i64 from = std::lower_bound(xs, xs + count, begin) - xs, to = std::lower_bound(xs, xs + count, end) - xs;
+  if (from == to) return false;
+  fact(kRowsFrom) = from;
+  fact(kRowsTo) = to;
+  present_first_ = xs[from];
+  present_last_ = xs[to - 1];
   return true;
 }
 
@@ -119,16 +135,17 @@ void Walker::find_rows() const {
     return static_cast<i64>(places.first + static_cast<u64>(x) * places.row + static_cast<u64>(head) * places.head);
   };
   const Places q = places_in(a_.q), o = places_in(a_.o);
-  // Lanes behind the last row have no place in O.
+  // Rows that the launch does not compute, and lanes behind the last, have no place in O; another row's Q stands in.
   const i64 nowhere = reinterpret_cast<i64>(in_scratch<std::byte>(at_.idle_row));
-  const i64 count = fact(kCount), heads = fact(kGroup), rows = at_.rows, bytes = i64{at_.d} * at_.element;
+  const i64 from = fact(kRowsFrom), to = fact(kRowsTo), heads = fact(kGroup), rows = at_.rows,
+            bytes = i64{at_.d} * at_.element;
   const i64* const xs = in_scratch<i64>(at_.x);
   i64 *const q_row = in_scratch<i64>(at_.q_row), *const o_row = in_scratch<i64>(at_.o_row);
   for (i64 r = 0, head = 0; r < rows; ++r, head = head + 1 < heads ? head + 1 : 0) {
-    const i64 at = address(q, xs[r], head);
+    const i64 at = address(q, std::clamp(xs[r], present_first_, present_last_), head);
     q_row[r] = at;
     ask_for(at, bytes);
-    o_row[r] = r < count ? address(o, xs[r], head) : nowhere;
+    o_row[r] = r >= from && r < to ? address(o, xs[r], head) : nowhere;
   }
 }
 
@@ -200,12 +217,14 @@ void Walker::finish_pass(const i64* pass) const {
   if (pass[walk::kOut] != 0) kernels_.finish_pass(&a_, s_, std::bit_cast<double>(pass[walk::kFactor]));
 }
 
-/// The f32 state of each row between phases, [d_v] acc, m, l. Coming in, idle lanes get the last row's state as well:
-/// it is never stored.
+/// The f32 state of each row between phases, [d_v] acc, m, l. Coming in, other lanes get the state of a row as well: it
+/// is never stored.
 void Walker::carry(bool in) const {
   const i64 head = fact(kB) * a_.heads + fact(kH), words = at_.d_v + 2;
-  for (i64 r = 0; r < (in ? at_.rows : fact(kCount)); ++r) {
-    const i64 row = head * a_.n_q + in_scratch<i64>(at_.x)[r] - x_begin;
+  const i64 begin = x_begin + a_.row_begin, rows = a_.row_end - a_.row_begin;
+  for (i64 r = in ? 0 : fact(kRowsFrom); r < (in ? at_.rows : fact(kRowsTo)); ++r) {
+    const i64 x = std::clamp(in_scratch<i64>(at_.x)[r], present_first_, present_last_);
+    const i64 row = head * rows + x - begin;
     float* const there = a_.carry + row * words;
     const auto copy = [&](i64 c, float& here) { in ? void(here = there[c]) : void(there[c] = here); };
     for (i64 c = 0; c < at_.d_v; ++c) copy(c, in_scratch<float>(at_.acc)[c * at_.rows + r]);

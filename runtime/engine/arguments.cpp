@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <type_traits>
 
 namespace weft {
@@ -30,6 +32,19 @@ void set_inputs(weft_args& to, const std::vector<TensorView>& inputs) {
   }
 }
 
+/// Tensors of a slice begin with its first row: addresses count from row 0, which is not there.
+void begin_before(std::int64_t rows, std::size_t element_bytes, weft_args& to) {
+  const auto back = [](auto*& data, std::int64_t bytes) {
+    using Data = std::remove_reference_t<decltype(data)>;
+    data = reinterpret_cast<Data>(reinterpret_cast<std::uintptr_t>(data) - static_cast<std::uintptr_t>(bytes));
+  };
+  for (weft_view* view : {&to.q, &to.o})
+    back(view->data, rows * view->stride_n * static_cast<std::int64_t>(element_bytes));
+  for (float** lse : {&to.lse, &to.branch_lse}) {
+    if (*lse != nullptr) back(*lse, rows * static_cast<std::int64_t>(sizeof(float)));
+  }
+}
+
 }  // namespace
 
 weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunArgs& args) {
@@ -39,6 +54,8 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.heads_per_tile = 1;
   to.batch = shape.batch;
   to.n_q = shape.n_q;
+  to.row_begin = shape.row_begin;
+  to.row_end = shape.row_end();
   to.n_k = shape.n_k;
   to.heads = shape.heads;
   to.kv_heads = shape.kv_heads;
@@ -62,6 +79,7 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.page_size = args.pages.data != nullptr ? args.k.extent[1] : 0;
   to.page_count = args.pages.data != nullptr ? args.k.extent[0] : 0;
   set_inputs(to, launch.inputs);
+  begin_before(shape.row_begin, size_of(args.q.dtype), to);
   return to;
 }
 
@@ -83,6 +101,7 @@ std::vector<Piece> pieces_of(const Launch& launch, const weft_args& block, std::
     piece.shape.offset = {offset};
     weft_args& to = piece.block;
     to.n_q = s.n_q;
+    to.row_end = piece.shape.row_end();
     to.n_k = s.n_k;
     to.offset = offset;
     to.offsets = nullptr;
@@ -106,24 +125,27 @@ std::vector<Piece> pieces_of(const Launch& launch, const weft_args& block, std::
   return out;
 }
 
-std::int64_t tiles_per_head(const ir::Plan& plan, const ir::Tables& tables, std::size_t phase, const ir::Shape& shape) {
+void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t phase, const ir::Shape& shape,
+                  weft_args& block) {
   const ir::Phase& of = plan.phases[phase];
-  std::int64_t most = 0;
   const auto entries = shape.offset.size() > 1 ? shape.batch : 1;
+  walk::TileRange all{.first = std::numeric_limits<std::int64_t>::max(), .end = 0};
   for (std::int64_t b = 0; b < entries; ++b) {
-    const auto extent = ir::extent_of(shape, b, of.stationary, nullptr, &tables);
-    for (const auto& head : tables.phases[phase].head) most = std::max(most, ir::tile_count(of, head, extent));
+    const auto extent = ir::extent_of(shape, b, of.stationary, nullptr, &tables.tables);
+    const auto begin = extent.x_begin + shape.row_begin, end = extent.x_begin + shape.row_end();
+    for (const auto& head : tables.tables.phases[phase].head) {
+      const auto range = ir::tiles_of_rows(of, head, extent, begin, end);
+      all = {.first = std::min(all.first, range.first), .end = std::max(all.end, range.end)};
+    }
   }
-  return most;
+  block.heads_per_tile = ir::heads_per_tile(plan, tables.alike, shape);
+  block.tile_first = all.first;
+  block.tiles_per_head = all.end - all.first;
 }
 
-RunShape sizes_of(const ir::Shape& shape) {
-  return {.batch = shape.batch, .n_q = shape.n_q, .n_k = shape.n_k, .heads = shape.heads, .kv_heads = shape.kv_heads};
-}
-
-Result<std::size_t> carry_bytes(const ir::Plan& plan, const RunShape& shape) {
+Result<std::size_t> carry_bytes(const ir::Plan& plan, const ir::Shape& shape) {
   std::int64_t bytes = plan.carry_bytes_per_row();
-  for (auto extent : {shape.batch, shape.heads, shape.n_q}) {
+  for (auto extent : {shape.batch, shape.heads, shape.rows_computed()}) {
     if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > kMostCarryBytes) {
       return user_error("the state that rows carry between phases is larger than memory");
     }

@@ -30,13 +30,8 @@ struct Piece {
 };
 std::vector<Piece> pieces_of(const Launch& launch, const weft_args& block, std::size_t element_bytes);
 
-/// Row tiles of one (batch, head): the most of any, so that tile numbers are a plain product.
-std::int64_t tiles_per_head(const ir::Plan& plan, const ir::Tables& tables, std::size_t phase, const ir::Shape& shape);
-
-RunShape sizes_of(const ir::Shape& shape);
-
 /// What the state that rows carry between phases takes. User error where that is more than any memory.
-Result<std::size_t> carry_bytes(const ir::Plan& plan, const RunShape& shape);
+Result<std::size_t> carry_bytes(const ir::Plan& plan, const ir::Shape& shape);
 inline constexpr std::int64_t kMostCarryBytes = std::int64_t{1} << 48;
 
 /// What a plan becomes with the number of heads.
@@ -45,6 +40,11 @@ struct HeadTables {
   bool alike = false;  ///< heads differ in nothing but their tensors
 };
 Result<HeadTables> make_head_tables(const ir::Plan& plan, std::int64_t heads);
+
+/// Which row tiles each (batch, head) of a phase has, from the first that any has to the last, so that tile numbers are
+/// a plain product; and how many heads stand in one.
+void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t phase, const ir::Shape& shape,
+                  weft_args& block);
 
 /// What an executor keeps per number of heads: made once, by the first launch that has so many.
 template <typename T>

@@ -37,16 +37,14 @@ Result<std::shared_ptr<const CpuExecutor::PerHeads>> CpuExecutor::per_heads(std:
 
 /// The threads' scratch, the state that rows carry between phases, the lists.
 Result<std::size_t> CpuExecutor::total_scratch(const PerHeads& per_heads, const ir::Shape& shape, int threads) const {
-  WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(shape)));
+  WEFT_TRY(const auto carry, carry_bytes(plan_, shape));
   WEFT_TRY(const auto lists, list_bytes(plan_, shape));
   return per_heads.scratch * static_cast<std::size_t>(threads) + aligned(carry) + lists;
 }
 
-Result<std::size_t> CpuExecutor::workspace(const RunShape& shape, int threads) const {
+Result<std::size_t> CpuExecutor::workspace(const ir::Shape& shape, int threads) const {
   WEFT_TRY(const auto tables, per_heads(shape.heads));
-  const ir::Shape sizes{
-      .batch = shape.batch, .n_q = shape.n_q, .n_k = shape.n_k, .heads = shape.heads, .kv_heads = shape.kv_heads};
-  WEFT_TRY(const auto bytes, total_scratch(*tables, sizes, threads > 0 ? threads : workers_->threads()));
+  WEFT_TRY(const auto bytes, total_scratch(*tables, shape, threads > 0 ? threads : workers_->threads()));
   return bytes + kAlignment;  // the caller's buffer may start anywhere
 }
 
@@ -73,7 +71,7 @@ Status CpuExecutor::run(const ir::Pattern& pattern, const Launch& launch, const 
   block.most_terms = tables->tables.tables.most_terms;
   auto* const first = static_cast<std::byte*>(scratch);
   block.carry = reinterpret_cast<float*>(first + tables->scratch * static_cast<std::size_t>(threads));
-  WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(shape)));
+  WEFT_TRY(const auto carry, carry_bytes(plan_, shape));
   auto* const lists = reinterpret_cast<std::int32_t*>(reinterpret_cast<std::byte*>(block.carry) + aligned(carry));
   for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
     place_lists(plan_, piece.shape, lists, piece.block);
@@ -111,8 +109,7 @@ void CpuExecutor::run_phase(std::size_t phase, const PerHeads& per_heads, const 
                             int threads) const {
   weft_args args = piece.block;
   args.phase = static_cast<std::int64_t>(phase);
-  args.tiles_per_head = tiles_per_head(plan_, per_heads.tables.tables, phase, piece.shape);
-  args.heads_per_tile = ir::heads_per_tile(plan_, per_heads.tables.alike, piece.shape);
+  number_tiles(plan_, per_heads.tables, phase, piece.shape, args);
   const auto first = piece.first_head / args.heads_per_tile * args.tiles_per_head;
   const auto total = piece.heads / args.heads_per_tile * args.tiles_per_head;
   const auto slots = static_cast<int>(std::min<std::int64_t>(threads, total));

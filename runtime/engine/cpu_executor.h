@@ -24,7 +24,7 @@ class CpuExecutor : public Executor {
               std::shared_ptr<const Workers> workers);
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
-  Result<std::size_t> workspace(const RunShape& shape, int threads) const override;
+  Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
 
  private:
   /// What depends on the number of heads only.

@@ -42,17 +42,15 @@ Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(st
   });
 }
 
-Result<std::size_t> CudaExecutor::workspace(const RunShape& shape, int) const {
-  const ir::Shape sizes{
-      .batch = shape.batch, .n_q = shape.n_q, .n_k = shape.n_k, .heads = shape.heads, .kv_heads = shape.kv_heads};
-  WEFT_TRY(const auto bytes, scratch_bytes(sizes, most_chunk_bytes(shape)));
+Result<std::size_t> CudaExecutor::workspace(const ir::Shape& shape, int) const {
+  WEFT_TRY(const auto bytes, scratch_bytes(shape, most_chunk_bytes(shape)));
   if (bytes == 0 && shape.batch <= 1) return std::size_t{0};
   return entry_bytes(shape.batch) + bytes + kAlignment;  // the caller's buffer may start anywhere
 }
 
 /// What rows carry between phases or chunks of keys, then the lists, then what the prepass needs.
 Result<std::size_t> CudaExecutor::scratch_bytes(const ir::Shape& shape, std::size_t of_chunks) const {
-  WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(shape)));
+  WEFT_TRY(const auto carry, carry_bytes(plan_, shape));
   WEFT_TRY(const auto lists, list_bytes(plan_, shape));
   return aligned(std::max(carry, of_chunks)) + aligned(lists) + list_scratch_bytes(plan_, shape);
 }
@@ -119,7 +117,7 @@ Status CudaExecutor::queue(const PerHeads& per_heads, const ir::Pattern& pattern
               (reinterpret_cast<cuda::DeviceAddress>(scratch), block.offsets, args.offset.size_bytes(), stream));
     block.offsets = reinterpret_cast<const std::int64_t*>(scratch);
   }
-  WEFT_TRY(const auto carry, carry_bytes(plan_, sizes_of(launch.shape)));
+  WEFT_TRY(const auto carry, carry_bytes(plan_, launch.shape));
   const auto state = aligned(std::max(carry, chunk_bytes(launch)));
   for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
     if (modules_.prepass != nullptr) {

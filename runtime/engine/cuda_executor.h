@@ -20,7 +20,7 @@ class CudaExecutor : public GpuExecutor {
   CudaExecutor(ir::Plan plan, Target target, Modules modules);
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
-  Result<std::size_t> workspace(const RunShape& shape, int threads) const override;
+  Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
   bool reads_host_memory() const override { return false; }
   const std::shared_ptr<const cuda::Device>& device() const { return modules_.attend->device(); }
 

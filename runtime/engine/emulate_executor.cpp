@@ -91,7 +91,7 @@ Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(ir::Plan pl
       new EmulateExecutor(std::move(plan), std::move(source), std::move(program)));
 }
 
-Result<std::size_t> EmulateExecutor::workspace(const RunShape&, int) const { return std::size_t{0}; }
+Result<std::size_t> EmulateExecutor::workspace(const ir::Shape&, int) const { return std::size_t{0}; }
 
 Status EmulateExecutor::run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
   WEFT_TRY(const auto reports, run_on(*program_, pattern, launch, args));
@@ -143,7 +143,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Prog
   WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables,
            known_heads_.get(launch.shape.heads, [&] { return make_head_tables(plan_, launch.shape.heads); }));
-  WEFT_TRY(const auto carried, carry_bytes(plan_, sizes_of(launch.shape)));
+  WEFT_TRY(const auto carried, carry_bytes(plan_, launch.shape));
   std::vector<float> carry(std::max(carried, chunk_bytes(launch)) / sizeof(float));
   std::vector<std::int64_t> offsets;
   if (args.offset.size() > 1) offsets.assign(args.offset.begin(), args.offset.end());

@@ -16,7 +16,7 @@ class EmulateExecutor : public GpuExecutor {
   static Result<std::unique_ptr<const EmulateExecutor>> make(ir::Plan plan, codegen::Source source);
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
-  Result<std::size_t> workspace(const RunShape& shape, int threads) const override;
+  Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
 
   /// The same with every access counted, which is several times slower. One report per phase.
   Result<std::vector<emulate::Report>> run_counted(const ir::Pattern& pattern, const Launch& launch,

@@ -21,7 +21,7 @@ class Interpreter : public Executor {
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override {
     return run_interpreter(pattern, launch, args);
   }
-  Result<std::size_t> workspace(const RunShape&, int) const override { return std::size_t{0}; }
+  Result<std::size_t> workspace(const ir::Shape&, int) const override { return std::size_t{0}; }
 };
 
 std::string spelled(const std::optional<std::int64_t>& value) { return value ? std::to_string(*value) : "-"; }

@@ -63,7 +63,7 @@ std::size_t GpuExecutor::chunk_bytes(const Launch& launch) const {
   return most;
 }
 
-std::size_t GpuExecutor::most_chunk_bytes(const RunShape& shape) const {
+std::size_t GpuExecutor::most_chunk_bytes(const ir::Shape& shape) const {
   std::size_t most = 0;
   for (auto n_q : ir::rows_with_most_chunks(plan_)) {
     most = std::max(most, chunk_bytes(shape.batch * shape.heads, std::min(n_q, shape.n_q), shape.n_k));
@@ -93,26 +93,25 @@ Status GpuExecutor::each_step(std::size_t phase, const HeadTables& tables, Piece
                               const std::function<Status(const Step&)>& run) const {
   weft_args& block = piece.block;
   block.phase = static_cast<std::int64_t>(phase);
-  const auto tiles = tiles_per_head(plan_, tables.tables, phase, piece.shape);
-  const std::int64_t chunks = block.chunks, n_q = piece.shape.n_q;
-  const std::int64_t shares = ir::shares_of_tile(plan_, chunks);
-  block.heads_per_tile = ir::heads_per_tile(plan_, tables.alike, piece.shape);
+  number_tiles(plan_, tables, phase, piece.shape, block);
+  const std::int64_t tiles = block.tiles_per_head, rows = piece.shape.rows_computed();
+  const std::int64_t chunks = block.chunks, shares = ir::shares_of_tile(plan_, chunks);
   const auto behind = piece.first_head + piece.heads;
   // Rows are counted where chunks of them are merged.
   std::int64_t most = 0;
-  if (__builtin_mul_overflow(behind, std::max(tiles * shares, chunks > 1 ? n_q : 0), &most) || most > kMost) {
+  if (__builtin_mul_overflow(behind, std::max(tiles * shares, chunks > 1 ? rows : 0), &most) || most > kMost) {
     return user_error(fmt::format("batch {}, {} heads and {} row tiles a head are more than the {} tiles of one launch",
                                   piece.shape.batch, piece.shape.heads, tiles, kMost));
   }
   const auto launch = [&](std::int64_t first, std::int64_t heads) {
-    block.tiles_per_head = tiles;
     const auto together = block.heads_per_tile;
     block.tile_begin = first / together * tiles;
     block.tile_end = (first + heads) / together * tiles;
     return run({.kernel = Step::Kernel::attend, .blocks = heads / together * tiles * shares, .args = &block});
   };
   if (chunks == 1) return launch(piece.first_head, piece.heads);
-  const auto of_head = chunk_bytes_of_head(plan_, n_q, chunks), at_once = heads_at_once(of_head, block.heads_per_tile);
+  const auto of_head = chunk_bytes_of_head(plan_, rows, chunks);
+  const auto at_once = heads_at_once(chunk_bytes_of_head(plan_, piece.shape.n_q, chunks), block.heads_per_tile);
   auto* const room = reinterpret_cast<std::byte*>(block.carry);
   for (auto first = piece.first_head; first < behind; first += at_once) {
     const auto heads = std::min(at_once, behind - first);
@@ -120,11 +119,11 @@ Status GpuExecutor::each_step(std::size_t phase, const HeadTables& tables, Piece
     block.carry =
         reinterpret_cast<float*>(reinterpret_cast<std::uintptr_t>(room) - static_cast<std::uintptr_t>(first * of_head));
     WEFT_CHECK(launch(first, heads));
-    block.tile_begin = first * n_q;
-    block.tile_end = (first + heads) * n_q;
+    block.tile_begin = first * rows;
+    block.tile_end = (first + heads) * rows;
     const std::int64_t rows_of_block = geometry_.threads / 32;
     WEFT_CHECK(run(
-        {.kernel = Step::Kernel::merge, .blocks = (heads * n_q + rows_of_block - 1) / rows_of_block, .args = &block}));
+        {.kernel = Step::Kernel::merge, .blocks = (heads * rows + rows_of_block - 1) / rows_of_block, .args = &block}));
   }
   block.carry = reinterpret_cast<float*>(room);
   return done;

@@ -37,7 +37,7 @@ class GpuExecutor : public Executor {
   /// What the state of chunks of keys takes, for any positions of the rows.
   std::size_t chunk_bytes(const Launch& launch) const;
   /// … and for any lengths of sequences that are not above those of the shape.
-  std::size_t most_chunk_bytes(const RunShape& shape) const;
+  std::size_t most_chunk_bytes(const ir::Shape& shape) const;
   /// How the keys of each batch entry are cut: two numbers an entry, as weft_args::chunks_of_entry wants them. Empty
   /// where one position serves all, or keys are not cut. Sets what of this stands in the argument block.
   std::vector<std::int64_t> cut_keys(Piece& piece) const;

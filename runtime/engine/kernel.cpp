@@ -57,8 +57,7 @@ Result<std::size_t> Kernel::workspace(const RunShape& shape, int threads) const 
   return guarded([&]() -> Result<std::size_t> {
     WEFT_CHECK(check_threads(threads));
     WEFT_TRY(const auto sizes, check_shape(shape, {}));
-    (void)sizes;
-    return state_->executor->workspace(shape, threads);
+    return state_->executor->workspace(sizes, threads);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/engine/launch_checks.h"
 
+#include "compiler/ir/chosen_keys.h"
 #include "compiler/ir/launchable.h"
 
 #include <fmt/format.h>
@@ -307,6 +308,33 @@ Status check_offsets(std::span<const std::int64_t> given, std::int64_t batch) {
   return done;
 }
 
+/// Rows `n_q` of a shape become those of the whole sequence, of which the launch has so many.
+Status take_slice(const RowSlice& slice, ir::Shape& shape) {
+  if (slice.of == 0 && slice.first == 0) return done;
+  if (slice.first < 0 || slice.of < 1 || slice.of > kMaxTokens || slice.first > slice.of - shape.n_q) {
+    return user_error(
+        fmt::format("the slice has {} rows from row {} on, of a sequence of {}; it must lie in one of 1 to {}",
+                    shape.n_q, slice.first, slice.of, kMaxTokens));
+  }
+  shape.row_begin = slice.first;
+  shape.rows = shape.n_q;
+  shape.n_q = slice.of;
+  return done;
+}
+
+/// What a slice of a sequence cannot be computed of.
+Status check_slice(const ir::Pattern& pattern, const Launch& launch) {
+  if (!launch.shape.is_slice()) return done;
+  if (launch.packed_q) return user_error("packed sequences (cu_q) have no slice: leave out sequences or rows of them");
+  for (const auto& chosen : ir::chosen_sets(pattern)) {
+    if (chosen.set->kind != ir::SetKind::top || chosen.set->input >= 0) continue;
+    return user_error(
+        fmt::format("{} scores blocks by the mean of their queries: a slice of the rows has not all of them",
+                    ir::print(chosen, pattern)));
+  }
+  return done;
+}
+
 /// Sizes as one of several sequences has them.
 ir::Shape shape_of(const Launch& launch, const Sequence& s) {
   ir::Shape one = launch.shape;
@@ -377,19 +405,23 @@ Result<ir::Shape> check_shape(const RunShape& shape, std::span<const std::int64_
     if (size < 1 || size > most) return user_error(fmt::format("{} is {}; it must be 1 to {}", what, size, most));
   }
   WEFT_CHECK(check_offsets(offset, shape.batch));
-  return ir::Shape{.batch = shape.batch,
-                   .n_q = shape.n_q,
-                   .n_k = shape.n_k,
-                   .heads = shape.heads,
-                   .kv_heads = shape.kv_heads,
-                   .offset = {offset.begin(), offset.end()}};
+  ir::Shape out{.batch = shape.batch,
+                .n_q = shape.n_q,
+                .n_k = shape.n_k,
+                .heads = shape.heads,
+                .kv_heads = shape.kv_heads,
+                .offset = {offset.begin(), offset.end()}};
+  WEFT_CHECK(take_slice(shape.slice, out));
+  return out;
 }
 
 Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args) {
   Launch launch;
   WEFT_CHECK(check_spans(args));
   WEFT_TRY(launch.shape, check_tensors(contract, args));
+  WEFT_CHECK(take_slice(args.slice, launch.shape));
   WEFT_CHECK(find_sequences(contract, args, launch));
+  WEFT_CHECK(check_slice(contract.pattern, launch));
   const auto& shape = launch.shape;
   if (launch.sequences.empty()) WEFT_CHECK(check_sizes(contract.pattern, shape));
   for (const auto& s : launch.sequences) {

@@ -3,7 +3,9 @@
 #include "compiler/base/float16.h"
 #include "runtime/engine/chosen_lists.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace weft {
 
@@ -89,12 +91,58 @@ void from_f64(const ir::Tensor& tensor, const OutputView& view) {
   for_each_element(view, [&](std::size_t i, std::int64_t at) { store_element(view, at, tensor.data[i]); });
 }
 
+namespace {
+
+/// Of a slice of the rows along an axis all, with zeros for those that nobody computes; and back.
+void copy_rows(ir::Tensor& whole, ir::Tensor& slice, std::size_t axis, std::int64_t first, bool out) {
+  const std::vector<std::int64_t> behind(slice.shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1,
+                                         slice.shape.end());
+  const std::int64_t row = ir::Tensor::count(behind), rows = slice.shape[axis] * row, all = whole.shape[axis] * row;
+  for (std::int64_t i = 0; i * rows < std::ssize(slice.data); ++i) {
+    auto from = slice.data.begin() + i * rows, to = whole.data.begin() + i * all + first * row;
+    if (out) {
+      std::copy(to, to + rows, from);
+    } else {
+      std::copy(from, from + rows, to);
+    }
+  }
+}
+
+ir::Tensor all_rows(ir::Tensor slice, const ir::Shape& shape) {
+  if (!shape.is_slice()) return slice;
+  auto extents = slice.shape;
+  extents[1] = shape.n_q;
+  ir::Tensor whole(extents);
+  copy_rows(whole, slice, 1, shape.row_begin, false);
+  return whole;
+}
+
+ir::Tensor rows_of_slice(ir::Tensor whole, std::size_t axis, const ir::Shape& shape) {
+  if (!shape.is_slice()) return whole;
+  auto extents = whole.shape;
+  extents[axis] = shape.rows;
+  ir::Tensor slice(extents);
+  copy_rows(whole, slice, axis, shape.row_begin, true);
+  return slice;
+}
+
+}  // namespace
+
 Reference::Reference(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args)
-    : pattern_(pattern), shape_(launch.shape), q_(to_f64(args.q)), k_(to_f64(args.k)), v_(to_f64(args.v)) {
+    : pattern_(pattern),
+      shape_(launch.shape),
+      q_(all_rows(to_f64(args.q), shape_)),
+      k_(to_f64(args.k)),
+      v_(to_f64(args.v)) {
   for (const auto& view : launch.inputs) inputs_.push_back(to_f64(view));
 }
 
-Result<ir::Outcome> Reference::all() const { return ir::interpret(pattern_, shape_, q_, k_, v_, inputs_); }
+Result<ir::Outcome> Reference::all() const {
+  if (!shape_.is_slice()) return ir::interpret(pattern_, shape_, q_, k_, v_, inputs_);
+  std::vector<std::int64_t> computed(static_cast<std::size_t>(shape_.rows));
+  std::iota(computed.begin(), computed.end(), shape_.row_begin);
+  return rows(computed, nullptr);
+}
 
 Result<ir::Outcome> Reference::rows(const std::vector<std::int64_t>& rows,
                                     const std::vector<ir::ChosenKeys>* chosen) const {
@@ -111,9 +159,10 @@ Status run_interpreter(const ir::Pattern& pattern, const Launch& launch, const R
   const Reference reference(pattern, launch, args);
   WEFT_TRY(const auto outcome, reference.all());
   reference.choose(launch);
-  from_f64(outcome.o, args.out);
-  if (args.lse.data != nullptr) from_f64(outcome.lse, args.lse);
-  if (args.branch_lse.data != nullptr) from_f64(outcome.branch_lse, args.branch_lse);
+  const auto& shape = launch.shape;
+  from_f64(rows_of_slice(outcome.o, 1, shape), args.out);
+  if (args.lse.data != nullptr) from_f64(rows_of_slice(outcome.lse, 2, shape), args.lse);
+  if (args.branch_lse.data != nullptr) from_f64(rows_of_slice(outcome.branch_lse, 3, shape), args.branch_lse);
   return done;
 }
 

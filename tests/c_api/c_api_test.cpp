@@ -5,11 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 extern "C" {
@@ -97,6 +99,25 @@ TEST_F(CApi, ComputesWhatTheOtherFaceComputes) {
   EXPECT_STREQ(weft_kernel_target(kernel), "interpreter");
   EXPECT_NE(std::string(weft_kernel_pattern_text(kernel)).find("causal"), std::string::npos);
   EXPECT_STREQ(weft_version(), version());
+}
+
+TEST_F(CApi, SlicesAreRowsOfTheWhole) {
+  ASSERT_EQ(compile(kCausal), "");
+  weft_run_args given = args();
+  ASSERT_EQ(message(weft_run(kernel, &given)), "");
+  const std::vector<float> whole = std::exchange(out, std::vector<float>(out.size(), NAN));
+  given = args();
+  constexpr std::int64_t kFirst = 11, kRows = 9;
+  given.q.data = q.data() + kFirst * kDim;
+  given.q.extent[1] = given.out.extent[1] = kRows;
+  given.slice_first = kFirst;
+  given.slice_of = kTokens;
+  ASSERT_EQ(message(weft_run(kernel, &given)), "");
+  EXPECT_TRUE(std::equal(out.begin(), out.begin() + kRows * kDim, whole.begin() + kFirst * kDim));
+  EXPECT_TRUE(std::isnan(out[kRows * kDim]));
+  std::size_t bytes = 1;
+  EXPECT_EQ(message(weft_kernel_workspace(kernel, {1, kRows, kTokens, 1, 1, kFirst, kTokens}, 1, &bytes)), "");
+  EXPECT_NE(message(weft_kernel_workspace(kernel, {1, kRows, kTokens, 1, 1, kTokens, kTokens}, 1, &bytes)), "");
 }
 
 TEST_F(CApi, KernelsOutliveTheirEngine) {
@@ -209,7 +230,7 @@ TEST(CApiLists, AreToldOneByOne) {
   const auto visit = [](const weft_chosen_list* list, void* context) {
     static_cast<std::vector<weft_chosen_list>*>(context)->push_back(*list);
   };
-  ASSERT_EQ(message(weft_kernel_lists(kernel, {1, 16, 16, 1, 1}, nullptr, 0, visit, &lists)), "");
+  ASSERT_EQ(message(weft_kernel_lists(kernel, {1, 16, 16, 1, 1, 0, 0}, nullptr, 0, visit, &lists)), "");
   ASSERT_EQ(lists.size(), 1U);
   EXPECT_EQ(lists[0].block, 4);
   EXPECT_EQ(lists[0].extent[2], 4);

@@ -36,7 +36,7 @@ constexpr Planted kPlanted[] = {
     {"maxima_seen_too_early", "store_maxima(s, m);\n  sync_rows();\n}\n\n/// P", "store_maxima(s, m);\n}\n\n/// P",
      "race"},
     {"barrier_after_keys", "put(s.key_weight[at], log2_approx((float)weight));\n  }\n  __syncthreads();",
-     "put(s.key_weight[at], log2_approx((float)weight));\n  }", "out of bounds"},
+     "put(s.key_weight[at], log2_approx((float)weight));\n  }", "race"},
     {"barrier_of_few", "if (weight > 0) {\n    put(s.key[at], (int)y);",
      "if (weight > 0) {\n    __syncthreads();\n    put(s.key[at], (int)y);", "barrier"},
     // Masks

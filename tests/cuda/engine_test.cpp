@@ -197,8 +197,8 @@ TEST_F(CudaEngine, ArgumentBlockByteForByte) {
   expected.tables = launched.args.tables;  // checked below
   expected.most_terms = tables->tables.most_terms;
   expected.chunks = 1;
-  expected.tiles_per_head =
-      tiles_per_head(*plan, tables->tables, 0, {.batch = 2, .n_q = 90, .n_k = 90, .heads = 3, .kv_heads = 3});
+  expected.row_end = 90;
+  number_tiles(*plan, *tables, 0, {.batch = 2, .n_q = 90, .n_k = 90, .heads = 3, .kv_heads = 3}, expected);
   expected.tile_end = 2 * 3 * expected.tiles_per_head;
   EXPECT_EQ(std::memcmp(&launched.args, &expected, sizeof expected), 0);
 

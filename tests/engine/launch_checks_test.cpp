@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
+#include <string>
 
 namespace weft::test {
 namespace {
@@ -42,6 +44,38 @@ TEST_F(LaunchChecks, Data) {
   EXPECT_EQ(message([](RunArgs& a) { a.v.dtype = DType::f16; }), "v is f16; expected f32");
   EXPECT_EQ(message([](RunArgs& a) { a.q.dtype = DType::i32; }), "q is i32; expected a float type");
   EXPECT_EQ(message([](RunArgs& a) { a.q.rank = 3; }), "q has 3 dimensions; expected 4");
+}
+
+TEST_F(LaunchChecks, Slices) {
+  const auto cut = [&](std::int64_t first, std::int64_t of, const std::string& text = kCausal) {
+    return message(text, [&](RunArgs& a) {
+      for (auto* extent : {&a.q.extent[1], &a.out.extent[1], &a.lse.extent[2]}) *extent = 4;
+      a.slice = {.first = first, .of = of};
+    });
+  };
+  const auto outside = [](std::int64_t first, std::int64_t of) {
+    return "the slice has 4 rows from row " + std::to_string(first) + " on, of a sequence of " + std::to_string(of) +
+           "; it must lie in one of 1 to 2147483647";
+  };
+  for (const auto first : {std::int64_t{-1}, std::int64_t{9}, std::numeric_limits<std::int64_t>::max()})
+    EXPECT_EQ(cut(first, 12), outside(first, 12));
+  for (const auto of :
+       {std::int64_t{-12}, std::int64_t{3}, std::int64_t{1} << 31, std::numeric_limits<std::int64_t>::min()})
+    EXPECT_EQ(cut(0, of), outside(0, of));
+  EXPECT_EQ(cut(1, 0), outside(1, 0));
+  EXPECT_EQ(cut(0, 12, "pattern p { keep blocks(4, top(1, by: pooled)); }"),
+            "blocks(4, top(1, by: pooled, causal: false)) scores blocks by the mean of their queries: a slice of the "
+            "rows has not all of "
+            "them");
+  const std::int64_t cu[] = {0, 4};
+  EXPECT_EQ(message([&](RunArgs& a) {
+              a.slice = {.first = 0, .of = 12};
+              for (auto* view : {&a.q, &a.k, &a.v}) view->extent[0] = 1;
+              a.out.extent[0] = a.lse.extent[0] = 1;
+              a.cu_q = a.cu_k = cu;
+            }),
+            "the interpreter takes tensors of one length: no cu_q, cu_k or pages");
+  EXPECT_EQ(cut(8, 12), "");
 }
 
 TEST_F(LaunchChecks, Extents) {

@@ -73,6 +73,7 @@ int prepare(const Options& options, const Console& console, std::optional<Job>& 
   }
   if (auto added = add_inputs(made.operands, options, made.file.pattern); !added) return console.fail(added.error());
   if (auto added = add_offset(made.operands, options); !added) return console.fail(added.error());
+  if (auto cut = cut_rows(made.operands, options); !cut) return console.fail(cut.error());
   job = std::move(made);
   return kDone;
 }
@@ -125,9 +126,9 @@ void add_lse(Job& job, const Options& options) {
   const auto branches = static_cast<std::int64_t>(job.file.pattern.branches.size());
   const bool own = has_own_lse(job.file.pattern);
   if (own && (options.check || !options.lse.empty()))
-    job.operands.lse = Array(DType::f32, {shape.batch, shape.heads, shape.n_q});
+    job.operands.lse = Array(DType::f32, {shape.batch, shape.heads, shape.rows_computed()});
   if (!options.lse.empty() && (options.lse_per_branch || !own)) {
-    job.operands.branch_lse = Array(DType::f32, {branches, shape.batch, shape.heads, shape.n_q});
+    job.operands.branch_lse = Array(DType::f32, {branches, shape.batch, shape.heads, shape.rows_computed()});
   }
 }
 
@@ -135,7 +136,8 @@ void add_lse(Job& job, const Options& options) {
 Status add_lists(Job& job, const Options& options, const Kernel& kernel) {
   if (!options.check && options.lists.empty()) return done;
   const auto s = job.operands.shape();
-  WEFT_TRY(job.lists, kernel.lists({s.batch, s.n_q, s.n_k, s.heads, s.kv_heads}, job.operands.offset));
+  WEFT_TRY(job.lists, kernel.lists({s.batch, s.rows_computed(), s.n_k, s.heads, s.kv_heads, job.operands.slice},
+                                   job.operands.offset));
   if (job.lists.empty() && !options.lists.empty()) {
     return user_error(
         fmt::format("{} has no 'random' and no 'top': there are no lists for --lists", job.file.pattern.name));

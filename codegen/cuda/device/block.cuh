@@ -20,7 +20,8 @@ enum ConditionKind { kOnRows = 1, kInterval = 2, kSomeMeet = 4, kSomeFail = 8 };
 struct __align__(16) Tile {
   int b, h;
   int offset;              // position of row 0
-  int count;               // rows
+  int count;               // rows …
+  int from, to;            // … and those that the launch computes, `to` excluded
   int first, last;         // positions of the first and the last row
   int key_begin, key_end;  // of the chunk of keys; all where they are not cut
   u64 every, any;          // AND and OR of the rows' bits

@@ -12,9 +12,10 @@ constexpr int kCarriedFloats = kDimV + 2;  // acc, m, l
 
 /// Of row r of the tile, and of what this block of threads computes of it.
 __device__ __forceinline__ float* carried_row(const weft_args& a, Shared& s, const Tile& t, int r) {
-  const int head = t.b * (int)a.heads + t.h + head_of_row(s, r), row = tensor_row(s, t, r);
-  if (!kCutsKeys) return a.carry + times(head, a.n_q * kCarriedFloats) + times(row, kCarriedFloats);
+  const int head = t.b * (int)a.heads + t.h + head_of_row(s, r), row = sequence_row(s, t, r) - (int)a.row_begin;
+  const i64 rows = a.row_end - a.row_begin;
+  if (!kCutsKeys) return a.carry + times(head, rows * kCarriedFloats) + times(row, kCarriedFloats);
   const unsigned shares = shares_of_tile(a);
   const i64 of_row = (i64)(shares * kCarriedFloats);
-  return a.carry + times(head, a.n_q * of_row) + times(row, of_row) + (int)(blockIdx.x % shares) * kCarriedFloats;
+  return a.carry + times(head, rows * of_row) + times(row, of_row) + (int)(blockIdx.x % shares) * kCarriedFloats;
 }

@@ -33,7 +33,8 @@ __device__ __forceinline__ Merged merge_chunks(const weft_args& a, const float* 
 extern "C" __global__ void __launch_bounds__(kThreads) weft_merge(const weft_args a) {
   const int number = (int)a.tile_begin + (int)blockIdx.x * kWarps + (int)threadIdx.x / 32, lane = threadIdx.x % 32;
   if (number >= a.tile_end) return;
-  const int head_number = number / (int)a.n_q, row = number - head_number * (int)a.n_q;
+  const int rows = (int)(a.row_end - a.row_begin), head_number = number / rows;
+  const int row = (int)a.row_begin + number - head_number * rows;
   const int b = head_number / (int)a.heads, h = head_number - b * (int)a.heads;
   const int count = softmaxes(a);
   const float* const state = a.carry + times(number, a.chunks * (count * kCarriedFloats));

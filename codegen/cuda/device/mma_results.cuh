@@ -48,7 +48,7 @@ __device__ __forceinline__ void each_four(Shared& s, const Tile& t, const Use& u
 #pragma unroll 1
   for (int i = threadIdx.x; i < t.count * kFours; i += kThreads) {
     const int row = i / kFours, column = i % kFours * 4;
-    if (column < kDimV) use(row, column, result_row(s, row) + column);
+    if (column < kDimV && is_computed(t, row)) use(row, column, result_row(s, row) + column);
   }
 }
 
@@ -88,7 +88,7 @@ __device__ __forceinline__ void each_sum(Shared& s, const State& st, const Tile&
     l = mine == i ? st.l[i] : l;
   }
   const int row = row_at(mine);
-  if (mine < kRowsEach && row < t.count) use(row, m, l);
+  if (mine < kRowsEach && is_computed(t, row)) use(row, m, l);
 }
 
 __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State& st, const Tile&, int slot) {
@@ -120,7 +120,7 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
   get_results(s, st);
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
-    if (row_at(i) >= t.count) continue;
+    if (!is_computed(t, row_at(i))) continue;
     const float* const sums = carried_row(a, s, t, row_at(i)) + kDimV;
     st.m[i] = load_written<float>(sums);
     st.l[i] = threadIdx.x % 4 == 0 ? load_written<float>(sums + 1) : 0;
@@ -156,7 +156,7 @@ __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const 
   const i64 head_step = kSharesTiles ? a.o.stride_h * 2 : 0;
   const bool aligned = kDimV % 4 == 0 && (misalignment(base, step, 8) | misalignment(base, head_step, 8)) == 0;
   each_four(s, t, [&](int row, int column, const float* o) {
-    store4<kStored>(base + times(tensor_row(s, t, row), step) + times(head_of_row(s, row), head_step) + column * 2,
+    store4<kStored>(base + times(sequence_row(s, t, row), step) + times(head_of_row(s, row), head_step) + column * 2,
                     load_shared<float4>(o), aligned, in_four(column));
   });
 }

@@ -35,7 +35,7 @@ __device__ __forceinline__ void normalize(const Shared& s, State& st, float fact
 }
 
 __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, const State&, const Tile& t, int slot) {
-  if ((int)threadIdx.x >= t.count) return;
+  if (!is_computed(t, threadIdx.x)) return;
   float* const to = lse_at(a, s, t, threadIdx.x, slot);
   if (to != nullptr) store_global(to, lse_of_row(get(s.maxima[threadIdx.x]), row_sum(s, threadIdx.x)));
 }
@@ -64,7 +64,7 @@ __device__ __forceinline__ void each_four(Shared& s, const State& st, const Tile
   for (int i = threadIdx.x; i < kRows * kFoursWide; i += kThreads) {
     const int row = i / kFoursWide, in_row = i % kFoursWide * 4;
     const int c = column + in_row / kOfWarp * (kColumns / kColumnWarps) + in_row % kOfWarp;
-    if (row < t.count && c < kDimV) use(row, c, load_shared<float4>(&s.weights[4 * i]));
+    if (is_computed(t, row) && c < kDimV) use(row, c, load_shared<float4>(&s.weights[4 * i]));
   }
 }
 
@@ -91,7 +91,7 @@ __device__ __forceinline__ void store_carried(const weft_args& a, Shared& s, con
 
 /// m and l behind close_sums.
 __device__ __forceinline__ void store_carried_sums(const weft_args& a, Shared& s, const Tile& t) {
-  if ((int)threadIdx.x >= t.count) return;
+  if (!is_computed(t, threadIdx.x)) return;
   float* const to = carried_row(a, s, t, threadIdx.x) + kDimV;
   store_global(to, get(s.maxima[threadIdx.x]));
   store_global(to + 1, row_sum(s, threadIdx.x));
@@ -104,7 +104,7 @@ __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, State&
   each_result(s, st, t, [&](int row, int column, float4 o) {
     if (chunk) return store_carried(a, s, t, row, column, o);
     const bool aligned = kDimV % 4 == 0 && get(s.misaligned[kO]) % (4 * kBytes<kStored>) == 0;
-    unsigned char* const to = get(s.views[kO].base) + times(tensor_row(s, t, row), get(s.views[kO].step)) +
+    unsigned char* const to = get(s.views[kO].base) + times(sequence_row(s, t, row), get(s.views[kO].step)) +
                               times(head_of_row(s, row), a.o.stride_h * kBytes<kStored>);
     store4<kStored>(to + column * kBytes<kStored>, o, aligned, in_four(column));
   });
@@ -114,7 +114,7 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
   OfRows m = {}, l = {};
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
-    if (row_of(r) >= t.count) continue;
+    if (!is_computed(t, row_of(r))) continue;
     const float* const from = carried_row(a, s, t, row_of(r));
 #pragma unroll
     for (int c = 0; c < kColumnsEach; ++c) {
@@ -145,7 +145,7 @@ template <typename Use>
 __device__ __forceinline__ void each_summed(const weft_args& a, Shared& s, const Tile& t, const Use& use) {
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
-    if (!kSumFits && row_of(r) >= t.count) continue;
+    if (!kSumFits && !is_computed(t, row_of(r))) continue;
     float* const from = kSumFits ? nullptr : carried_row(a, s, t, row_of(r));
 #pragma unroll
     for (int c = 0; c < kColumnsEach; ++c) {

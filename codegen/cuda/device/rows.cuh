@@ -10,8 +10,14 @@ __device__ __forceinline__ unsigned heads_of_tile(const weft_args& a) {
 }
 /// … and which of them row r of the tile belongs to, counted from the tile's own.
 __device__ __forceinline__ int head_of_row(const Shared& s, int r) { return kSharesTiles ? get(s.head[r]) : 0; }
-/// Its number among the tensors' rows.
-__device__ __forceinline__ int tensor_row(Shared& s, const Tile& t, int r) { return get(s.x[r]) - t.offset; }
+/// Its number among the sequence's rows.
+__device__ __forceinline__ int sequence_row(Shared& s, const Tile& t, int r) { return get(s.x[r]) - t.offset; }
+/// Does the launch compute row r of the tile? Of a slice of the sequence it computes some, and none behind the last.
+__device__ __forceinline__ bool is_computed(const Tile& t, int r) { return r >= t.from && r < t.to; }
+/// Itself, or one whose Q stands in for a row that is not computed.
+__device__ __forceinline__ int row_in_memory(const weft_args& a, Shared& s, const Tile& t, int r) {
+  return min(max(sequence_row(s, t, r), (int)a.row_begin), (int)a.row_end - 1);
+}
 
 struct Row {
   int x;
@@ -84,6 +90,8 @@ __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t
   // Rows of a class that lie before row 0 or behind the last: the others stay in one piece.
   const int before = __syncthreads_count(threadIdx.x < kRows && !row.valid && row.x < t.offset);
   t.count = __syncthreads_count(row.valid);
+  t.from = __syncthreads_count(row.valid && row.x - t.offset < (int)a.row_begin);
+  t.to = __syncthreads_count(row.valid && row.x - t.offset < (int)a.row_end);
   const int at = (int)threadIdx.x - before;
   if (row.valid) {
     if (kHasRowBits) row.bits |= further_bits(a, head, row.x, by_class ? (int)word(head + kClassBits) : 0);
@@ -91,7 +99,7 @@ __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t
     put(s.bits[at], row.bits);
   }
   __syncthreads();
-  if (t.count == 0) return;
+  if (t.from == t.to) return;
   t.first = get(s.x[0]);
   t.last = get(s.x[t.count - 1]);
   const u64 last_bits = get(s.bits[t.count - 1]);

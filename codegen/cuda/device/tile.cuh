@@ -46,8 +46,9 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   }
   const i64* const phase = a.tables + word(a.tables + 1 + a.phase);
   head = a.tables + word(phase + 2 + t.h);
-  make_rows(a, s, t, head, number - head_number * (int)a.tiles_per_head, word(phase + 1) != 0);
-  if (t.count == 0) return false;
+  make_rows(a, s, t, head, (int)a.tile_first + number - head_number * (int)a.tiles_per_head,
+            word(phase + 1) != 0);
+  if (t.from == t.to) return false;
   if (kConditions > 0) describe_conditions(a, s, t);
   if (threadIdx.x == 0) s.tile = t;
   __syncthreads();
