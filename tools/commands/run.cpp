@@ -272,7 +272,9 @@ void print_text(const Job& job, const Kernel& kernel, double ms, const std::opti
   const auto shape = job.operands.shape();
   const auto tokens = shape.n_q == shape.n_k ? fmt::format("{} tokens", shape.n_q)
                                              : fmt::format("{} queries, {} keys", shape.n_q, shape.n_k);
-  console.print("{}: {}, {} heads, dim {}, {}, batch {}\n", job.file.pattern.name, tokens, shape.heads, shape.d,
+  const auto rows =
+      shape.is_slice() ? fmt::format(", rows {} to {}", shape.row_begin, shape.row_end() - 1) : std::string();
+  console.print("{}: {}{}, {} heads, dim {}, {}, batch {}\n", job.file.pattern.name, tokens, rows, shape.heads, shape.d,
                 to_string(job.operands.q.dtype), shape.batch);
   console.print("  kernel  {}\n", origin_text(kernel));
   if (kernel.registers()) {
@@ -322,6 +324,7 @@ void print_json(const Job& job, const Kernel& kernel, double ms, const std::opti
              {"registers", or_null(kernel.registers())},
              {"spill_bytes", or_null(kernel.spill_bytes())}}},
            {"time_ms", ms}};
+  if (shape.is_slice()) out["rows"] = {shape.row_begin, shape.row_end()};
   if (!options.lists.empty()) out["lists"] = lists_json(job, options);
   if (check) {
     const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); };
