@@ -258,10 +258,11 @@ INSTANTIATE_TEST_SUITE_P(, CutAnywhere,
 
 /// A launch that does not say what it is a slice of has tiles of its own: were its bits the same, nothing were shown.
 TEST(Slices, ThatNobodyIsToldOfDiffer) {
-  const Program program{.text = "pattern p { keep window(256, 0); }",
-                        .pattern = "p",
-                        .shape = {.n_q = 512, .n_k = 2051, .heads = 1, .kv_heads = 1, .d = 16, .d_v = 16, .offset = {600}},
-                        .seed = 5};
+  const Program program{
+      .text = "pattern p { keep window(256, 0); }",
+      .pattern = "p",
+      .shape = {.n_q = 512, .n_k = 2051, .heads = 1, .kv_heads = 1, .d = 16, .d_v = 16, .offset = {600}},
+      .seed = 5};
   Launches launches(program, "cpu");
   ASSERT_TRUE(launches.ok());
   const auto whole = launches.run(0, 512);
