@@ -144,6 +144,7 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
       keep_worse(distance(found, right), bound, result.lse_max_error, result.lse_bound);
     };
     const auto heads = shape.batch * shape.heads;
+    const auto rows_found = static_cast<std::size_t>(heads * shape.rows_computed());
     for (std::int64_t head = 0; head < heads; ++head) {
       for (auto row : some) {
         const auto at = static_cast<std::size_t>(head * shape.n_q + row);
@@ -155,13 +156,11 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
         keep_worse(error, bounds.o, result.max_error, result.bound);
         if (has_lse) compare_lse(lse.data[found], expected.lse.data[at], size_of(at));
         // A branch may hold what weighs nothing in the row: its own size is that of its LSE.
-        const auto of_branch = static_cast<std::size_t>(heads * shape.n_q);
-        auto of = found;
-        for (auto branch_at = at; of < of_branches.data.size(); branch_at += of_branch) {
-          const double right = expected.branch_lse.data[branch_at];
+        const auto rows_of_whole = static_cast<std::size_t>(heads * shape.n_q);
+        for (std::size_t i = 0; i * rows_found < of_branches.data.size(); ++i) {
+          const double right = expected.branch_lse.data[i * rows_of_whole + at];
           const double own = std::isfinite(right) ? std::fabs(right) : 0;
-          compare_lse(of_branches.data[of], right, std::max(size_of(at), own));
-          of += static_cast<std::size_t>(heads * shape.rows_computed());
+          compare_lse(of_branches.data[i * rows_found + found], right, std::max(size_of(at), own));
         }
       }
     }

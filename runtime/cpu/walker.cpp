@@ -116,9 +116,12 @@ bool Walker::find_present() {
   if (from == to) return false;
   fact(kRowsFrom) = from;
   fact(kRowsTo) = to;
-  present_first_ = xs[from];
-  present_last_ = xs[to - 1];
   return true;
+}
+
+/// The position of lane r, or where the launch does not compute that the nearest which it does.
+i64 Walker::row_in_memory(i64 r) const {
+  return in_scratch<i64>(at_.x)[std::clamp(r, fact(kRowsFrom), fact(kRowsTo) - 1)];
 }
 
 /// Where the tile's rows of Q and O stand.
@@ -139,13 +142,12 @@ void Walker::find_rows() const {
   const i64 nowhere = reinterpret_cast<i64>(in_scratch<std::byte>(at_.idle_row));
   const i64 from = fact(kRowsFrom), to = fact(kRowsTo), heads = fact(kGroup), rows = at_.rows,
             bytes = i64{at_.d} * at_.element;
-  const i64* const xs = in_scratch<i64>(at_.x);
   i64 *const q_row = in_scratch<i64>(at_.q_row), *const o_row = in_scratch<i64>(at_.o_row);
   for (i64 r = 0, head = 0; r < rows; ++r, head = head + 1 < heads ? head + 1 : 0) {
-    const i64 at = address(q, std::clamp(xs[r], present_first_, present_last_), head);
+    const i64 x = row_in_memory(r), at = address(q, x, head);
     q_row[r] = at;
     ask_for(at, bytes);
-    o_row[r] = r >= from && r < to ? address(o, xs[r], head) : nowhere;
+    o_row[r] = r >= from && r < to ? address(o, x, head) : nowhere;
   }
 }
 
@@ -223,8 +225,7 @@ void Walker::carry(bool in) const {
   const i64 head = fact(kB) * a_.heads + fact(kH), words = at_.d_v + 2;
   const i64 begin = x_begin + a_.row_begin, rows = a_.row_end - a_.row_begin;
   for (i64 r = in ? 0 : fact(kRowsFrom); r < (in ? at_.rows : fact(kRowsTo)); ++r) {
-    const i64 x = std::clamp(in_scratch<i64>(at_.x)[r], present_first_, present_last_);
-    const i64 row = head * rows + x - begin;
+    const i64 row = head * rows + row_in_memory(r) - begin;
     float* const there = a_.carry + row * words;
     const auto copy = [&](i64 c, float& here) { in ? void(here = there[c]) : void(there[c] = here); };
     for (i64 c = 0; c < at_.d_v; ++c) copy(c, in_scratch<float>(at_.acc)[c * at_.rows + r]);

@@ -51,6 +51,7 @@ class Walker {
   void seed() const;
   bool make_rows(const i64* head, const walk::Tiles& tiles, i64 tile);
   bool find_present();
+  i64 row_in_memory(i64 r) const;
   void find_rows() const;
   void run_tile(const i64* head, i64 passes);
   void run_tile_of_phases(const i64* head, i64 phases);
@@ -112,7 +113,6 @@ class Walker {
 
   // Of the tile.
   walk::Rows rows_;
-  i64 present_first_ = 0, present_last_ = 0;  ///< positions of the rows that the launch computes
   KeyRows k_, v_;
   bool narrow_ = false;  ///< it has rows for at most half of the vectors: see ir::full_block
 

@@ -93,37 +93,26 @@ void from_f64(const ir::Tensor& tensor, const OutputView& view) {
 
 namespace {
 
-/// Of a slice of the rows along an axis all, with zeros for those that nobody computes; and back.
-void copy_rows(ir::Tensor& whole, ir::Tensor& slice, std::size_t axis, std::int64_t first, bool out) {
-  const std::vector<std::int64_t> behind(slice.shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1,
-                                         slice.shape.end());
-  const std::int64_t row = ir::Tensor::count(behind), rows = slice.shape[axis] * row, all = whole.shape[axis] * row;
-  for (std::int64_t i = 0; i * rows < std::ssize(slice.data); ++i) {
-    auto from = slice.data.begin() + i * rows, to = whole.data.begin() + i * all + first * row;
-    if (out) {
-      std::copy(to, to + rows, from);
-    } else {
-      std::copy(from, from + rows, to);
-    }
+/// `count` rows along an axis, from row `from` on, as rows `to`, … of a tensor that has `extent`, zeros elsewhere.
+ir::Tensor moved_rows(const ir::Tensor& rows, std::size_t axis, std::int64_t from, std::int64_t to, std::int64_t count,
+                      std::int64_t extent) {
+  auto extents = rows.shape;
+  extents[axis] = extent;
+  ir::Tensor out(extents);
+  const auto row = ir::Tensor::count({extents.begin() + static_cast<std::ptrdiff_t>(axis) + 1, extents.end()});
+  const auto stride = rows.shape[axis] * row, out_stride = extent * row;
+  for (std::int64_t i = 0; i * stride < std::ssize(rows.data); ++i) {
+    std::copy_n(rows.data.begin() + i * stride + from * row, count * row, out.data.begin() + i * out_stride + to * row);
   }
+  return out;
 }
 
-ir::Tensor all_rows(ir::Tensor slice, const ir::Shape& shape) {
-  if (!shape.is_slice()) return slice;
-  auto extents = slice.shape;
-  extents[1] = shape.n_q;
-  ir::Tensor whole(extents);
-  copy_rows(whole, slice, 1, shape.row_begin, false);
-  return whole;
+ir::Tensor all_rows(ir::Tensor slice, const ir::Shape& s) {
+  return s.is_slice() ? moved_rows(slice, 1, 0, s.row_begin, s.rows, s.n_q) : std::move(slice);
 }
 
-ir::Tensor rows_of_slice(ir::Tensor whole, std::size_t axis, const ir::Shape& shape) {
-  if (!shape.is_slice()) return whole;
-  auto extents = whole.shape;
-  extents[axis] = shape.rows;
-  ir::Tensor slice(extents);
-  copy_rows(whole, slice, axis, shape.row_begin, true);
-  return slice;
+ir::Tensor rows_of_slice(const ir::Tensor& whole, std::size_t axis, const ir::Shape& s) {
+  return s.is_slice() ? moved_rows(whole, axis, s.row_begin, 0, s.rows, s.rows) : whole;
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   const i64* const pass = get(s.pass);
   if (zones == 0) return;
   // Scores of plain pairs are only scaled: a sign of the scale is one of Q.
-  stage_queries(a, s, w, t, !Pairs::kScored && a.scale < 0 ? 0x80008000u : 0);
+  stage_queries(s, w, t, !Pairs::kScored && a.scale < 0 ? 0x80008000u : 0);
   if (kCounts) {
 #pragma unroll 1
     for (int i = threadIdx.x; i < kKeyList; i += kThreads) put(s.key_weight[i], 0.0f);

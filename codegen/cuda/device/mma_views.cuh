@@ -136,11 +136,10 @@ __device__ __forceinline__ void clear_padding(unsigned char* rows, int count) {
 
 /// The tile's rows of Q; `flip` changes their signs where it says so. Also what no copy ever writes, and where keys and
 /// values are.
-__device__ __forceinline__ void stage_queries(const weft_args& a, Shared& s, const Views& w, const Tile& t,
-                                               unsigned flip) {
+__device__ __forceinline__ void stage_queries(Shared& s, const Views& w, const Tile& t, unsigned flip) {
   using By = Deal<kDim>;
   const auto row_of_q = [&](int r) {
-    return w.q + times(row_in_memory(a, s, t, r), w.q_step) + times(head_of_row(s, r), w.q_head);
+    return w.q + times(row_in_memory(s, t, r), w.q_step) + times(head_of_row(s, r), w.q_head);
   };
   __syncthreads();
   if (w.aligned) {

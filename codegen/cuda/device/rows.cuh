@@ -14,9 +14,9 @@ __device__ __forceinline__ int head_of_row(const Shared& s, int r) { return kSha
 __device__ __forceinline__ int sequence_row(Shared& s, const Tile& t, int r) { return get(s.x[r]) - t.offset; }
 /// Does the launch compute row r of the tile? Of a slice of the sequence it computes some, and none behind the last.
 __device__ __forceinline__ bool is_computed(const Tile& t, int r) { return r >= t.from && r < t.to; }
-/// Itself, or one whose Q stands in for a row that is not computed.
-__device__ __forceinline__ int row_in_memory(const weft_args& a, Shared& s, const Tile& t, int r) {
-  return min(max(sequence_row(s, t, r), (int)a.row_begin), (int)a.row_end - 1);
+/// That of row r, or of the nearest that is computed.
+__device__ __forceinline__ int row_in_memory(Shared& s, const Tile& t, int r) {
+  return sequence_row(s, t, min(max(r, t.from), t.to - 1));
 }
 
 struct Row {

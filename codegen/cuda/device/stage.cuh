@@ -40,7 +40,7 @@ __device__ __forceinline__ Views open_views(const weft_args& a, Shared& s, const
   if (threadIdx.x == 0) put(s.scale, (float)a.scale * kToBaseTwo);
   __syncthreads();
   const int row = threadIdx.x % kRows;
-  const unsigned char* const q = get(s.views[kQ].base) + times(row_in_memory(a, s, t, row), get(s.views[kQ].step)) +
+  const unsigned char* const q = get(s.views[kQ].base) + times(row_in_memory(s, t, row), get(s.views[kQ].step)) +
                                  times(head_of_row(s, row), a.q.stride_h * kBytes<kStored>) +
                                  threadIdx.x / kRows * (kQueryColumns * kBytes<kStored>);
   const int misaligned = get(s.misaligned[kQ]) | get(s.misaligned[kK]) | get(s.misaligned[kV]);
