@@ -257,9 +257,9 @@ INSTANTIATE_TEST_SUITE_P(, CutAnywhere,
                          ::testing::Values(Sizes{"cpu", 512, 2051, {600}}, Sizes{"cpu", 700, 700, {0}},
                                            Sizes{"cpu", 6, 900, {890, 400}}, Sizes{"cpu:x86-64", 300, 400, {37, 100}},
                                            Sizes{"emulate:sm_61", 200, 300, {20, 70}},
-                                           Sizes{"emulate:sm_61", 12, 2000, {1900}},
+                                           Sizes{"emulate:sm_61", 12, 2000, {1527}},
                                            Sizes{"emulate:sm_80", 200, 300, {20, 70}, ir::DType::f16},
-                                           Sizes{"emulate:sm_80", 12, 2000, {1900}, ir::DType::f16}),
+                                           Sizes{"emulate:sm_80", 12, 2000, {1527}, ir::DType::f16}),
                          [](const auto& row) { return fmt::format("way_{}", row.index); });
 
 /// A launch that does not say what it is a slice of has tiles of its own: were its bits the same, nothing were shown.
