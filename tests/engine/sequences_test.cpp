@@ -67,6 +67,39 @@ class Sequences : public ::testing::TestWithParam<std::tuple<const char*, const 
     return results;
   }
 
+  /// Keys and values of all sequences in pages, which lie in reverse; what no token fills is NaN, and rows of the table
+  /// behind a sequence's pages point nowhere.
+  struct Pages {
+    static constexpr std::int64_t kPage = 16, kRow = kKvHeads * kDim;
+    std::int64_t most = 0, count = 0;  ///< of a sequence, of all
+    std::vector<std::int32_t> table;
+    std::vector<float> k, v;
+
+    explicit Pages(const Sequences& of) {
+      for (auto n : kKeys) most = std::max(most, (n + kPage - 1) / kPage), count += (n + kPage - 1) / kPage;
+      table.assign(kKeys.size() * static_cast<std::size_t>(most), 1 << 30);
+      k.assign(static_cast<std::size_t>(count * kPage * kRow), std::numeric_limits<float>::quiet_NaN());
+      v = k;
+      std::int64_t next = count;
+      for (std::size_t b = 0; b < kKeys.size(); ++b) {
+        for (std::int64_t n = 0; n < kKeys[b]; ++n) {
+          if (n % kPage == 0)
+            table[b * static_cast<std::size_t>(most) + static_cast<std::size_t>(n / kPage)] =
+                static_cast<std::int32_t>(--next);
+          const std::int64_t to = (next * kPage + n % kPage) * kRow, from = (of.cu_k[b] + n) * kRow;
+          std::copy_n(of.k.begin() + from, kRow, k.begin() + to);
+          std::copy_n(of.v.begin() + from, kRow, v.begin() + to);
+        }
+      }
+    }
+    TensorView view(const std::vector<float>& rows_of) const {
+      return dense_view(rows_of.data(), DType::f32, {count, kPage, kKvHeads, kDim});
+    }
+    TensorView pages() const {
+      return dense_view(table.data(), DType::i32, {static_cast<std::int64_t>(kKeys.size()), most});
+    }
+  };
+
   Engine engine{{.no_cache = true}};
   const std::vector<std::int64_t> cu_q = cumulative(kQueries), cu_k = cumulative(kKeys);
   const std::int64_t rows = cu_q.back(), keys = cu_k.back();
@@ -88,38 +121,47 @@ TEST_P(Sequences, PackedAreAsIfAlone) {
 }
 
 TEST_P(Sequences, InPagesAreAsIfAlone) {
-  constexpr std::int64_t kPage = 16;
-  std::int64_t most = 0, pages = 0;
-  for (auto n : kKeys) most = std::max(most, (n + kPage - 1) / kPage), pages += (n + kPage - 1) / kPage;
-  // Pages lie in reverse; what no token fills is NaN, and rows of the table behind a sequence's pages point nowhere.
-  std::vector<std::int32_t> table(kKeys.size() * static_cast<std::size_t>(most), 1 << 30);
-  const auto size = static_cast<std::size_t>(pages * kPage * kKvHeads * kDim);
-  std::vector<float> paged_k(size, std::numeric_limits<float>::quiet_NaN()), paged_v = paged_k;
-  std::int64_t next = pages;
-  constexpr std::int64_t kRow = kKvHeads * kDim;
-  for (std::size_t b = 0; b < kKeys.size(); ++b) {
-    for (std::int64_t n = 0; n < kKeys[b]; ++n) {
-      if (n % kPage == 0)
-        table[b * static_cast<std::size_t>(most) + static_cast<std::size_t>(n / kPage)] =
-            static_cast<std::int32_t>(--next);
-      const std::int64_t to = (next * kPage + n % kPage) * kRow, from = (cu_k[b] + n) * kRow;
-      std::copy_n(k.begin() + from, kRow, paged_k.begin() + to);
-      std::copy_n(v.begin() + from, kRow, paged_v.begin() + to);
-    }
-  }
+  const Pages in(*this);
   Results want = apart(), got(rows);
-  const auto status =
-      compile(true).run({.q = packed(q, 0, rows, kHeads),
-                         .k = dense_view(paged_k.data(), DType::f32, {pages, kPage, kKvHeads, kDim}),
-                         .v = dense_view(paged_v.data(), DType::f32, {pages, kPage, kKvHeads, kDim}),
-                         .out = got.o(0, rows),
-                         .lse = got.l(0, rows, rows),
-                         .cu_q = cu_q,
-                         .pages = dense_view(table.data(), DType::i32, {static_cast<std::int64_t>(kKeys.size()), most}),
-                         .kv_lengths = kKeys});
+  const auto status = compile(true).run({.q = packed(q, 0, rows, kHeads),
+                                         .k = in.view(in.k),
+                                         .v = in.view(in.v),
+                                         .out = got.o(0, rows),
+                                         .lse = got.l(0, rows, rows),
+                                         .cu_q = cu_q,
+                                         .pages = in.pages(),
+                                         .kv_lengths = kKeys});
   ASSERT_TRUE(status.ok()) << status.error().message;
   EXPECT_EQ(got.out, want.out);
   EXPECT_EQ(got.lse, want.lse);
+}
+
+/// A slice of each sequence's rows, as a prefill in parts computes it.
+TEST_P(Sequences, SlicesInPagesHaveTheBitsOfTheWhole) {
+  const Pages in(*this);
+  const Kernel kernel = compile(true);
+  const auto batch = static_cast<std::int64_t>(kKeys.size());
+  constexpr std::int64_t kWhole = 40, kFirst = 7, kRows = 21, kRow = kHeads * kDim;
+  const auto all = numbers(batch * kWhole * kRow, 4);
+  const auto run = [&](std::int64_t first, std::int64_t n, RowSlice slice) {
+    std::vector<float> out(static_cast<std::size_t>(batch * n * kRow), -7);
+    RunArgs args{.q = dense_view(all.data() + first * kRow, DType::f32, {batch, n, kHeads, kDim}),
+                 .k = in.view(in.k),
+                 .v = in.view(in.v),
+                 .out = dense_output(out.data(), DType::f32, {batch, n, kHeads, kDim}),
+                 .slice = slice,
+                 .pages = in.pages(),
+                 .kv_lengths = kKeys};
+    args.q.stride[0] = kWhole * kRow;
+    const auto status = kernel.run(args);
+    EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
+    return out;
+  };
+  const auto whole = run(0, kWhole, {}), slice = run(kFirst, kRows, {.first = kFirst, .of = kWhole});
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const auto of_whole = whole.begin() + (b * kWhole + kFirst) * kRow, of_slice = slice.begin() + b * kRows * kRow;
+    EXPECT_TRUE(std::equal(of_slice, of_slice + kRows * kRow, of_whole)) << "sequence " << b;
+  }
 }
 
 TEST_P(Sequences, WrongLengthsAreRefused) {
@@ -138,6 +180,9 @@ TEST_P(Sequences, WrongLengthsAreRefused) {
   EXPECT_EQ(message({0, 3, 2}, {0, 5, 9}), "cu_q[2] is 2, less than the 3 before it");
   EXPECT_EQ(message({0, 3}, {0, 5, 9}), "cu_q has 2 entries and cu_k 3");
   EXPECT_EQ(message({0, 3}, {}), "cu_q and cu_k go together");
+  args.slice = {.first = 0, .of = rows};
+  EXPECT_EQ(message({0, 3}, {0, 5}), "packed sequences (cu_q) have no slice: leave out sequences or rows of them");
+  args.slice = {};
   EXPECT_EQ(message({0, 3}, {0, keys + 1}), "cu_k ends at 317; k has 316 tokens");
   EXPECT_EQ(got.out, std::vector<float>(got.out.size(), -7));
 }
