@@ -39,7 +39,7 @@ class RunArgs(c.Structure):
 
 
 class RunShape(c.Structure):
-    _fields_ = [(name, c.c_int64) for name in ("batch", "n_q", "n_k", "heads", "kv_heads")]
+    _fields_ = [(name, c.c_int64) for name in ("batch", "n_q", "n_k", "heads", "kv_heads", "slice_first", "slice_of")]
 
 
 class ChosenList(c.Structure):

@@ -19,7 +19,7 @@ constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge g
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 38832;  // bytes of shared memory …
+constexpr int kSharedFixed = 38848;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kSeveralSoftmaxes = false, kSharesTiles = false, kPaged = false, kHasClasses = false, kHasRowBits = false,
