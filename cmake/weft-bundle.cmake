@@ -1,6 +1,6 @@
 # weft_add_bundle(TARGET FILE… TARGETS NAME…
 #                 [PARAMS NAME=VALUE…] [HEADS N] [KV_HEADS N] [DIMS N…] [DIMS_V N…] [DTYPES NAME…] [BRANCH_LSE] [PAGED]
-#                 [NAME NAME] [KEY FILE] [OPTIONS ARGUMENT…])
+#                 [GRADIENTS] [NAME NAME] [KEY FILE] [OPTIONS ARGUMENT…])
 #
 # Compiles every pattern of the files when TARGET is built, for each of TARGETS, which are those of `weft bundle build`
 # (`cpu:x86-64-v3`, `sm_80`; `cpu` is the machine that builds), and links the kernels into TARGET. Its sources may then
@@ -9,10 +9,10 @@
 #     options.linked_bundles = {{weft_NAME, weft_NAME_size, "NAME"}};
 #
 # NAME is `TARGET_kernels` unless it is given; the bundle itself lies at the target's property WEFT_BUNDLE. PARAMS,
-# HEADS, DIMS and DTYPES bind what a pattern leaves open. KEY signs the bundle. Kernels that are up to date are not
-# compiled again.
+# HEADS, DIMS and DTYPES bind what a pattern leaves open. GRADIENTS adds the kernels of the backward pass. KEY signs the
+# bundle. Kernels that are up to date are not compiled again.
 function(weft_add_bundle target)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "BRANCH_LSE;PAGED" "NAME;HEADS;KV_HEADS;KEY"
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "BRANCH_LSE;PAGED;GRADIENTS" "NAME;HEADS;KV_HEADS;KEY"
                         "TARGETS;PARAMS;DIMS;DIMS_V;DTYPES;OPTIONS")
   if(NOT TARGET ${target})
     message(FATAL_ERROR "weft_add_bundle: there is no target ${target}")
@@ -48,6 +48,9 @@ function(weft_add_bundle target)
   endif()
   if(ARG_PAGED)
     list(APPEND flags --paged)
+  endif()
+  if(ARG_GRADIENTS)
+    list(APPEND flags --grad)
   endif()
 
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${ARG_NAME}.weft)

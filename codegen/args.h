@@ -14,7 +14,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 7;
+inline constexpr std::int64_t kWeftArgsAbi = 8;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -77,6 +77,11 @@ struct weft_args {
   void* scratch;  ///< CPU: of this call alone, 64-byte aligned; size: codegen/cpu/emit.h
   weft_input inputs[kWeftMostInputs];
   weft_list lists[kWeftMostLists];
+
+  /// Of gradients, which read O and the LSE that the forward wrote. dQ has Q's rows, dO those of O.
+  weft_view d_o, d_q, d_k, d_v;
+  const float* d_lse;  ///< of the LSE, or with `sum` and `mean` of the branches'; null: 0
+  std::int64_t d_lse_stride, d_lse_stride_b, d_lse_stride_h;
 };
 
 static_assert(sizeof(weft_args) <= 4096, "kernel arguments are passed by value on GPUs");

@@ -50,6 +50,9 @@ Result<Wanted> wanted_of(const Options& options) {
   }
   WEFT_TRY(out.common, compile_options(options, Source{}));
   out.common.paged = options.paged;
+  if (options.paged && options.gradients) {
+    return user_error("--paged and --grad do not go together: K and V in pages have no backward pass");
+  }
   return out;
 }
 
@@ -120,7 +123,9 @@ class Collector {
             one.dtype = dtype;
             one.dim = dim;
             one.dim_v = dim_v;
-            list.push_back({.source = source, .options = std::move(one)});
+            list.push_back({.source = source, .options = one});
+            one.gradient = true;
+            if (options_.gradients) list.push_back({.source = source, .options = std::move(one)});
           }
         }
       }
@@ -158,6 +163,7 @@ Request recorded(const Json& from, const std::string& name) {
   take(from, "kv_heads", to.kv_heads);
   take(from, "branch_lse", to.branch_lse);
   take(from, "paged", to.paged);
+  if (from.contains("gradient")) take(from, "gradient", to.gradient);  // older records have no backward passes
   take(from, "params", to.params);
   take(from, "text", source->text);
   to.dtype = dtype_named(from.at("dtype").get<std::string>());

@@ -23,12 +23,16 @@ namespace {
 constexpr std::int64_t kMostPairs = std::int64_t{1} << 28;
 constexpr std::int64_t kSampledRows = 64;
 
-std::vector<std::int64_t> rows_to_check(const ir::Shape& shape, std::uint64_t seed, bool sampled) {
-  std::vector<std::int64_t> rows;
-  if (!sampled) {
-    rows.resize(static_cast<std::size_t>(shape.rows_computed()));
-    std::iota(rows.begin(), rows.end(), shape.row_begin);
-    return rows;
+}  // namespace
+
+CheckedRows checked_rows(const ir::Shape& shape, std::uint64_t seed) {
+  const double pairs = static_cast<double>(shape.rows_computed()) * static_cast<double>(shape.n_k);
+  CheckedRows out{.rows = {},
+                  .sampled = pairs * static_cast<double>(shape.heads * shape.batch) > static_cast<double>(kMostPairs)};
+  if (!out.sampled) {
+    out.rows.resize(static_cast<std::size_t>(shape.rows_computed()));
+    std::iota(out.rows.begin(), out.rows.end(), shape.row_begin);
+    return out;
   }
   std::set<std::int64_t> drawn = {shape.row_begin, shape.row_end() - 1};
   std::mt19937_64 random(seed);
@@ -36,30 +40,22 @@ std::vector<std::int64_t> rows_to_check(const ir::Shape& shape, std::uint64_t se
     const auto row = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(shape.rows_computed()));
     drawn.insert(shape.row_begin + row);
   }
-  return {drawn.begin(), drawn.end()};
+  out.rows.assign(drawn.begin(), drawn.end());
+  return out;
 }
 
-/// Distance that no bound admits where one of them is NaN, or an infinity that the other is not.
 double distance(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
   const double d = std::fabs(a - b);
   return std::isfinite(d) ? d : std::numeric_limits<double>::infinity();
 }
 
-/// Values of a strided output, by index.
-class Values {
- public:
-  explicit Values(const OutputView& view)
-      : tensor_(to_f64({.data = view.data,
-                        .dtype = view.dtype,
-                        .rank = view.rank,
-                        .extent = view.extent,
-                        .stride = view.stride})) {}
-  const ir::Tensor& tensor() const { return tensor_; }
+ir::Tensor values_of(const OutputView& view) {
+  return to_f64(
+      {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride});
+}
 
- private:
-  ir::Tensor tensor_;
-};
+namespace {
 
 /// Keeps of many errors, each with a bound of its own, the one that is nearest to its bound or farthest beyond.
 void keep_worse(double error, double bound, double& worst, double& its_bound) {
@@ -93,6 +89,8 @@ void note_strange(const char* name, const ir::Tensor& tensor, std::vector<std::s
   notes.push_back(fmt::format("{}[{}] is {}{}", name, fmt::join(place, ", "), value, others));
 }
 
+}  // namespace
+
 double largest(const ir::Tensor& tensor) {
   double most = 0;
   for (double value : tensor.data) {
@@ -101,18 +99,14 @@ double largest(const ir::Tensor& tensor) {
   return most;
 }
 
-}  // namespace
-
 Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const RunArgs& args, DType dtype,
                                             std::uint64_t seed, const Console& console) {
   const LaunchContract contract{.pattern = pattern, .dtype = dtype, .any_float = true, .branch_lse = true};
   WEFT_TRY(const auto launch, check_launch(contract, args));
   const auto& shape = launch.shape;
   Comparison result;
-  result.sampled = static_cast<double>(shape.rows_computed()) * static_cast<double>(shape.n_k) *
-                       static_cast<double>(shape.heads * shape.batch) >
-                   static_cast<double>(kMostPairs);
-  const auto rows = rows_to_check(shape, seed, result.sampled);
+  const auto [rows, sampled] = checked_rows(shape, seed);
+  result.sampled = sampled;
   result.rows = std::ssize(rows);
   const Reference reference(pattern, launch, args);
   note_strange("Q", reference.q(), result.strange);
@@ -123,11 +117,11 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
   for (const auto& keys : chosen) {
     if (result.wrong_choice.empty()) result.wrong_choice = reference.wrong_choice(keys, rows);
   }
-  const auto out = Values(args.out);
+  const auto out = values_of(args.out);
   const bool has_lse = args.lse.data != nullptr;
-  const auto lse = has_lse ? Values(args.lse).tensor() : ir::Tensor();
+  const auto lse = has_lse ? values_of(args.lse) : ir::Tensor();
   const bool has_branches = args.branch_lse.data != nullptr;
-  const auto of_branches = has_branches ? Values(args.branch_lse).tensor() : ir::Tensor();
+  const auto of_branches = has_branches ? values_of(args.branch_lse) : ir::Tensor();
   const double max_v = largest(reference.v());
   Progress progress(console, "interpreting rows");
   const auto piece = std::max<std::size_t>(rows.size() / 32, 8);
@@ -138,6 +132,7 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
     WEFT_TRY(const auto expected, reference.rows(some, &chosen));
     if (result.clamped.count == 0) result.clamped.first = expected.clamped.first;
     result.clamped.count += expected.clamped.count;
+    result.max_abs_score = std::max(result.max_abs_score, expected.max_abs_score);
     const auto size_of = [&](std::size_t at) { return expected.score_sizes.data[at]; };
     const auto compare_lse = [&](double found, double right, double size) {
       const auto bound = ir::error_bounds(pattern, to_ir(dtype), shape.n_k, max_v, size).lse;
@@ -151,8 +146,7 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
         const auto bounds = ir::error_bounds(pattern, to_ir(dtype), shape.n_k, max_v, size_of(at));
         const auto found_row = row - shape.row_begin;
         const auto found = static_cast<std::size_t>(head * shape.rows_computed() + found_row);
-        const double error =
-            row_error(out.tensor(), found_row, expected.o, row, head / shape.heads, head % shape.heads);
+        const double error = row_error(out, found_row, expected.o, row, head / shape.heads, head % shape.heads);
         keep_worse(error, bounds.o, result.max_error, result.bound);
         if (has_lse) compare_lse(lse.data[found], expected.lse.data[at], size_of(at));
         // A branch may hold what weighs nothing in the row: its own size is that of its LSE.

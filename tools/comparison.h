@@ -15,6 +15,7 @@ namespace weft::tools {
 /// A kernel's result against the interpreter's, by the bounds of section 10 of the semantics.
 struct Comparison {
   bool ok = false;
+  double max_abs_score = 0;
   double max_error = 0, bound = 0;          ///< of O
   double lse_max_error = 0, lse_bound = 0;  ///< 0 where there is no LSE
   std::int64_t rows = 0;                    ///< of each head that were compared
@@ -25,8 +26,21 @@ struct Comparison {
   std::string wrong_choice;          ///< the first that semantics section 8 does not allow
 };
 
-/// By the choices of keys that stand in the lists of `args`, which must be right. Above 2^28 pairs × heads: 64 seeded
-/// rows of each head.
+/// Distance that no bound admits where one of them is NaN, or an infinity that the other is not.
+double distance(double a, double b);
+/// In f64.
+ir::Tensor values_of(const OutputView& view);
+/// The largest magnitude of the numbers that are finite.
+double largest(const ir::Tensor& tensor);
+
+/// The rows of a launch that are compared: all, or above 2^28 pairs × heads 64 seeded ones of each head.
+struct CheckedRows {
+  std::vector<std::int64_t> rows;
+  bool sampled = false;
+};
+CheckedRows checked_rows(const ir::Shape& shape, std::uint64_t seed);
+
+/// By the choices of keys that stand in the lists of `args`, which must be right; of checked_rows().
 Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const RunArgs& args, DType dtype,
                                             std::uint64_t seed, const Console& console);
 

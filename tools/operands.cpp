@@ -14,19 +14,10 @@ namespace weft::tools {
 
 namespace {
 
-/// [B, H, n, d] seen as [B, n, H, d].
-template <typename V>
-V rows_first(V view, bool heads_first) {
-  if (heads_first && view.rank == 4) {
-    std::swap(view.extent[1], view.extent[2]);
-    std::swap(view.stride[1], view.stride[2]);
-  }
-  return view;
-}
-
 std::optional<DType> asked_dtype(const Options& options) { return dtype_named(options.dtype); }
 
-/// `name=X.npy` pairs of a repeatable option.
+}  // namespace
+
 Result<std::map<std::string, std::string>> named_files(const std::vector<std::string>& texts, const char* option) {
   std::map<std::string, std::string> files;
   for (const auto& text : texts) {
@@ -41,6 +32,8 @@ Result<std::map<std::string, std::string>> named_files(const std::vector<std::st
   return files;
 }
 
+namespace {
+
 Array like_rows(const Array& q, const Array& v) {
   auto shape = q.shape;
   shape.back() = v.shape.back();
@@ -50,7 +43,7 @@ Array like_rows(const Array& q, const Array& v) {
 }  // namespace
 
 ir::Shape Operands::shape() const {
-  const auto rows = rows_first(q.view(), heads_first), keys = rows_first(k.view(), heads_first);
+  const auto rows = rows_first(q.view()), keys = rows_first(k.view());
   const bool whole = slice.of == 0;
   return {.batch = rows.extent[0],
           .n_q = whole ? rows.extent[1] : slice.of,
@@ -58,7 +51,7 @@ ir::Shape Operands::shape() const {
           .heads = rows.extent[2],
           .kv_heads = keys.extent[2],
           .d = rows.extent[3],
-          .d_v = rows_first(v.view(), heads_first).extent[3],
+          .d_v = rows_first(v.view()).extent[3],
           .offset = offset,
           .row_begin = slice.first,
           .rows = whole ? 0 : rows.extent[1]};
@@ -68,10 +61,8 @@ RunArgs Operands::args(const Options& options, Views& views) {
   views = {};
   for (std::size_t i = 0; i < inputs.size(); ++i) views.inputs.push_back({input_names[i], inputs[i].view()});
   for (auto& list : lists) views.lists.push_back(list.output());
-  RunArgs args{.q = rows_first(q.view(), heads_first),
-               .k = rows_first(k.view(), heads_first),
-               .v = rows_first(v.view(), heads_first),
-               .out = rows_first(out.output(), heads_first)};
+  RunArgs args{
+      .q = rows_first(q.view()), .k = rows_first(k.view()), .v = rows_first(v.view()), .out = rows_first(out.output())};
   if (!lse.bytes.empty()) args.lse = lse.output();
   if (!branch_lse.bytes.empty()) args.branch_lse = branch_lse.output();
   args.inputs = views.inputs;
@@ -188,8 +179,6 @@ Result<Operands> random_operands(const Options& options, const Sizes& sizes, std
   return operands;
 }
 
-namespace {
-
 Error no_such_input(const std::string& name, const ir::Pattern& pattern) {
   std::vector<std::string> names;
   for (const auto& input : pattern.inputs) names.push_back(input.name);
@@ -201,8 +190,6 @@ Error no_such_input(const std::string& name, const ir::Pattern& pattern) {
   }
   return error;
 }
-
-}  // namespace
 
 Result<std::vector<std::optional<Array>>> given_inputs(const Options& options, const ir::Pattern& pattern,
                                                        const ir::Shape& shape) {
@@ -261,6 +248,29 @@ Status add_offset(Operands& operands, const Options& options) {
   return done;
 }
 
+namespace {
+
+Array rows_of(const Array& whole, std::size_t axis, std::int64_t first, std::int64_t count) {
+  auto extents = whole.shape;
+  extents[axis] = count;
+  Array out(whole.dtype, extents);
+  const auto row = static_cast<std::size_t>(
+                       ir::Tensor::count({extents.begin() + static_cast<std::ptrdiff_t>(axis) + 1, extents.end()})) *
+                   size_of(whole.dtype);
+  const auto bytes = static_cast<std::size_t>(count) * row, stride = static_cast<std::size_t>(whole.shape[axis]) * row;
+  for (std::size_t i = 0; i * bytes < out.bytes.size(); ++i) {
+    std::memcpy(out.bytes.data() + i * bytes, whole.bytes.data() + i * stride + static_cast<std::size_t>(first) * row,
+                bytes);
+  }
+  return out;
+}
+
+}  // namespace
+
+Array Operands::rows_of_slice(Array whole) const {
+  return slice.of == 0 ? std::move(whole) : rows_of(whole, row_axis(), slice.first, q.shape[row_axis()]);
+}
+
 Status cut_rows(Operands& operands, const Options& options) {
   if (options.rows.empty()) return done;
   const auto all = operands.shape().n_q;
@@ -270,19 +280,7 @@ Status cut_rows(Operands& operands, const Options& options) {
   if (begin < 0 || begin >= end || end > all) {
     return user_error(fmt::format("--rows {}: expected FIRST:END, rows of 0:{}", options.rows, all));
   }
-  const Array whole = operands.q;
-  const std::size_t axis = operands.heads_first ? 2 : 1;
-  auto shape = whole.shape;
-  shape[axis] = end - begin;
-  operands.q = Array(whole.dtype, shape);
-  const auto row = static_cast<std::size_t>(
-                       ir::Tensor::count({shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, shape.end()})) *
-                   size_of(whole.dtype);
-  const auto bytes = static_cast<std::size_t>(end - begin) * row, stride = static_cast<std::size_t>(all) * row;
-  for (std::size_t i = 0; i * bytes < operands.q.bytes.size(); ++i) {
-    std::memcpy(operands.q.bytes.data() + i * bytes,
-                whole.bytes.data() + i * stride + static_cast<std::size_t>(begin) * row, bytes);
-  }
+  operands.q = rows_of(operands.q, operands.row_axis(), begin, end - begin);
   operands.out = like_rows(operands.q, operands.v);
   operands.slice = {.first = begin, .of = all};
   return done;

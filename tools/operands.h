@@ -8,6 +8,7 @@
 #include <weft/weft.h>
 
 #include <map>
+#include <utility>
 #include <vector>
 
 /// The tensors of one launch, owned: from files, or random.
@@ -30,6 +31,19 @@ struct Operands {
   std::map<std::string, std::string> files;  ///< what came from where, for messages
 
   ir::Shape shape() const;
+  /// Which axis of q, out and the like counts rows.
+  std::size_t row_axis() const { return heads_first ? 2 : 1; }
+  /// A view of an array, as [B, n, H, d].
+  template <typename V>
+  V rows_first(V view) const {
+    if (heads_first && view.rank == 4) {
+      std::swap(view.extent[1], view.extent[2]);
+      std::swap(view.stride[1], view.stride[2]);
+    }
+    return view;
+  }
+  /// Of an array that has all rows, those of the slice.
+  Array rows_of_slice(Array whole) const;
   /// Views of everything. `lse` and `branch_lse` only where they were allocated.
   RunArgs args(const Options& options, Views& views);
   /// Poisons the outputs: what is not written shows.
@@ -46,6 +60,12 @@ Result<Operands> read_operands(const Options& options);
 
 /// Normal random ones of these sizes. Environment error where the machine's memory cannot hold them.
 Result<Operands> random_operands(const Options& options, const Sizes& sizes, std::int64_t n_q, std::int64_t n_k);
+
+/// `name=X.npy` pairs of a repeatable option.
+Result<std::map<std::string, std::string>> named_files(const std::vector<std::string>& texts, const char* option);
+
+/// With the nearest name, or those that there are.
+Error no_such_input(const std::string& name, const ir::Pattern& pattern);
 
 /// The pattern's inputs that the options name, in its order; nothing for the others. User error for a name that the
 /// pattern does not have, with the nearest one it has, and for a file that does not fit.

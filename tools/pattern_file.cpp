@@ -1,6 +1,7 @@
 #include "tools/pattern_file.h"
 
 #include "runtime/engine/destination.h"
+#include "runtime/engine/engine_checks.h"
 #include "runtime/engine/measured.h"
 #include "runtime/engine/tuned.h"
 #include "tools/files.h"
@@ -31,6 +32,7 @@ Result<CompileOptions> compile_options(const Options& options, const Source& sou
   to.dtype = dtype_named(options.dtype);
   if (!options.target.empty()) to.target = options.target;
   to.branch_lse = options.lse_per_branch;
+  to.gradient = options.gradient;
   to.source_name = source.name;
   return to;
 }
@@ -123,6 +125,7 @@ Result<Planned> plan_file(const PatternFile& file, const Options& options, const
   if (destination.kind == Destination::Kind::interpreter) {
     return user_error("the interpreter has no plan; use --target cpu");
   }
+  WEFT_CHECK(check_gradient(compile, destination));
   return plan_as_engines_do(file, compile, options, destination.target);
 }
 

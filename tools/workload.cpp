@@ -1,7 +1,9 @@
 #include "tools/workload.h"
 
+#include "codegen/cpu/kernel.h"
 #include "compiler/ir/few_rows.h"
 #include "compiler/planner/planner.h"
+#include "runtime/cpu/sums.h"
 
 #include <algorithm>
 #include <chrono>
@@ -40,6 +42,14 @@ bool depends_on_inputs(const ir::Plan& plan) {
 
 }  // namespace
 
+Result<BackwardMemory> backward_memory(const Planned& planned, std::int64_t heads) {
+  WEFT_TRY(const auto tables, ir::make_tables(planned.plan, heads));
+  const codegen::cpu::Kernel at(planned.plan, planned.target);
+  return BackwardMemory{.scratch_bytes = codegen::cpu::scratch_bytes(at, tables.most_terms),
+                        .page_keys = cpu::kPageKeys,
+                        .page_bytes = cpu::kPageKeys * at.sum_row * std::int64_t{sizeof(float)}};
+}
+
 Result<Workload> workload_of(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs) {
   Workload load;
   const auto start = std::chrono::steady_clock::now();
@@ -51,7 +61,9 @@ Result<Workload> workload_of(const Planned& planned, const ir::Shape& shape, con
   load.inputs_missing = inputs.empty() && depends_on_inputs(plan);
   if (load.inputs_missing) return load;
   load.work = planner::count_work(plan, tables, shape, inputs);
-  const double per_pair = 2 * static_cast<double>(shape.d + shape.d_v);
+  // A backward pass has five products: S, dQ and dK of d columns, dP and dV of d_v.
+  const double columns = static_cast<double>(planned.bind.gradient ? 3 * shape.d + 2 * shape.d_v : shape.d + shape.d_v);
+  const double per_pair = 2 * columns;
   load.flops = per_pair * load.work.pairs;
   load.executed_flops = per_pair * load.work.executed;
   load.density = load.work.pairs / (static_cast<double>(shape.batch * shape.heads) * static_cast<double>(shape.n_q) *

@@ -2,7 +2,7 @@
 """Weft's CPU kernels beside what PyTorch has for the same patterns, in one run: contenders take turns, and the f32 FMA
 loop's peak is measured before and after each sample, because clocks and neighbours change from second to second.
 
-    ./dev bench cpu [--only longnet] [--quick] [--charts] [--write]
+    ./dev bench cpu [--grad] [--only longnet] [--quick] [--charts] [--write]
 
 ./dev bench cpu makes the virtual environment and the libraries that this needs. --write puts the table into
 docs/performance.md; --charts also draws them, into docs/charts (minutes more).
@@ -30,7 +30,7 @@ ROUNDS, FEWEST_ROUNDS = 9, 3
 SECONDS = 12  # of rounds for one workload
 SAMPLE_MS = 20  # a sample is as many launches as take so long
 COPY_BYTES = 256 << 20
-BEGIN, END = "<!-- bench/cpu: table -->\n", "<!-- bench/cpu: end -->\n"
+BEGIN, END = "<!-- bench/cpu: {} -->\n", "<!-- bench/cpu: end -->\n"
 
 
 class Meter:
@@ -101,9 +101,10 @@ def compare(torch, peers, library, meter, unlocked_peers, threads, row):
     theirs = []
     if row.peers:
         for name, make in peers.peers_of(workload, device, compiled=True):
-            theirs.append(peer_contender(peers, name, make, sets, inputs))
+            theirs.append(peer_contender(peers, name, make, sets, inputs, workload.backward))
             theirs[-1].threads = threads
-    compared = [one for one in theirs if workload.kind != "groups"]  # that package computes something else
+    # That package computes something else; and autograd takes the branches' LSE for constant.
+    compared = [] if workload.kind == "groups" or (workload.backward and workload.kind == "longnet") else theirs
     measure_errors(torch, workload, [*ours, *compared])
     if row.peers and unlocked_peers:
         theirs += unlocked_peers.contenders(row, threads)
@@ -128,7 +129,7 @@ def describe(torch, library, meter, threads, unlocked_peers):
 
 
 def chosen(given):
-    rows = [row for row in workloads.everything() if given.only in row.workload.name]
+    rows = [row for row in workloads.chosen(given.grad) if given.only in row.workload.name]
     if given.quick:
         shortest = {}
         for row in rows:
@@ -137,12 +138,13 @@ def chosen(given):
     return rows
 
 
-def write_table(lines, rows):
+def write_table(name, lines, rows):
     path = ROOT / "docs" / "performance.md"
     text = path.read_text()
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    path.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n\n" + report.table(rows) + "\n" + END + after)
+    begin = BEGIN.format(name)
+    before, rest = text.split(begin)
+    after = rest.split(END, 1)[1]
+    path.write_text(before + begin + "\n" + "\n".join(lines) + "\n\n" + report.table(rows) + "\n" + END + after)
 
 
 def options():
@@ -150,6 +152,7 @@ def options():
     parser.add_argument("--library", default=str(ROOT / "build" / "libweft.so"))
     parser.add_argument("--peak", default=str(ROOT / "build" / "bench" / "libweft-peak.so"), help="of bench/peak.cpp")
     parser.add_argument("--only", default="", help="workloads whose name holds this")
+    parser.add_argument("--grad", action="store_true", help="the backward pass, beside PyTorch's autograd")
     parser.add_argument("--threads", type=int, help="default: all")
     parser.add_argument("--quick", action="store_true", help="only the shortest of each workload")
     parser.add_argument("--charts", action="store_true", help="draw docs/charts, too")
@@ -169,7 +172,7 @@ def main():
     unlocked_peers = None
     if unlocked.wanted():
         try:
-            unlocked_peers = unlocked.Process(given.library)
+            unlocked_peers = unlocked.Process(given.library, given.grad)
         except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
             print(f"PyTorch's MKL as it is only: {first_line(error)}")
     lines, rows = describe(torch, library, meter, threads, unlocked_peers), []
@@ -184,7 +187,7 @@ def main():
     print(f"{len(rows) - len(below)} of {len(rows)} bars reached" + "".join(
         f"\n  below: {cells[0]} at {cells[1]}, d {cells[2]}: {cells[3]}, bar {cells[4]}" for cells in below))
     if given.write:
-        write_table(lines, rows)
+        write_table("gradients" if given.grad else "table", lines, rows)
     if given.charts:
         import charts
 

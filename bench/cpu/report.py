@@ -21,7 +21,8 @@ def cells(row, alone, together, peers):
     share = median(alone.shares)
     low, high = quartiles(alone.shares)
     best = min((one for one in peers if not one.problem), key=lambda one: median(one.times), default=None)
-    problems = "; ".join(f"{one.name}: {one.problem}" for one in peers if one.problem)
+    reasons = {one.problem.split(". ")[0]: one.name for one in reversed(peers) if one.problem}
+    problems = "; ".join(f"{name}: {reason}" for reason, name in reasons.items())
     return [
         workload.name, str(workload.tokens), str(workload.dim),
         f"{share:.2f} ({low:.2f}–{high:.2f}), {median(alone.times):.4g} ms", f"{row.bar:.2f}",

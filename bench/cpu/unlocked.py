@@ -35,14 +35,14 @@ class Remote:
 class Process:
     """Fails with RuntimeError where there is no compiler for the one line of C, or the process ends."""
 
-    def __init__(self, library):
+    def __init__(self, library, gradients):
         compiler = shutil.which("cc")
         if not compiler:
             raise RuntimeError("no C compiler")
         self.folder = tempfile.TemporaryDirectory()
         answer = pathlib.Path(self.folder.name) / "answer.so"
         subprocess.run([compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", str(answer)], input=ANSWER, text=True, check=True)
-        self.process = subprocess.Popen([sys.executable, __file__, library], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([sys.executable, __file__, library, "grad" if gradients else "forward"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env=dict(os.environ, LD_PRELOAD=str(answer)))
 
     def ask(self, *words):
@@ -60,7 +60,7 @@ class Process:
             yield Remote(f"{name}, {NAME}", name, self, threads, problem)
 
 
-def serve(library_path):
+def serve(library_path, gradients):
     root = pathlib.Path(__file__).resolve().parents[2]
     sys.path[:0] = [str(root / "bench" / "pytorch"), str(root / "bench" / "cpu")]
     # What libraries print must not stand between the answers.
@@ -75,7 +75,7 @@ def serve(library_path):
 
     torch._dynamo.config.cache_size_limit = 64
     device, ready = torch.device("cpu"), {}
-    by_name = {(row.workload.name, row.workload.tokens, row.workload.dim): row.workload for row in workloads.everything()}
+    by_name = {(row.workload.name, row.workload.tokens, row.workload.dim): row.workload for row in workloads.chosen(gradients)}
     for words in sys.stdin:
         what, *rest = words.rstrip("\n").split("\t")
         if what == "row":
@@ -84,7 +84,7 @@ def serve(library_path):
             sets, inputs = make_sets(torch, workload, device), make_inputs(torch, workload, device)
             if workload.kind == "bigbird":
                 Weft(torch, Library(library_path), device).draw_blocks(workload, "cpu", sets[0], inputs)
-            made = [peer_contender(peers, name, make, sets, inputs)
+            made = [peer_contender(peers, name, make, sets, inputs, gradients)
                     for name, make in peers.peers_of(workload, device, compiled=True)]
             ready = {one.name: one for one in made}
             answer = "\t".join(f"{one.name}|{one.problem}" for one in made)
@@ -95,4 +95,4 @@ def serve(library_path):
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], sys.argv[2] == "grad")

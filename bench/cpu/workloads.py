@@ -59,3 +59,20 @@ def everything():
     for queries in (1, 8):
         yield Row(Workload(f"decode, {queries} row{'s' if queries > 1 else ''}", "dense", 32768, 32, 128, kv_heads=8,
                            queries=queries, **f32), 0.80)
+
+
+def backward():
+    """Useful FLOPs of a gradient: five products of what the forward has two."""
+    bars = {"dense": 0.88, "dense causal": 0.88, "longnet3": 1.03, "longnet3 causal": 0.98, "longnet5 causal": 0.88,
+            "window 256": 0.66, "window 4096": 0.84, "bigbird": 0.70, "documents": 0.74, "natten2d, dilation 1": 0.42}
+    for row in everything():
+        of = row.workload
+        short = of.kind == "dense" and of.tokens != 4096
+        if of.name not in bars or short:
+            continue
+        bar = bars[of.name] if of.dim == 64 else 0.85
+        yield Row(dataclasses.replace(of, backward=True), bar, row.peers)
+
+
+def chosen(gradients):
+    return backward() if gradients else everything()

@@ -65,6 +65,18 @@ def plain(x, dtype):
     return tensor(x.data_ptr(), dtype, x.shape, x.stride())
 
 
+def make_d_out(torch, q):
+    """The same for all contenders; O is as large as Q."""
+    return torch.randn(q.shape, device=q.device, generator=torch.Generator(q.device).manual_seed(2)).to(q.dtype)
+
+
+def backward_of(torch, run, tensors):
+    """PyTorch's autograd of what `run` computes, which is computed once. Gives dQ."""
+    out = run()
+    d_out = make_d_out(torch, tensors[0])
+    return lambda: torch.autograd.grad(out, tensors, d_out, retain_graph=True)[0]
+
+
 def make_inputs(torch, workload, device):
     if workload.kind != "documents":
         return {}
@@ -80,11 +92,30 @@ class Weft:
         self.torch, self.library, self.device, self.threads = torch, library, device, threads
         self.engine = Engine(library)
 
-    def compile(self, workload, target):
+    def compile(self, workload, target, gradient=False):
         begin = time.perf_counter()
         kernel = self.engine.compile(PATTERNS, workload.pattern, workload.params, workload.heads,
-                                     workload.dim, workload.dtype, target, workload.kv_heads or workload.heads)
+                                     workload.dim, workload.dtype, target, workload.kv_heads or workload.heads, gradient)
         return kernel, (time.perf_counter() - begin) * 1e3
+
+    def gradients(self, forward, backward, workload, tensors, inputs):
+        """Launches the backward pass of an O that was computed before. Gives dQ."""
+        torch, dtype = self.torch, workload.dtype
+        q, k, v = tensors
+        out, lse = torch.empty_like(q), torch.empty(q.shape[:3], device=self.device)
+        d_out, (dq, dk, dv) = make_d_out(torch, q), (torch.full_like(x, float("nan")) for x in tensors)
+        given = {"number": plain(inputs["number"], "i32")} if "number" in inputs else {}
+        of_forward = [view(x, dtype) for x in (q, k, v, out)]
+        forward.launch(*of_forward, given, threads=self.threads, lse=plain(lse, "f32"))()
+        launch = backward.launch(*of_forward, given, threads=self.threads, lse=plain(lse, "f32"), d_out=view(d_out, dtype),
+                                 dq=view(dq, dtype), dk=view(dk, dtype), dv=view(dv, dtype))
+
+        def run():
+            launch()
+            return dq
+
+        run.keeps = (out, lse, d_out, dk, dv)
+        return run
 
     def launch(self, kernel, workload, tensors, inputs, lists=()):
         out = self.torch.full_like(tensors[0], float("nan"))
@@ -105,6 +136,10 @@ class Weft:
             kernel, wall_ms = self.compile(workload, target)
             made.compile_ms, made.plan_ms = kernel.compile_ms, wall_ms - kernel.compile_ms - kernel.load_ms
             made.runs = [self.launch(kernel, workload, tensors, inputs) for tensors in sets]
+            if workload.backward:
+                backward, _ = self.compile(workload, target, gradient=True)
+                made.compile_ms = backward.compile_ms
+                made.runs = [self.gradients(kernel, backward, workload, tensors, inputs) for tensors in sets]
             made.runs[0]()
         except Error as error:
             made.problem = first_line(error)
@@ -132,15 +167,19 @@ class Weft:
 # ---------------------------------------------------------------- all of them
 
 
-def peer_contender(peers, name, make, sets, inputs):
+def peer_contender(peers, name, make, sets, inputs, backward=False):
     made = Contender(name)
     try:
         begin = time.perf_counter()
         for tensors in sets:
+            if backward:
+                tensors = [x.detach().requires_grad_() for x in tensors]
             run = make(*tensors, inputs)
             if isinstance(run, tuple):
                 run, plan_ms = run
                 made.plan_ms = made.plan_ms or plan_ms
+            if backward:
+                run = backward_of(peers.torch, run, tensors)
             made.runs = [*(made.runs or []), run]
             if len(made.runs) == 1:
                 run()

@@ -25,7 +25,7 @@ class CompileOptions(c.Structure):
     _fields_ = [("size", c.c_size_t), ("pattern", c.c_char_p), ("params", c.POINTER(c.c_char_p)),
                 ("param_count", c.c_size_t), ("heads", c.c_int64), ("kv_heads", c.c_int64), ("dim", c.c_int64),
                 ("dim_v", c.c_int64), ("dtype", c.c_int), ("branch_lse", c.c_int32), ("paged", c.c_int32),
-                ("target", c.c_char_p), ("source_name", c.c_char_p)]
+                ("target", c.c_char_p), ("source_name", c.c_char_p), ("gradient", c.c_int32)]
 
 
 class RunArgs(c.Structure):
@@ -35,7 +35,9 @@ class RunArgs(c.Structure):
                 ("cu_k", c.c_void_p), ("cu_k_count", c.c_size_t), ("pages", Tensor), ("kv_lengths", c.c_void_p),
                 ("kv_length_count", c.c_size_t), ("lists", c.POINTER(Tensor)), ("list_count", c.c_size_t),
                 ("dropout_seed", c.c_uint64), ("workspace", c.c_void_p), ("workspace_bytes", c.c_size_t),
-                ("threads", c.c_int32), ("stream", c.c_void_p)]
+                ("threads", c.c_int32), ("stream", c.c_void_p), ("slice_first", c.c_int64), ("slice_of", c.c_int64),
+                ("d_out", Tensor), ("d_lse", Tensor), ("dq", Tensor), ("dk", Tensor), ("dv", Tensor),
+                ("d_inputs", c.POINTER(NamedTensor)), ("d_input_count", c.c_size_t)]
 
 
 class RunShape(c.Structure):
@@ -105,17 +107,18 @@ class Engine:
         if self.handle:
             self.library.c.weft_engine_destroy(self.handle)
 
-    def compile(self, text, pattern, params, heads, dim, dtype, target, kv_heads=0):
-        return Kernel(self, text, pattern, params, heads, dim, dtype, target, kv_heads or heads)
+    def compile(self, text, pattern, params, heads, dim, dtype, target, kv_heads=0, gradient=False):
+        return Kernel(self, text, pattern, params, heads, dim, dtype, target, kv_heads or heads, gradient)
 
 
 class Kernel:
-    def __init__(self, engine, text, pattern, params, heads, dim, dtype, target, kv_heads):
+    def __init__(self, engine, text, pattern, params, heads, dim, dtype, target, kv_heads, gradient=False):
         self.engine, self.library, self.handle = engine, engine.library, c.c_void_p()
         given = [f"{name}={value}".encode() for name, value in params.items()]
         options = CompileOptions(size=c.sizeof(CompileOptions), pattern=pattern.encode(),
                                  params=(c.c_char_p * len(given))(*given), param_count=len(given), heads=heads,
-                                 kv_heads=kv_heads, dim=dim, dtype=DTYPES[dtype], target=target.encode())
+                                 kv_heads=kv_heads, dim=dim, dtype=DTYPES[dtype], target=target.encode(),
+                                 gradient=int(gradient))
         text = text.encode()
         self.library.check(
             self.library.c.weft_compile(engine.handle, text, len(text), c.byref(options), c.byref(self.handle)))
@@ -150,12 +153,13 @@ class Kernel:
         self.library.check(self.library.c.weft_kernel_lists(self.handle, shape, None, 0, c.cast(visit, c.c_void_p), None))
         return out
 
-    def launch(self, q, k, v, out, inputs=None, lists=None, stream=None, threads=0):
-        """A function that launches: everything it needs is made here, once. `threads`: of the CPU; 0: all."""
+    def launch(self, q, k, v, out, inputs=None, lists=None, stream=None, threads=0, **more):
+        """A function that launches: everything it needs is made here, once. `threads`: of the CPU; 0: all. `more`: lse,
+        and of gradients d_out, dq, dk and dv."""
         inputs = [NamedTensor(name=name.encode(), tensor=of) for name, of in (inputs or {}).items()]
         args = RunArgs(size=c.sizeof(RunArgs), q=q, k=k, v=v, out=out, stream=stream, threads=threads,
                        inputs=(NamedTensor * len(inputs))(*inputs), input_count=len(inputs),
-                       lists=(Tensor * len(lists or []))(*(lists or [])), list_count=len(lists or []))
+                       lists=(Tensor * len(lists or []))(*(lists or [])), list_count=len(lists or []), **more)
         run, handle, reference, check = self.library.c.weft_run, self.handle, c.byref(args), self.library.check
 
         def launch():

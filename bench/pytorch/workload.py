@@ -52,6 +52,7 @@ class Workload:
     queries: int = 0  # fewer than tokens: the last ones; 0: all
     kv_heads: int = 0  # 0: as many as heads
     kept_blocks: list = None  # of each head, once they are drawn
+    backward: bool = False  # dQ, dK and dV in place of O
 
     @property
     def pattern(self):
@@ -90,7 +91,7 @@ class Workload:
         """Useful ones, whatever a contender really executes; the dense yardstick does work of its own."""
         if contender is not None and contender.flops is not None:
             return contender.flops
-        return pairs.flops(self.pairs(), self.batch, self.dim, self.dim)
+        return pairs.flops(self.pairs(), self.batch, self.dim, self.dim) * (5 if self.backward else 2) // 2
 
 
 def small():

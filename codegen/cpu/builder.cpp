@@ -40,7 +40,9 @@ Value Builder::f32(double v) {
 Value Builder::f64(double v) { return {"double", fmt::format("0x{:016X}", std::bit_cast<std::uint64_t>(v))}; }
 
 Value Builder::emit(const std::string& type, std::string text) {
-  Value out{type, text_of("%v", std::to_string(next_value_++))};
+  const std::string number = std::to_string(next_value_++);
+  Value out{type, next_name_.empty() ? text_of("%v", number) : text_of("%", next_name_, ".", number)};
+  next_name_ = {};
   body_.append("  ").append(out.name).append(" = ").append(text).append("\n");
   return out;
 }

@@ -76,6 +76,9 @@ class Builder {
   /// Returns early when the condition holds.
   void ret_if(const Value& condition, const Value* v = nullptr);
 
+  /// What the value of the next instruction is called, before its number; a literal or empty.
+  void name_next(std::string_view name) { next_name_ = name; }
+
   /// Says that the function takes no part in the time a kernel needs: nothing is spent on making it fast.
   void seldom() { attributes_ = "#1"; }
 
@@ -88,6 +91,7 @@ class Builder {
 
   std::string head_, attributes_ = "#0", entry_, body_;
   std::string current_ = "entry";
+  std::string_view next_name_;
   int next_value_ = 0;
   int next_label_ = 0;
 };

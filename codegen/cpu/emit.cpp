@@ -66,9 +66,12 @@ Names names(const ir::Plan&) { return {.symbol = "weft_kernel"}; }
 Source emit(const ir::Plan& plan, const Target& target) {
   const Kernel k(plan, target);
   std::string text;
-  for (const auto part : {emit_conditions, emit_summaries, emit_rows, emit_pairs, emit_copies, emit_blocks, emit_few,
-                          emit_sums, emit_masks}) {
-    text += part(k);
+  using Parts = std::vector<std::string (*)(const Kernel&)>;
+  const Parts of_both = {emit_conditions, emit_summaries, emit_rows, emit_copies, emit_sums, emit_masks};
+  const Parts of_one = plan.bind.gradient ? Parts{emit_gradient_rows, emit_gradient_pairs, emit_gradient_blocks}
+                                          : Parts{emit_pairs, emit_blocks, emit_few};
+  for (const Parts& parts : {of_both, of_one}) {
+    for (const auto part : parts) text += part(k);
   }
   text += entry(k, text);
   text = preamble(k) + (k.has_expressions() ? expression_functions(k.lanes, text) : "") + text;

@@ -1,13 +1,11 @@
 #include "codegen/cpu/kernel.h"
+#include "codegen/cpu/products.h"
 
 #include <limits>
 
 namespace weft::codegen::cpu {
 namespace {
 
-/// Words of Q and K in one turn of the score loop: enough to hide its overhead; twice as many cost half again
-/// as much compile time for nothing measurable.
-constexpr int kColumns = 4;
 /// Keys in one turn of a partial block's loops; divides sub_k, and is whole pairs.
 constexpr int kPairs = 2;
 
@@ -15,70 +13,15 @@ const Value kZero = Part::i64(0);
 const Value kOne = Part::i64(1);
 const Value kMinusInfinity{"float", "0xFFF0000000000000"};
 
-Value load_row(Part& f, const Value& rows, const Value& key) { return f.load("ptr", f.at(rows, "ptr", key), 8); }
-
-/// A K row as products take it: in place, or copied to the scratch once a block. It is read once from end to end.
-Value key_row(Part& f, const Value& rows, const Value& key) {
-  if (f.kernel.keys_in_place) return load_row(f, rows, key);
-  return f.at(f.in_scratch(f.kernel.key_wide), "float", f.mul(key, Part::i64(f.kernel.d_words)));
-}
-
-/// A V row likewise: of one key, or of a pair.
-Value value_row(Part& f, const Value& key) {
-  if (f.kernel.values_in_place) return load_row(f, Part::argument("ptr", "values"), key);
-  return f.at(f.in_scratch(f.kernel.value_wide), "float", f.mul(key, Part::i64(f.kernel.v_pad)));
-}
-
-Value broadcast(Part& f, const Value& row, const Value& column) {
-  return f.splat(f.load("float", f.at(row, "float", column), 4 / f.kernel.pair), f.kernel.lanes);
-}
-
-/// Asks for what the turn of word c has of the next block's rows: of as many keys as are being scored, from `key` on,
-/// each row of K and V once by the last column (with fewer than 16 columns some are left out). A line at a time: many
-/// at once would wait for the line buffers.
-void ask_ahead(Part& f, const Value& key, int keys, const Value& c) {
-  const Kernel& k = f.kernel;
-  constexpr int kLine = 64, kTurns = 4;
-  const int per_line = kLine / k.element;
-  const Value turn = f.bit_and(f.op("udiv", c, Part::i64(kColumns)), Part::i64(kTurns - 1));
-  const Value line = f.bit_and(f.mul(c, Part::i64(k.pair)), Part::i64(-per_line));
-  const auto ask = [&](const char* rows, const Value& of, int width) {
-    const Value row = load_row(f, Part::argument("ptr", rows), of);
-    for (int at = 0; at < width; at += k.d_pad) {
-      const Value address = f.at(row, "i8", f.mul(f.add(line, Part::i64(at)), Part::i64(k.element)));
-      f.ask_for_line(address, Part::Use::later);
-    }
-  };
-  for (int first = 0; first < keys; first += kTurns) {
-    const Value of = f.add(f.add(key, Part::i64(first)), turn);
-    ask("next_keys", of, k.d);
-    ask("next_values", of, k.d_v);
-  }
-}
-
 /// S of `keys` keys and `vectors` vectors of rows from lane v on: accumulators key by key.
 std::vector<Value> score_tile(Part& f, const std::vector<Value>& rows, const Value& v, int vectors,
                               const std::function<void(const Value&)>& each_turn = {}) {
   const Kernel& k = f.kernel;
-  const Value q = f.in_scratch(k.q);
-  const std::vector<Value> zeros(rows.size() * static_cast<std::size_t>(vectors), f.vsplat(0));
-  auto scores = f.fold(kZero, Part::i64(k.d_words), kColumns, zeros, [&](const Value& c, std::vector<Value> sums) {
-    if (each_turn) each_turn(c);
-    for (int u = 0; u < kColumns; ++u) {
-      const Value column = f.add(c, Part::i64(u));
-      const Value q_row = f.at(f.at(q, "float", f.mul(column, Part::i64(k.rows))), "float", v);
-      std::vector<Value> qs;
-      for (int j = 0; j < vectors; ++j) qs.push_back(f.vload(q_row, Part::i64(j * k.lanes)));
-      for (std::size_t i = 0; i < rows.size(); ++i) {
-        const Value key = broadcast(f, rows[i], column);
-        for (std::size_t j = 0; j < qs.size(); ++j) {
-          Value& sum = sums[i * qs.size() + j];
-          sum = f.product(key, qs[j], sum);
-        }
-      }
-    }
-    return sums;
-  });
+  const auto at = [&](const Value& column) {
+    return Factors{.vectors = vectors_at(f, f.in_scratch(k.q), column, v, vectors),
+                   .number = [&f, &rows, column](std::size_t i) { return broadcast(f, rows[i], column); }};
+  };
+  auto scores = products(f, kZero, Part::i64(k.d_words), kColumns, rows.size(), vectors, at, each_turn);
   if (k.pair == 2) {
     const Value factor = f.splat(f.load("float", f.in_scratch(k.score_factor), 4), k.lanes);
     for (Value& score : scores) score = f.fmul(score, factor);
@@ -168,6 +111,7 @@ void rescale(Part& f, const Value& v, int vectors) {
 /// block the addresses are old ones, which does no harm.
 void full_scores(Part& f, const Value& keys, const Value& count, const Value& v) {
   const Kernel& k = f.kernel;
+  f.comment("S^T = K Q^T of a register tile of keys and rows, and the rows' maxima");
   std::vector<Value> lowest;
   if (!k.plan.score) lowest.assign(static_cast<std::size_t>(k.micro_q), f.splat(kMinusInfinity, k.lanes));
   const auto tops = f.fold(kZero, count, k.micro_k, lowest, [&](const Value& key, std::vector<Value> top) {
@@ -199,6 +143,7 @@ void on_pairs(Part& f, const char* function, const Value& count, const Value& v)
 /// Scores to weights 2^(s - m) times the key's multiplicity; adds their sum to l.
 void full_weights(Part& f, const Value& weights, const Value& count, const Value& v) {
   const Kernel& k = f.kernel;
+  f.comment("P = 2^(S - what the row is measured from), times the key's multiplicity; l adds it up");
   std::vector<Value> from;
   for (int j = 0; j < k.micro_q; ++j) from.push_back(f.vload(f.in_scratch(k.top), f.add(v, Part::i64(j * k.lanes))));
   const std::vector<Value> zeros(from.size(), f.vsplat(0));
@@ -228,27 +173,18 @@ void full_weights(Part& f, const Value& weights, const Value& count, const Value
 void full_outputs(Part& f, const Value& count, const Value& v) {
   const Kernel& k = f.kernel;
   constexpr int kUnroll = 4;  // keys; divides micro_k
+  f.comment("O^T += V^T P");
   const Value ends = f.op("udiv", count, Part::i64(k.pair));
   f.for_each(kZero, Part::i64(k.v_pad), k.micro_k, [&](const Value& c) {
     const Value acc = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
-    const std::vector<Value> zeros(static_cast<std::size_t>(k.micro_k * k.micro_q), f.vsplat(0));
-    const auto totals = f.fold(kZero, ends, kUnroll / k.pair, zeros, [&](const Value& key, std::vector<Value> s) {
-      for (int u = 0; u < kUnroll / k.pair; ++u) {
-        const Value at = f.add(key, Part::i64(u));
-        const Value row = f.at(value_row(f, at), "float", c);
-        const Value p_row = f.pair_at(k.scores, at, v);
-        std::vector<Value> p;
-        for (int j = 0; j < k.micro_q; ++j) p.push_back(f.vload(p_row, Part::i64(j * k.lanes)));
-        for (int i = 0; i < k.micro_k; ++i) {
-          const Value value = broadcast(f, row, Part::i64(i));
-          for (std::size_t j = 0; j < p.size(); ++j) {
-            Value& sum = s[static_cast<std::size_t>(i) * p.size() + j];
-            sum = f.product(value, p[j], sum);
-          }
-        }
-      }
-      return s;
-    });
+    const auto factors = [&](const Value& at) {
+      const Value row = f.at(value_row(f, at), "float", c);
+      return Factors{
+          .vectors = vectors_at(f, f.in_scratch(k.scores), at, v, k.micro_q),
+          .number = [&f, row](std::size_t i) { return broadcast(f, row, Part::i64(static_cast<std::int64_t>(i))); }};
+    };
+    const auto totals =
+        products(f, kZero, ends, kUnroll / k.pair, static_cast<std::size_t>(k.micro_k), k.micro_q, factors);
     for (int i = 0; i < k.micro_k; ++i) {
       for (int j = 0; j < k.micro_q; ++j) {
         const Value at = f.at(acc, "float", Part::i64(i * k.rows + j * k.lanes));
@@ -279,15 +215,6 @@ std::string full_block(const Kernel& k) {
   });
   f.ret();
   return f.finish();
-}
-
-/// Groups of keys that some row of the vector keeps, as a list; returns their number.
-Value list_groups(Part& f, const Value& v, const Value& count) {
-  const Kernel& k = f.kernel;
-  return f.fold(kZero, count, k.sub_k, {kZero}, [&](const Value& key, const std::vector<Value>& n) {
-    f.store(key, f.at(f.in_scratch(k.groups), "i64", n[0]), 8);
-    return std::vector<Value>{f.add(n[0], f.cast("zext", f.kept_of_group(key, v), "i64"))};
-  })[0];
 }
 
 void partial_scores(Part& f, const Value& keys, const Value& groups, const Value& v) {
@@ -415,26 +342,11 @@ void partial_outputs(Part& f, const Value& groups, const Value& v, int columns, 
   });
 }
 
-/// Does a row of V in the block hold a NaN or an infinity? They have the largest magnitudes, as integers.
+/// Does a row of V in the block hold a NaN or an infinity?
 Value not_finite(Part& f, const Value& count) {
   const Kernel& k = f.kernel;
-  // Of f32, or of bf16, which is its upper half.
-  const std::string number = k.pair == 2 ? "i16" : "i32";
-  const int shift = k.pair == 2 ? 16 : 0;
-  const int words = k.v_pad % k.lanes == 0 ? k.lanes : 8, lanes = words * k.pair;
-  const auto splat = [&](std::int64_t v) { return f.splat({number, std::to_string(v >> shift)}, lanes); };
-  const std::string type = vector_type(lanes, number);
-  const auto largest = f.fold(
-      kZero, f.op("udiv", count, Part::i64(k.pair)), 1, {splat(0)},
-      [&](const Value& key, const std::vector<Value>& so_far) {
-        const Value row = value_row(f, key);
-        return f.fold(kZero, Part::i64(k.v_pad), words, so_far, [&](const Value& c, const std::vector<Value>& before) {
-          const Value magnitude = f.bit_and(f.load(type, f.at(row, "i32", c), 4), splat(0x7FFFFFFF));
-          return std::vector<Value>{f.max(before[0], magnitude)};
-        });
-      });
-  const std::string mask = "i" + std::to_string(lanes);
-  return f.icmp("ne", f.cast("bitcast", f.icmp("sge", largest[0], splat(0x7F800000)), mask), {mask, "0"});
+  return holds_wild(f, f.op("udiv", count, Part::i64(k.pair)), k.v_pad,
+                    [&](const Value& key) { return value_row(f, key); });
 }
 
 /// @weigh_vector: from the scores of one vector of rows to weights. `groups` of keys are listed, multiplicities stand
@@ -548,6 +460,14 @@ std::string narrow_block(const Kernel& k) {
 }
 
 }  // namespace
+
+Value list_groups(Part& f, const Value& v, const Value& count) {
+  const Kernel& k = f.kernel;
+  return f.fold(kZero, count, k.sub_k, {kZero}, [&](const Value& key, const std::vector<Value>& n) {
+    f.store(key, f.at(f.in_scratch(k.groups), "i64", n[0]), 8);
+    return std::vector<Value>{f.add(n[0], f.cast("zext", f.kept_of_group(key, v), "i64"))};
+  })[0];
+}
 
 void add_to(Part& f, const Value& sum, const Value& at) { f.vstore(f.fadd(f.vload(at, kZero), sum), at, kZero); }
 

@@ -43,6 +43,10 @@ Value row_weights(Part& f, const Value& v) {
         if (!k.of_pairs.empty()) held = f.bit_and(held, pair_mask(f, f.term(pass, t), state, y, v));
         const Value now = f.cast("zext", held, k.vi());
         const Value of = f.word(f.term(pass, t), walk::kBranch);
+        if (k.branches > 0) {
+          const Value at = f.kept_by_branch_at(of, Part::argument("i64", "at"), v);
+          f.set_mask(f.bit_or(f.mask_at(at), held), at);
+        }
         const Value same = f.icmp("eq", of, c[2]);
         const Value total = f.select(same, c[0], f.add(c[0], c[1]));
         const Value group = f.bit_or(f.select(same, c[1], none), now);

@@ -1,10 +1,7 @@
-#include "codegen/cpu/expression.h"
-#include "codegen/cpu/kernel.h"
+#include "codegen/cpu/pairs.h"
 #include "compiler/ir/philox.h"
 
 #include <fmt/format.h>
-
-#include <functional>
 
 /// What a pattern says about single pairs: its score expression and its dropout. Both work on a block's scores in the
 /// scratch, one vector of rows and one key at a time.
@@ -14,31 +11,17 @@ namespace {
 using ir::Variable;
 
 const Value kZero = Part::i64(0);
-const Value kOne = Part::i64(1);
 const Value kMinusInfinity{"float", "0xFFF0000000000000"};
-
-Value position(Part& f, const Value& key) {
-  return f.load("i64", f.at(Part::argument("ptr", "positions"), "i64", key), 8);
-}
 
 Value rows_at(Part& f, const Value& v) {
   const std::string type = vector_type(f.kernel.lanes, "i64");
   return f.load(type, f.at(f.in_scratch(f.kernel.x), "i64", v), 32);
 }
 
-/// The score for the rows from lane v on, with everything that no key changes computed.
-Expression score_of_rows(Part& f, const Value& v) {
-  const ir::Expr& score = *f.kernel.plan.score;
-  Expression e = expression_at(f, f.kernel.lanes);
-  e.let(Variable::q, rows_at(f, v));
-  e.prepare(score);
-  return e;
-}
-
 /// One pair's score in units of log 2.
 Value rewritten(Part& f, const Expression& rows, const Value& key, const Value& s) {
   Expression pair = rows;
-  if (f.kernel.positions) pair.let(Variable::k, position(f, key));
+  if (f.kernel.positions) pair.let(Variable::k, key_position(f, key));
   pair.let(Variable::s, s);
   return f.fmul(pair.vector(*f.kernel.plan.score), f.vsplat(1.4426950408889634));
 }
@@ -47,17 +30,6 @@ Value rewritten(Part& f, const Expression& rows, const Value& key, const Value& 
 void each_vector(Part& f, const std::function<void(const Value&)>& body) {
   const Value v = Part::argument("i64", "v");
   f.for_each(v, f.add(v, Part::i64(f.kernel.micro_q * f.kernel.lanes)), f.kernel.lanes, body);
-}
-
-/// Keys of a full block, or those of the groups that a vector of rows keeps, with values handed from key to key.
-using EachKey = std::function<std::vector<Value>(const Value&, std::vector<Value>)>;
-std::vector<Value> each_key(Part& f, bool kept, std::vector<Value> initial, const EachKey& body) {
-  const Value count = Part::argument("i64", "count");
-  if (!kept) return f.fold(kZero, count, 1, std::move(initial), body);
-  return f.fold(kZero, count, 1, std::move(initial), [&](const Value& i, const std::vector<Value>& before) {
-    const Value first = f.group_key(i);
-    return f.fold(first, f.add(first, Part::i64(f.kernel.sub_k)), 1, before, body);
-  });
 }
 
 void rewrite_rows(Part& f, bool kept, const Value& v) {
@@ -146,16 +118,11 @@ void draw(Part& f, const Value& four, const Value& v) {
 
 void drop_rows(Part& f, bool kept, const Value& v) {
   const Kernel& k = f.kernel;
-  const auto threshold = static_cast<std::int32_t>(static_cast<std::uint32_t>(ir::dropout_threshold(k.plan.dropout)));
   each_key(f, kept, {Part::i64(-1)}, [&](const Value& key, const std::vector<Value>& drawn) {
-    const Value y = position(f, key);
-    const Value four = f.op("ashr", y, Part::i64(2));
-    f.when(f.icmp("ne", four, drawn[0]), [&] { draw(f, four, v); });
-    const Value word = f.load(k.vi(), f.at(f.in_scratch(k.random), k.vi(), f.bit_and(y, Part::i64(3))), 4 * k.lanes);
-    const Value stays = f.icmp("uge", word, f.splat(Part::i32(threshold), k.lanes));
+    const Drawn now = draw_for(f, key, drawn[0], v);
     const Value at = f.pair_at(k.scores, key, v);
-    f.vstore(f.select(stays, f.vload(at, kZero), f.vsplat(0)), at, kZero);
-    return std::vector<Value>{four};
+    f.vstore(f.select(now.stays, f.vload(at, kZero), f.vsplat(0)), at, kZero);
+    return std::vector<Value>{now.four};
   });
 }
 
@@ -169,6 +136,39 @@ std::string drop(const Kernel& k, bool kept) {
 }
 
 }  // namespace
+
+Value key_position(Part& f, const Value& key) {
+  return f.load("i64", f.at(Part::argument("ptr", "positions"), "i64", key), 8);
+}
+
+Expression score_of_rows(Part& f, const Value& v) {
+  const ir::Expr& score = *f.kernel.plan.score;
+  Expression e = expression_at(f, f.kernel.lanes);
+  e.let(Variable::q, rows_at(f, v));
+  e.prepare(score);
+  if (f.kernel.slope) e.prepare(*f.kernel.slope);
+  for (const auto& by_element : f.kernel.element_slopes) e.prepare(*by_element);
+  return e;
+}
+
+std::vector<Value> each_key(Part& f, bool kept, std::vector<Value> initial, const EachKey& body) {
+  const Value count = Part::argument("i64", "count");
+  if (!kept) return f.fold(kZero, count, 1, std::move(initial), body);
+  return f.fold(kZero, count, 1, std::move(initial), [&](const Value& i, const std::vector<Value>& before) {
+    const Value first = f.group_key(i);
+    return f.fold(first, f.add(first, Part::i64(f.kernel.sub_k)), 1, before, body);
+  });
+}
+
+Drawn draw_for(Part& f, const Value& key, const Value& drawn, const Value& v) {
+  const Kernel& k = f.kernel;
+  const auto threshold = static_cast<std::int32_t>(static_cast<std::uint32_t>(ir::dropout_threshold(k.plan.dropout)));
+  const Value y = key_position(f, key);
+  const Value four = f.op("ashr", y, Part::i64(2));
+  f.when(f.icmp("ne", four, drawn), [&] { draw(f, four, v); });
+  const Value word = f.load(k.vi(), f.at(f.in_scratch(k.random), k.vi(), f.bit_and(y, Part::i64(3))), 4 * k.lanes);
+  return {.stays = f.icmp("uge", word, f.splat(Part::i32(threshold), k.lanes)), .four = four};
+}
 
 std::string emit_pairs(const Kernel& k) {
   std::string text;

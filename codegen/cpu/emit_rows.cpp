@@ -5,14 +5,6 @@ namespace {
 
 const Value kZero = Part::i64(0);
 
-/// The eight rows of Q or O from r on.
-std::vector<Value> eight_rows(Part& f, std::int64_t pointers, const Value& r) {
-  const Value at = f.at(f.in_scratch(pointers), "ptr", r);
-  std::vector<Value> rows;
-  for (int i = 0; i < 8; ++i) rows.push_back(f.load("ptr", f.at(at, "ptr", Part::i64(i)), 8));
-  return rows;
-}
-
 /// Two columns of numbers that were bf16, as pairs.
 Value paired(Part& f, const Value& even, const Value& odd) {
   const std::string words = "<8 x i32>";
@@ -24,12 +16,13 @@ Value paired(Part& f, const Value& even, const Value& odd) {
 std::string fresh(const Kernel& k) {
   Part f(k, "fresh");
   f.seldom();
-  const Value lowest = f.splat({"float", "0xFFF0000000000000"}, k.lanes);
+  // Gradients measure scores from the LSE.
+  const Value lowest = k.gradient != 0 ? f.vsplat(0) : f.splat({"float", "0xFFF0000000000000"}, k.lanes);
   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
     f.vstore(lowest, f.in_scratch(k.m), v);
     f.vstore(f.vsplat(0), f.in_scratch(k.l), v);
   });
-  f.for_each(kZero, Part::i64(static_cast<std::int64_t>(k.v_pad) * k.rows), k.lanes,
+  f.for_each(kZero, Part::i64(static_cast<std::int64_t>((k.sum_columns + 7) / 8 * 8) * k.rows), k.lanes,
              [&](const Value& at) { f.vstore(f.vsplat(0), f.in_scratch(k.acc), at); });
   f.ret();
   return f.finish();
@@ -48,7 +41,7 @@ std::string load_q(const Kernel& k) {
     const std::vector<Value> from = eight_rows(f, k.q_row, r);
     // Of O as well: written only when all is done, its lines would be waited for.
     f.for_each(r, f.add(r, Part::i64(8)), 1, [&](const Value& i) {
-      f.ask_for(f.load("ptr", f.at(f.in_scratch(k.o_row), "ptr", i), 8), k.d_v, Part::Use::to_write);
+      f.ask_for(f.load("ptr", f.at(f.in_scratch(k.o_row), "ptr", i), 8), k.sum_columns, Part::Use::to_write);
     });
     f.each_eight(k.d, [&](const Value& c, int count) {
       std::vector<Value> rows;
@@ -122,13 +115,13 @@ std::string finish_pass(const Kernel& k) {
   return f.finish();
 }
 
-/// @store_rows: O of the tile from [d_v][rows] to its rows.
+/// @store_rows: O, or dQ, of the tile from [columns][rows] to its rows.
 std::string store_rows(const Kernel& k) {
   Part f(k, "store_rows");
-  const Value from = f.in_scratch(k.many_passes ? k.out : k.acc);
+  const Value from = f.in_scratch(k.many_passes && k.gradient == 0 ? k.out : k.acc);
   f.for_each(kZero, f.tile(kCount), 8, [&](const Value& r) {
     const std::vector<Value> to = eight_rows(f, k.o_row, r);
-    f.each_eight(k.d_v, [&](const Value& c, int count) {
+    f.each_eight(k.sum_columns, [&](const Value& c, int count) {
       const Value column = f.at(f.at(from, "float", f.mul(c, Part::i64(k.rows))), "float", r);
       std::vector<Value> columns;
       for (int i = 0; i < 8; ++i)
@@ -143,6 +136,13 @@ std::string store_rows(const Kernel& k) {
 
 }  // namespace
 
+std::vector<Value> eight_rows(Part& f, std::int64_t pointers, const Value& r) {
+  const Value at = f.at(f.in_scratch(pointers), "ptr", r);
+  std::vector<Value> rows;
+  for (int i = 0; i < 8; ++i) rows.push_back(f.load("ptr", f.at(at, "ptr", Part::i64(i)), 8));
+  return rows;
+}
+
 /// What scores are multiplied by: scale and log2 e, so that they are exponents of 2. Score expressions want natural
 /// units and change them themselves.
 Value score_factor(Part& f) {
@@ -153,8 +153,9 @@ Value score_factor(Part& f) {
 }
 
 std::string emit_rows(const Kernel& k) {
-  return ";; Rows of a tile: Q in, O and LSE out\n" + load_q(k) + fresh(k) + store_lse(k) + finish_pass(k) +
-         store_rows(k);
+  const std::string both = load_q(k) + fresh(k) + store_rows(k);
+  return k.gradient != 0 ? ";; Rows of a tile: Q in, dQ out\n" + both
+                         : ";; Rows of a tile: Q in, O and LSE out\n" + both + store_lse(k) + finish_pass(k);
 }
 
 }  // namespace weft::codegen::cpu

@@ -17,14 +17,15 @@ Value factor_of_settled(Part& f, const Value& v) {
   return f.exp2(f.fsub(f.vload(f.in_scratch(k.settled_m), v), safe));
 }
 
-/// Body for the places of l and of each column of O of a vector of rows: in the tile's sums, and in the settled ones.
+/// Body for the places of l and of each column of O, or dQ, of a vector of rows: in the tile's sums, and in the settled
+/// ones.
 void each_sum(Part& f, const Value& v, const std::function<void(const Value&, const Value&)>& body) {
   const Kernel& k = f.kernel;
   const auto places = [&](std::int64_t sums, std::int64_t settled, const Value& at) {
     body(f.at(f.in_scratch(sums), "float", at), f.at(f.in_scratch(settled), "float", at));
   };
   places(k.l, k.settled_l, v);
-  f.for_each(kZero, Part::i64(k.d_v), 1,
+  f.for_each(kZero, Part::i64(k.sum_columns), 1,
              [&](const Value& c) { places(k.acc, k.settled, f.add(f.mul(c, Part::i64(k.rows)), v)); });
 }
 

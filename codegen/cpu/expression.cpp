@@ -159,18 +159,33 @@ const Expression::InputFacts& Expression::facts(int input) {
   return at->second;
 }
 
+Value Expression::inside(const ir::Expr& e, std::size_t axis, const Value& index) {
+  const auto as = [&](const Value& v) { return lanes_of(index) > 1 ? widen(v) : v; };
+  const bool is_position = (*inputs_)[static_cast<std::size_t>(e.input)].axes[axis].kind == ir::Axis::Kind::queries;
+  const Value from_first = is_position ? f_->sub(index, as(offset_)) : index;
+  return f_->min(f_->max(from_first, as(kZero)), as(facts(e.input).axes[axis].last));
+}
+
+Value Expression::place(const ir::Expr& element) {
+  Value out = kZero;
+  for (std::size_t i = 0; i < element.args.size(); ++i) {
+    const Value extent = f_->add(facts(element.input).axes[i].last, Builder::i64(1));
+    std::vector<Value> both = {f_->mul(out, lanes_of(out) > 1 ? widen(extent) : extent),
+                               inside(element, i, value(*element.args[i]))};
+    level(both);
+    out = f_->add(both[0], both[1]);
+  }
+  return out;
+}
+
 Value Expression::element(const ir::Expr& e, const std::vector<Value>& indices) {
   const ir::Input& input = (*inputs_)[static_cast<std::size_t>(e.input)];
   const InputFacts& of = facts(e.input);
   Value single = kZero;
   std::vector<Value> per_lane;
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    const bool is_position = input.axes[i].kind == ir::Axis::Kind::queries;
     const bool lanes = lanes_of(indices[i]) > 1;
-    const auto as = [&](const Value& v) { return lanes ? widen(v) : v; };
-    const Value index = is_position ? f_->sub(indices[i], as(offset_)) : indices[i];
-    const Value inside = f_->min(f_->max(index, as(kZero)), as(of.axes[i].last));
-    const Value elements = f_->mul(inside, as(of.axes[i].stride));
+    const Value elements = f_->mul(inside(e, i, indices[i]), lanes ? widen(of.axes[i].stride) : of.axes[i].stride);
     lanes ? per_lane.push_back(elements) : void(single = f_->add(single, elements));
   }
   const char* stored = input.type == ir::InputType::f32 ? "float" : input.type == ir::InputType::u8 ? "i8" : "i32";

@@ -45,6 +45,9 @@ class Expression {
   Value value(const ir::Expr& e);
   /// The same as a vector.
   Value vector(const ir::Expr& e);
+  /// The place of an input's element, row-major by the input's extents, clamped as where it is read: i64, single where
+  /// it can be. Of inputs without elements any number.
+  Value place(const ir::Expr& element);
 
  private:
   /// Facts of an input's axis.
@@ -63,6 +66,8 @@ class Expression {
   Value compare(const ir::Expr& e, const std::vector<Value>& args);
   Value listed(const ir::Expr& e, const std::vector<Value>& args);
   Value element(const ir::Expr& e, const std::vector<Value>& indices);
+  /// Index number `axis` of an element of an input, inside its axis.
+  Value inside(const ir::Expr& e, std::size_t axis, const Value& index);
   const InputFacts& facts(int input);
   Value widen(const Value& v);
   /// Single values become vectors where another operand is one.

@@ -1,5 +1,6 @@
 #include "codegen/cpu/kernel.h"
 
+#include "compiler/ir/derivative.h"
 #include "compiler/ir/few_rows.h"
 
 #include <fmt/format.h>
@@ -46,6 +47,24 @@ Kernel::Kernel(const ir::Plan& p, const Target& t) : Layout{}, plan(p), target(t
   mask_bytes = std::max(1, lanes / 8);
   dropout = p.dropout > 0;
   conditions = static_cast<int>(p.predicates.size());
+  gradient = p.bind.gradient;
+  sum_columns = gradient ? d : d_v;
+  if (gradient) {
+    const int step = std::max(lanes, 8);  // rows are put there by eights
+    const auto whole_vectors = [step](int columns) { return (columns + step - 1) / step * step; };
+    columns_k = whole_vectors(d);
+    columns_v = whole_vectors(d_v);
+    sum_row = columns_k + columns_v;
+    if (p.score) {
+      of_elements = ir::real_elements(p.score);
+      slope = ir::derivative(p.score, ir::variable(ir::Variable::s));
+      for (const auto& read : of_elements) element_slopes.push_back(ir::derivative(p.score, read));
+    }
+    elements = static_cast<int>(of_elements.size());
+  }
+  branches = gradient && p.combine == ir::Combine::joint_detached ? p.branches : 0;
+  mask_row = (keys + sub_k) * mask_bytes;
+  const int sum_rows = (sum_columns + 7) / 8 * 8;
   d_words = d_pad / pair;
   keys_in_place = (p.bind.dtype == ir::DType::f32 || pair == 2) && d == d_pad;
   values_in_place = p.bind.dtype == ir::DType::f32 && d_v == v_pad;
@@ -56,51 +75,71 @@ Kernel::Kernel(const ir::Plan& p, const Target& t) : Layout{}, plan(p), target(t
     });
   });
   std::int64_t end = kTileWords * 8;
-  const auto take = [&end](std::int64_t bytes) {
+  const auto take = [&](const char* name, std::int64_t bytes) {
     const std::int64_t at = end;
+    if (bytes > 0) names[at] = name;
     end += (bytes + 63) / 64 * 64;
     return at;
   };
-  x = take(rows * 8);
-  bits = take(rows * 8);
-  q_row = take(rows * 8);
-  o_row = take(rows * 8);
-  idle_row = take(d_v * element);
-  score_factor = take(pair == 2 ? 4 : 0);
-  q = take(d_words * rows * 4);
-  q_lanes = take(few ? d * rows * 4 : 0);
-  few_sums = take(few ? d_v * rows * 4 : 0);
-  acc = take(v_pad * rows * 4);
-  m = take(rows * 4);
-  l = take(rows * 4);
-  alpha = take(rows * 4);
-  top = take(rows * 4);
-  settled = take(v_pad * rows * 4);
-  settled_m = take(rows * 4);
-  settled_l = take(rows * 4);
-  held = take(v_pad * lanes * 4);
-  scores = take(keys * rows * 4);
-  kept = take((keys + sub_k) * mask_bytes * rows / lanes);
-  groups = take(keys * 8);
+  x = take("x", rows * 8);
+  bits = take("bits", rows * 8);
+  q_row = take("q_row", rows * 8);
+  o_row = take("o_row", rows * 8);
+  idle_row = take("idle_row", sum_columns * element);
+  score_factor = take("score_factor", pair == 2 ? 4 : 0);
+  q = take("q", d_words * rows * 4);
+  q_lanes = take("q_lanes", few ? d * rows * 4 : 0);
+  few_sums = take("few_sums", few ? d_v * rows * 4 : 0);
+  acc = take("acc", sum_rows * rows * 4);
+  m = take("m", rows * 4);
+  l = take("l", rows * 4);
+  alpha = take("alpha", rows * 4);
+  top = take("top", rows * 4);
+  settled = take("settled", sum_rows * rows * 4);
+  settled_m = take("settled_m", rows * 4);
+  settled_l = take("settled_l", rows * 4);
+  held = take("held", sum_rows * lanes * 4);
+  scores = take("scores", keys * rows * 4);
+  kept = take("kept", mask_row * rows / lanes);
+  groups = take("groups", keys * 8);
   for (int i = 0; i < 2; ++i) {
-    key_at[i] = take(keys * 8);
-    value_at[i] = take(keys * 8);
-    key_weight[i] = take(keys * 4);
+    key_at[i] = take("key_at", keys * 8);
+    value_at[i] = take("value_at", keys * 8);
+    key_weight[i] = take("key_weight", keys * 4);
   }
-  key_wide = take(keys_in_place ? 0 : keys * d_words * 4);
-  value_wide = take(keys / pair * v_pad * 4);
+  key_wide = take("key_wide", keys_in_place ? 0 : keys * d_words * 4);
+  value_wide = take("value_wide", keys / pair * v_pad * 4);
   // What only some patterns have comes behind what all have, so that their functions are the same (llvm/parts.h).
-  out = take(many_passes ? v_pad * rows * 4 : 0);
-  weight = take(counts ? keys * rows * 4 : 0);
-  for (std::int64_t& at : key_position) at = take(positions ? keys * 8 : 0);
-  round_keys = take(p.dropout > 0 ? 20 * 4 : 0);
-  random = take(p.dropout > 0 ? 4 * lanes * 4 : 0);
-  mask = take(p.predicates.empty() ? 0 : lanes * 4);
-  conditions_at = take(conditions * static_cast<std::int64_t>(sizeof(Condition)));
+  out = take("out", many_passes ? v_pad * rows * 4 : 0);
+  weight = take("weight", counts ? keys * rows * 4 : 0);
+  for (std::int64_t& at : key_position) at = take("key_position", positions ? keys * 8 : 0);
+  round_keys = take("round_keys", p.dropout > 0 ? 20 * 4 : 0);
+  random = take("random", p.dropout > 0 ? 4 * lanes * 4 : 0);
+  mask = take("mask", p.predicates.empty() ? 0 : lanes * 4);
+  const auto of_gradient = [&](const char* name, std::int64_t bytes) { return take(name, gradient ? bytes : 0); };
+  d_o_row = of_gradient("d_o_row", rows * 8);
+  out_row = of_gradient("out_row", rows * 8);
+  zero_row = of_gradient("zero_row", std::max(d, d_v) * element);
+  q_rows = of_gradient("q_rows", columns_k * rows * 4);
+  d_o_rows = of_gradient("d_o_rows", columns_v * rows * 4);
+  d_o = of_gradient("d_o", v_pad * rows * 4);
+  row_dot = of_gradient("row_dot", rows * 4);
+  delta = of_gradient("delta", rows * 4);
+  d_scores = of_gradient("d_scores", keys * rows * 4);
+  products = of_gradient("products", p.score ? keys * rows * 4 : 0);
+  for (std::int64_t& at : branch_kept) at = take("branch_kept", std::int64_t{branches} * mask_row * rows / lanes);
+  branch_dot = take("branch_dot", std::int64_t{branches} * rows * 4);
+  branch_total = take("branch_total", std::int64_t{branches} * rows * 4);
+  branch_delta = take("branch_delta", std::int64_t{branches} * rows * 4);
+  for (std::int64_t& at : key_sums) at = of_gradient("key_sums", keys * 8);
+  input_sums = of_gradient("input_sums", elements * static_cast<std::int64_t>(sizeof(ElementSums)));
+  lane_values = of_gradient("lane_values", elements > 0 ? lanes * 4 : 0);
+  lane_places = of_gradient("lane_places", elements > 0 ? lanes * 8 : 0);
+  conditions_at = take("conditions_at", conditions * static_cast<std::int64_t>(sizeof(Condition)));
   for (const auto& predicate : p.predicates) {
     OfPairs c = condition_of(predicate);
     const auto parts = static_cast<std::int64_t>(c.parts.size());
-    c.parts_at = take((parts + 2) * rows * 8);
+    c.parts_at = take("parts", (parts + 2) * rows * 8);
     c.bounds_at = c.parts_at + parts * rows * 8;
     of_pairs.push_back(std::move(c));
   }
@@ -108,15 +147,68 @@ Kernel::Kernel(const ir::Plan& p, const Target& t) : Layout{}, plan(p), target(t
   term_stride = static_cast<std::int64_t>(sizeof(walk::TermState)) + 2 * rows * 4;
 }
 
+namespace {
+
+/// Numbers of the argument block that kernels read.
+const char* argument_name(std::size_t offset) {
+  switch (offset) {
+    case offsetof(weft_args, n_q):
+      return "n_q";
+    case offsetof(weft_args, n_k):
+      return "n_k";
+    case offsetof(weft_args, heads):
+      return "heads";
+    case offsetof(weft_args, scale):
+      return "scale";
+    case offsetof(weft_args, tables):
+      return "tables";
+    case offsetof(weft_args, tile_begin):
+      return "tile_begin";
+    default:
+      return "";
+  }
+}
+
+constexpr const char* kTileWordNames[] = {"b",         "h",       "offset",    "count",       "group",
+                                          "rows_from", "rows_to", "states_at", "branches_at", "wild_rows"};
+
+}  // namespace
+
+Value Part::arg(std::size_t byte_offset, const std::string& type) {
+  const Value pointer = at(a, "i8", i64(static_cast<std::int64_t>(byte_offset)));
+  name_next(argument_name(byte_offset));
+  return load(type, pointer, 8);
+}
+
+Value Part::in_scratch(std::int64_t byte_offset) {
+  if (const auto found = kernel.names.find(byte_offset); found != kernel.names.end()) name_next(found->second);
+  return at(s, "i8", i64(byte_offset));
+}
+
+Value Part::tile(TileWord w) {
+  const Value pointer = at(s, "i64", i64(w));
+  name_next(kTileWordNames[w]);
+  return load("i64", pointer, 8);
+}
+
 Value Part::kept_at(const Value& key, const Value& v) {
   const std::int64_t bytes = kernel.mask_bytes;
-  const Value vector = mul(op("sdiv", v, i64(kernel.lanes)), i64((kernel.keys + kernel.sub_k) * bytes));
+  const Value vector = mul(op("sdiv", v, i64(kernel.lanes)), i64(kernel.mask_row));
   return at(at(in_scratch(kernel.kept), "i8", vector), "i8", mul(key, i64(bytes)));
 }
 
-Value Part::kept(const Value& key, const Value& v) {
+Value Part::kept_by_branch_at(const Value& branch, const Value& key, const Value& v) {
+  const int vectors = kernel.rows / kernel.lanes;
+  const Value row = add(mul(branch, i64(vectors)), op("sdiv", v, i64(kernel.lanes)));
+  const Value byte = add(mul(row, i64(kernel.mask_row)), mul(key, i64(kernel.mask_bytes)));
+  return at(at(s, "i8", tile(kBranchesAt)), "i8", byte);
+}
+
+Value Part::kept(const Value& key, const Value& v) { return mask_at(kept_at(key, v)); }
+
+Value Part::mask_at(const Value& address) {
   const std::string bits = fmt::format("i{}", kernel.lanes);
-  const Value stored = load(fmt::format("i{}", 8 * kernel.mask_bytes), kept_at(key, v), 1);
+  const Value stored = load(fmt::format("i{}", 8 * kernel.mask_bytes), address, 1);
   return cast("bitcast", stored.type == bits ? stored : cast("trunc", stored, bits), kernel.vb());
 }
 
@@ -125,10 +217,12 @@ Value Part::kept_of_group(const Value& key, const Value& v) {
   return icmp("ne", load(bits, kept_at(key, v), 1), {bits, "0"});
 }
 
-void Part::set_kept(const Value& rows, const Value& key, const Value& v) {
+void Part::set_kept(const Value& rows, const Value& key, const Value& v) { set_mask(rows, kept_at(key, v)); }
+
+void Part::set_mask(const Value& rows, const Value& address) {
   const std::string stored = fmt::format("i{}", 8 * kernel.mask_bytes);
   const Value bits = cast("bitcast", rows, fmt::format("i{}", kernel.lanes));
-  store(bits.type == stored ? bits : cast("zext", bits, stored), kept_at(key, v), 1);
+  store(bits.type == stored ? bits : cast("zext", bits, stored), address, 1);
 }
 
 void Part::keep_none(const Value& key, const Value& v) {

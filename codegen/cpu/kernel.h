@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +41,13 @@ struct Kernel : Layout {
     std::int64_t bounds_at = 0;
   };
   std::vector<OfPairs> of_pairs;
+
+  // Of gradients with a score: the elements of inputs that it reads, and its derivatives by s and by each of them.
+  std::vector<ir::ExprPtr> of_elements, element_slopes;
+  ir::ExprPtr slope;
+
+  std::map<std::int64_t, const char*> names;  ///< of what stands in the scratch, by its place
+
   bool takes_copies() const { return !keys_in_place || !values_in_place; }
   bool has_expressions() const { return plan.score || !plan.predicates.empty() || !plan.forms.empty(); }
 
@@ -56,11 +64,10 @@ class Part : public Builder {
   Value a = argument("ptr", "a");
   Value s = argument("ptr", "s");
 
-  Value arg(std::size_t byte_offset, const std::string& type = "i64") {
-    return load(type, at(a, "i8", i64(static_cast<std::int64_t>(byte_offset))), 8);
-  }
-  Value in_scratch(std::int64_t byte_offset) { return at(s, "i8", i64(byte_offset)); }
-  Value tile(TileWord w) { return load("i64", at(s, "i64", i64(w)), 8); }
+  Value arg(std::size_t byte_offset, const std::string& type = "i64");
+  /// What begins there is called as in Layout.
+  Value in_scratch(std::int64_t byte_offset);
+  Value tile(TileWord w);
   Value word(const Value& pointer, std::int64_t index) { return load("i64", at(pointer, "i64", i64(index)), 8); }
   /// Address of word `offset` of the tables.
   Value table(const Value& offset) { return at(arg(offsetof(weft_args, tables), "ptr"), "i64", offset); }
@@ -73,6 +80,10 @@ class Part : public Builder {
   Value kept_at(const Value& key, const Value& v);
   Value kept(const Value& key, const Value& v);
   Value kept_of_group(const Value& key, const Value& v);
+  /// The same in one branch, where branches have deltas of their own.
+  Value kept_by_branch_at(const Value& branch, const Value& key, const Value& v);
+  Value mask_at(const Value& address);
+  void set_mask(const Value& rows, const Value& address);
   void set_kept(const Value& rows, const Value& key, const Value& v);
   /// Keeps none of a group of keys from `key` on, which may pass the block's end.
   void keep_none(const Value& key, const Value& v);
@@ -139,12 +150,16 @@ class Part : public Builder {
 class Expression;
 Expression expression_at(Part& f, int lanes);
 
+/// The eight rows from r on of a tensor whose rows the scratch has pointers to.
+std::vector<Value> eight_rows(Part& f, std::int64_t pointers, const Value& r);
 /// What scores are multiplied by: f32.
 Value score_factor(Part& f);
 
 /// Parameters of functions on full blocks.
 inline constexpr const char* kBlockParameters =
     "ptr %keys, ptr %values, ptr %weights, i64 %count, ptr %next_keys, ptr %next_values, ptr %positions";
+/// Groups of keys that some row of the vector keeps, as a list; returns their number.
+Value list_groups(Part& f, const Value& v, const Value& count);
 /// Adds a vector to numbers in the scratch.
 void add_to(Part& f, const Value& sum, const Value& at);
 /// Groups of keys as if some row kept each, as a list; returns their number.
@@ -159,14 +174,17 @@ void weigh_vector(Part& f, const Value& groups, const Value& v);
 void when_few(Part& f, const std::function<void()>& then);
 
 // Each emits the functions of one part.
-std::string emit_rows(const Kernel& kernel);        ///< @load_q, @fresh, @store_lse, @finish_pass, @store_rows
-std::string emit_masks(const Kernel& kernel);       ///< @keep_key, @keep_run
-std::string emit_copies(const Kernel& kernel);      ///< @copy_rows
-std::string emit_blocks(const Kernel& kernel);      ///< @full_block, @narrow_block, @partial_block
-std::string emit_few(const Kernel& kernel);         ///< @load_few, @few_block and its sums
-std::string emit_sums(const Kernel& kernel);        ///< @settle, @collect
-std::string emit_conditions(const Kernel& kernel);  ///< what expressions use, @form, @describe, @ask, @mask
-std::string emit_summaries(const Kernel& kernel);   ///< @summarize
-std::string emit_pairs(const Kernel& kernel);       ///< @rewrite, @rewrite_kept, @drop, @drop_kept
+std::string emit_rows(const Kernel& kernel);             ///< @load_q, @fresh, @store_lse, @finish_pass, @store_rows
+std::string emit_masks(const Kernel& kernel);            ///< @keep_key, @keep_run
+std::string emit_copies(const Kernel& kernel);           ///< @copy_rows
+std::string emit_blocks(const Kernel& kernel);           ///< @full_block, @narrow_block, @partial_block
+std::string emit_gradient_rows(const Kernel& kernel);    ///< @load_rows, what was summed up
+std::string emit_gradient_pairs(const Kernel& kernel);   ///< @pair_gradients, @pair_gradients_kept
+std::string emit_gradient_blocks(const Kernel& kernel);  ///< @gradient_block, @gradient_vectors
+std::string emit_few(const Kernel& kernel);              ///< @load_few, @few_block and its sums
+std::string emit_sums(const Kernel& kernel);             ///< @settle, @collect
+std::string emit_conditions(const Kernel& kernel);       ///< what expressions use, @form, @describe, @ask, @mask
+std::string emit_summaries(const Kernel& kernel);        ///< @summarize
+std::string emit_pairs(const Kernel& kernel);            ///< @rewrite, @rewrite_kept, @drop, @drop_kept
 
 }  // namespace weft::codegen::cpu

@@ -15,13 +15,15 @@ namespace weft::codegen::cpu {
 enum TileWord {
   kB,
   kH,
-  kOffset,    ///< batch entry, head, position of row 0
-  kCount,     ///< rows
-  kGroup,     ///< heads whose rows the tile has, position by position
-  kRowsFrom,  ///< of the rows those that the launch computes: the first …
-  kRowsTo,    ///< … and the one behind the last
-  kStatesAt,  ///< byte offset of the terms' states: functions that read them do not depend on what conditions need
-  kTileWords = 8
+  kOffset,      ///< batch entry, head, position of row 0
+  kCount,       ///< rows
+  kGroup,       ///< heads whose rows the tile has, position by position
+  kRowsFrom,    ///< of the rows those that the launch computes: the first …
+  kRowsTo,      ///< … and the one behind the last
+  kStatesAt,    ///< byte offset of the terms' states: functions that read them do not depend on what conditions need
+  kBranchesAt,  ///< byte offset of who keeps the block's keys in which branch
+  kWildRows,    ///< gradients: Q or dO of some row holds a NaN or an infinity
+  kTileWords = 16
 };
 
 /// What the tile's rows say to one condition on pairs, and what is known of keys. What only the condition tells is set
@@ -47,6 +49,12 @@ struct Condition {
   std::int64_t run_rows[ir::kMostRuns];  ///< one row of each run
 };
 
+/// Where the gradient of an input is added up: f32, row-major by its extents, and which of it was.
+struct ElementSums {
+  float* data;  ///< null: not wanted
+  std::int64_t first, last;
+};
+
 /// Sizes of a kernel, and byte offsets in its scratch.
 struct Layout {
   int lanes;  ///< f32 per vector
@@ -64,10 +72,25 @@ struct Layout {
   int paged;       ///< K and V stand in pages
   int mask_bytes;  ///< of a mask with a bit for each lane of a vector
   int dropout;
-  int conditions;  ///< on pairs: how many
+  int conditions;            ///< on pairs: how many
+  int sum_columns;           ///< of what a row adds up: d_v of O, or d of dQ
+  int gradient;              ///< the kernel is the backward pass, …
+  int columns_k, columns_v;  ///< … whose rows of Q, dO, dK and dV are whole vectors, with zeros behind the last column
+  int sum_row;               ///< both of dK and dV, one behind the other
+  int elements;              ///< of inputs, that its scores are made of
+  int branches;              ///< that mix with constant weights: each has a delta of its own; else 0
+  int mask_row;              ///< bytes of a vector's masks, one for each key of a block
 
   std::int64_t x, bits, q_row, o_row, idle_row, score_factor, q, q_lanes, few_sums, acc, out, m, l, alpha, top, settled,
       settled_m, settled_l, held, scores, kept, weight, groups;
+  /// Of gradients: rows of dO and O; a row of zeros; Q and dO row by row; dO column by column; rowsum(dO * O) and what
+  /// becomes of it; dP, then dS; scores as they were before the pattern's expression.
+  std::int64_t d_o_row, out_row, zero_row, q_rows, d_o_rows, d_o, row_dot, delta, d_scores, products;
+  /// For each branch: who keeps which keys of a block; of each row the sums of P dP and of P, and their quotient.
+  std::int64_t branch_kept[2], branch_dot, branch_total, branch_delta;
+  std::int64_t key_sums[2];  ///< addresses of rows of dK and dV
+  std::int64_t input_sums;   ///< ElementSums of each element, and what a vector of rows adds to one
+  std::int64_t lane_values, lane_places;
   std::int64_t key_at[2], value_at[2], key_weight[2], key_position[2];
   std::int64_t key_wide, value_wide;
   std::int64_t round_keys, random;  ///< dropout: keys of ten rounds; words of four keys for one vector of rows

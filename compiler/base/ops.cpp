@@ -1,7 +1,6 @@
 #include "compiler/base/ops.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace weft {
 namespace {
@@ -104,13 +103,6 @@ std::optional<std::int64_t> fold_integer(Op op, std::int64_t a, std::int64_t b) 
 
 std::int64_t apply_integer(Op op, std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(value_of(op, a, b).value_or(0)));
-}
-
-double apply_real(Op op, double a, double b) {
-#define WEFT_REALS(name, value, ...) \
-  if (op == Op::name) return value;
-#include "compiler/base/ops.def"
-  return std::nan("");
 }
 
 std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }

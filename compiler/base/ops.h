@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -60,7 +61,16 @@ inline bool divides(Op op) { return op == Op::divide || op == Op::modulo; }
 std::optional<std::int64_t> fold_integer(Op op, std::int64_t a, std::int64_t b);
 /// The same, total: overflow wraps, division by zero gives 0.
 std::int64_t apply_integer(Op op, std::int64_t a, std::int64_t b);
-double apply_real(Op op, double a, double b);
+
+/// The value of an operation on reals; NaN of others. `T`: double, or a number that has its operators and functions.
+template <typename T>
+T apply_real(Op op, const T& a, const T& b) {
+  using std::exp, std::fabs, std::floor, std::fmax, std::fmin, std::log, std::sqrt, std::tanh;
+#define WEFT_REALS(name, value, ...) \
+  if (op == Op::name) return value;
+#include "compiler/base/ops.def"
+  return std::nan("");
+}
 
 template <typename T>
 bool holds(Op op, const T& a, const T& b) {

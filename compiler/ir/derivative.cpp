@@ -1,6 +1,8 @@
 #include "compiler/ir/derivative.h"
 
+#include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace weft::ir {
@@ -38,9 +40,11 @@ Term choose(const ExprPtr& condition, const Term& yes, const Term& no) {
 
 class Derivation {
  public:
+  explicit Derivation(const Expr& by) : by_(by) {}
+
   ExprPtr of(const ExprPtr& node) {
     if (node->type != Type::real) return nullptr;
-    if (node->op == Op::variable) return constant_real(1);
+    if (node->op == by_.op && compare(*node, by_) == 0) return constant_real(1);
     const auto [at, is_new] = done_.try_emplace(node.get());
     if (!is_new) return at->second;
     ExprPtr out = rule(node);
@@ -61,14 +65,28 @@ class Derivation {
     return nullptr;
   }
 
+  const Expr& by_;
   std::unordered_map<const Expr*, ExprPtr> done_;
 };
 
 }  // namespace
 
-ExprPtr derivative(const ExprPtr& e) {
-  ExprPtr out = Derivation().of(e);
+ExprPtr derivative(const ExprPtr& e, const ExprPtr& by) {
+  ExprPtr out = Derivation(*by).of(e);
   return out ? out : constant_real(0);
+}
+
+std::vector<ExprPtr> real_elements(const ExprPtr& e) {
+  std::vector<ExprPtr> out;
+  std::unordered_set<const Expr*> seen;
+  const auto visit = [&](const auto& self, const ExprPtr& at) -> void {
+    if (at->type != Type::real || !seen.insert(at.get()).second) return;
+    const auto is_same = [&](const ExprPtr& other) { return compare(*other, *at) == 0; };
+    if (at->op == Op::input && std::none_of(out.begin(), out.end(), is_same)) out.push_back(at);
+    if (at->op != Op::input) std::for_each(at->args.begin(), at->args.end(), [&](const auto& arg) { self(self, arg); });
+  };
+  visit(visit, e);
+  return out;
 }
 
 }  // namespace weft::ir

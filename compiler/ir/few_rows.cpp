@@ -6,7 +6,8 @@ namespace weft::ir {
 
 bool has_few_form(const Plan& plan) {
   const Choices& c = plan.choices;
-  return c.kernel_class == KernelClass::vector && plan.bind.d % c.sub_q == 0 && plan.bind.d_v % c.sub_q == 0;
+  return c.kernel_class == KernelClass::vector && !plan.bind.gradient && plan.bind.d % c.sub_q == 0 &&
+         plan.bind.d_v % c.sub_q == 0;
 }
 
 bool heads_may_share(const Plan& plan) {

@@ -77,6 +77,8 @@ struct Branch {
 };
 
 enum class Combine { joint, joint_detached, unite, sum, mean };
+/// Is each branch a softmax of its own, with an LSE of its own and none of the row?
+inline bool per_branch(Combine combine) { return combine == Combine::sum || combine == Combine::mean; }
 
 struct Tokens {
   enum class Kind { any, exact, multiple_of } kind = Kind::any;

@@ -53,11 +53,13 @@ Result<Outcome> interpret_rows(const Pattern& pattern, const Shape& shape, const
                                const Tensor& v, const InputValues& inputs, const std::vector<std::int64_t>& rows,
                                const std::vector<ChosenKeys>* chosen = nullptr);
 
-/// Error bound of semantics section 10 on |O| (multiply by nothing further) and on LSE. `max_abs_score`: S, the largest
-/// absolute score of a kept pair whose weight is not below 2^-126 of the row's largest.
+/// Error bounds of semantics section 10: on |O| and on LSE (multiply by nothing further), and on gradients as a share
+/// of the largest magnitude in each gradient tensor. `max_abs_score`: S, the largest absolute score of a kept pair
+/// whose weight is not below 2^-126 of the row's largest.
 struct Bounds {
   double o = 0;
   double lse = 0;
+  double gradient = 0;
 };
 Bounds error_bounds(const Pattern& pattern, DType dtype, std::int64_t n_k, double max_abs_v, double max_abs_score);
 

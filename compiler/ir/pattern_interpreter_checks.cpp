@@ -1,5 +1,5 @@
 #include "compiler/ir/launchable.h"
-#include "compiler/ir/pattern_interpreter.h"
+#include "compiler/ir/pattern_interpreter_problem.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -68,6 +68,20 @@ Status check_shapes(const Pattern& pattern, const Shape& shape, const InputValue
   WEFT_CHECK(check_sizes(pattern, shape));
   WEFT_CHECK(check_inputs(pattern, shape, inputs));
   return check_meaning(pattern, shape);
+}
+
+Status check_tensor(const char* name, const Tensor& tensor, const std::vector<std::int64_t>& expected) {
+  if (tensor.shape == expected) return done;
+  return fail(
+      fmt::format("{} has shape [{}], expected [{}]", name, fmt::join(tensor.shape, ", "), fmt::join(expected, ", ")));
+}
+
+Status check_operands(const Pattern& pattern, const Shape& shape, const Tensor& q, const Tensor& k, const Tensor& v,
+                      const InputValues& inputs) {
+  WEFT_CHECK(check_shapes(pattern, shape, inputs));
+  WEFT_CHECK(check_tensor("q", q, {shape.batch, shape.n_q, shape.heads, shape.d}));
+  WEFT_CHECK(check_tensor("k", k, {shape.batch, shape.n_k, shape.kv_heads, shape.d}));
+  return check_tensor("v", v, {shape.batch, shape.n_k, shape.kv_heads, shape.d_v});
 }
 
 }  // namespace weft::ir

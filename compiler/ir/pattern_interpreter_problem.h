@@ -62,9 +62,29 @@ std::vector<double> top_scores(const Set& set, const Scope& scope, const Pair& p
 /// turn. Out of range is clamped into the extent.
 double element(const Scope& scope, int input, const Pair& pair, const std::vector<std::int64_t>& positions);
 
+/// An element of an input, by its place in the tensor; -1 where an extent is 0 and there is none.
+struct Element {
+  std::size_t input = 0;
+  std::int64_t at = -1;
+  bool operator==(const Element&) const = default;
+};
+
+/// The element that a node of kind `input` reads at a pair, and its value; 0 where there is none.
+Element element_read(const Expr& e, const Scope& scope, const Pair& pair, double s);
+double value_of(const Problem& problem, const Element& element);
+
+/// Does a choice take its first value? Where it stands for an item of a list, the index may lie outside.
+bool takes_first(const Expr& e, const Scope& scope, const Pair& pair, double s);
+
 // Expressions at a pair, by type. Arithmetic on integers wraps; division by zero gives 0.
 std::int64_t evaluate_integer(const Expr& e, const Scope& scope, const Pair& pair, double s = 0);
 double evaluate_real(const Expr& e, const Scope& scope, const Pair& pair, double s = 0);
 bool evaluate_boolean(const Expr& e, const Scope& scope, const Pair& pair, double s = 0);
+
+/// check_shapes, and tensors of the sizes it accepted.
+Status check_operands(const Pattern& pattern, const Shape& shape, const Tensor& q, const Tensor& k, const Tensor& v,
+                      const InputValues& inputs);
+/// "dO has shape [2, 3], expected [4]"
+Status check_tensor(const char* name, const Tensor& tensor, const std::vector<std::int64_t>& expected);
 
 }  // namespace weft::ir

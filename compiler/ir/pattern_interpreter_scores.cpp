@@ -1,4 +1,4 @@
-#include "compiler/ir/pattern_interpreter_problem.h"
+#include "compiler/ir/pattern_interpreter_numbers.h"
 
 #include <fmt/format.h>
 
@@ -40,14 +40,14 @@ void note_outside(const Problem& problem, const Pair& pair, const Words& words) 
 }
 
 /// Strides are those of the row-major tensor; an axis of extent 0 has no element to give.
-double read(const Problem& problem, std::size_t number, const std::vector<std::int64_t>& index, const Pair& pair) {
+Element find(const Problem& problem, std::size_t number, const std::vector<std::int64_t>& index, const Pair& pair) {
   const Tensor& tensor = problem.inputs[number];
   const Input& input = problem.pattern.inputs[number];
   const std::int64_t offset = problem.shape.offset_of(pair.b);
   std::int64_t flat = 0;
   for (std::size_t i = 0; i < index.size(); ++i) {
     const std::int64_t extent = tensor.shape[i];
-    if (extent == 0) return 0;
+    if (extent == 0) return {number, -1};
     const std::int64_t at =
         input.axes[i].kind == Axis::Kind::queries ? apply_integer(Op::subtract, index[i], offset) : index[i];
     if (at < 0 || at >= extent) {
@@ -57,26 +57,7 @@ double read(const Problem& problem, std::size_t number, const std::vector<std::i
     }
     flat = flat * extent + std::clamp<std::int64_t>(at, 0, extent - 1);
   }
-  return tensor.made ? tensor.made(flat) : tensor.data[static_cast<std::size_t>(flat)];
-}
-
-double indexed(const Expr& e, const Scope& scope, const Pair& pair, double s) {
-  const auto number = static_cast<std::size_t>(e.input);
-  std::vector<std::int64_t> index;
-  for (const auto& arg : e.args) index.push_back(evaluate_integer(*arg, scope, pair, s));
-  return read(scope.problem, number, index, pair);
-}
-
-/// Does a choice take its first value? Where it stands for an item of a list, the index may lie outside.
-bool takes_first(const Expr& e, const Scope& scope, const Pair& pair, double s) {
-  if (e.items > 0) {
-    const std::int64_t at = evaluate_integer(*e.args[0]->args[0], scope, pair, s);
-    if (at < 0 || at >= e.items) {
-      note_outside(scope.problem, pair,
-                   [&] { return fmt::format("a list has {} items, and the index is {}", e.items, at); });
-    }
-  }
-  return evaluate_boolean(*e.args[0], scope, pair, s);
+  return {number, flat};
 }
 
 bool listed(const Expr& e, const Scope& scope, const Pair& pair, double s) {
@@ -89,6 +70,29 @@ bool listed(const Expr& e, const Scope& scope, const Pair& pair, double s) {
 }
 
 }  // namespace
+
+Element element_read(const Expr& e, const Scope& scope, const Pair& pair, double s) {
+  std::vector<std::int64_t> index;
+  for (const auto& arg : e.args) index.push_back(evaluate_integer(*arg, scope, pair, s));
+  return find(scope.problem, static_cast<std::size_t>(e.input), index, pair);
+}
+
+double value_of(const Problem& problem, const Element& element) {
+  const Tensor& tensor = problem.inputs[element.input];
+  if (element.at < 0) return 0;
+  return tensor.made ? tensor.made(element.at) : tensor.data[static_cast<std::size_t>(element.at)];
+}
+
+bool takes_first(const Expr& e, const Scope& scope, const Pair& pair, double s) {
+  if (e.items > 0) {
+    const std::int64_t at = evaluate_integer(*e.args[0]->args[0], scope, pair, s);
+    if (at < 0 || at >= e.items) {
+      note_outside(scope.problem, pair,
+                   [&] { return fmt::format("a list has {} items, and the index is {}", e.items, at); });
+    }
+  }
+  return evaluate_boolean(*e.args[0], scope, pair, s);
+}
 
 double element(const Scope& scope, int input, const Pair& pair, const std::vector<std::int64_t>& positions) {
   const auto number = static_cast<std::size_t>(input);
@@ -105,13 +109,15 @@ double element(const Scope& scope, int input, const Pair& pair, const std::vecto
       index.push_back(next < positions.size() ? positions[next++] : 0);
     }
   }
-  return read(problem, number, index, pair);
+  return value_of(problem, find(problem, number, index, pair));
 }
 
 std::int64_t evaluate_integer(const Expr& e, const Scope& scope, const Pair& pair, double s) {
   if (e.op == Op::constant) return e.integer;
   if (e.op == Op::variable) return variable_value(e.variable, scope, pair);
-  if (e.op == Op::input) return static_cast<std::int64_t>(indexed(e, scope, pair, s));
+  if (e.op == Op::input) {
+    return static_cast<std::int64_t>(value_of(scope.problem, element_read(e, scope, pair, s)));
+  }
   if (e.op == Op::select) {
     return evaluate_integer(*e.args[takes_first(e, scope, pair, s) ? 1 : 2], scope, pair, s);
   }
@@ -120,18 +126,7 @@ std::int64_t evaluate_integer(const Expr& e, const Scope& scope, const Pair& pai
 }
 
 double evaluate_real(const Expr& e, const Scope& scope, const Pair& pair, double s) {
-  if (e.op == Op::constant) return e.real;
-  if (e.op == Op::variable) return s;
-  if (e.op == Op::input) return indexed(e, scope, pair, s);
-  if (e.op == Op::to_real) return static_cast<double>(evaluate_integer(*e.args[0], scope, pair, s));
-  if (e.op == Op::alibi) {
-    return alibi_slope(evaluate_integer(*e.args[0], scope, pair, s), scope.problem.shape.heads);
-  }
-  if (e.op == Op::select) {
-    return evaluate_real(*e.args[takes_first(e, scope, pair, s) ? 1 : 2], scope, pair, s);
-  }
-  const double a = evaluate_real(*e.args[0], scope, pair, s);
-  return apply_real(e.op, a, e.args.size() > 1 ? evaluate_real(*e.args[1], scope, pair, s) : 0);
+  return real_value(e, scope, pair, s, as_it_is);
 }
 
 bool evaluate_boolean(const Expr& e, const Scope& scope, const Pair& pair, double s) {

@@ -167,6 +167,7 @@ struct Bind {
   DType dtype = DType::f32;
   bool branch_lse = false;  ///< also the LSE of every branch
   bool paged = false;       ///< K and V come in pages
+  bool gradient = false;    ///< the backward pass: the walk of the forward, with another body
   bool operator==(const Bind&) const = default;
 };
 
@@ -219,8 +220,8 @@ struct Plan {
   /// softmaxes.
   bool may_cut_keys() const;
 
-  /// f32 state of one row: acc, m, l.
-  std::int64_t state_bytes() const { return 4 * (bind.d_v + 2); }
+  /// f32 state of one row: acc, m, l; of gradients dQ.
+  std::int64_t state_bytes() const { return 4 * (bind.gradient ? bind.d : bind.d_v + 2); }
 
   /// What one (batch, head, row) keeps in memory, between phases or for a sum, in bytes; mostly 0.
   std::int64_t carry_bytes_per_row() const { return phases.size() > 1 || sums_in_memory() ? state_bytes() : 0; }

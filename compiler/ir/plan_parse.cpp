@@ -38,6 +38,13 @@ class LineReader {
   void expect(std::string_view word) {
     if (next() != word) fail();
   }
+  /// Is it the next word? Then the line goes on behind it.
+  bool skip(std::string_view word) {
+    const std::string_view before = rest_;
+    if (next() == word) return true;
+    rest_ = before;
+    return false;
+  }
 
   template <typename T>
   T number(std::string_view text) {
@@ -223,8 +230,8 @@ class PlanReader {
     line.expect("dtype");
     b.dtype = line.one_of(kDTypes);
     b.branch_lse = line.small("branch_lse") != 0;
-    b.paged = !line.at_end();
-    if (b.paged) line.expect("paged");
+    b.paged = line.skip("paged");
+    b.gradient = line.skip("gradient");
   }
   void ring(LineReader& line) {
     Ring ring;

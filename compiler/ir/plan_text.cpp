@@ -113,8 +113,8 @@ std::string print(const Plan& plan) {
   w.line("name {}", plan.name);
   w.line("target {}", plan.target);
   const Bind& b = plan.bind;
-  w.line("bind d {} d_v {} dtype {} branch_lse {}{}", b.d, b.d_v, to_string(b.dtype), b.branch_lse ? 1 : 0,
-         b.paged ? " paged" : "");
+  w.line("bind d {} d_v {} dtype {} branch_lse {}{}{}", b.d, b.d_v, to_string(b.dtype), b.branch_lse ? 1 : 0,
+         b.paged ? " paged" : "", b.gradient ? " gradient" : "");
   w.line("combine {} branches {}", word(kCombines, plan.combine), plan.branches);
   if (plan.scale) w.line("scale {}", *plan.scale);
   if (plan.score) w.line("score {}", prefix_text(*plan.score));

@@ -199,8 +199,10 @@ double tensor_bytes(const ir::Plan& plan, const ir::Shape& shape) {
   const auto count = [](std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
     return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c) * static_cast<double>(d);
   };
-  return element * (count(shape.batch, shape.n_q, shape.heads, shape.d + shape.d_v) +
-                    count(shape.batch, shape.n_k, shape.kv_heads, shape.d + shape.d_v)) +
+  // Of a backward pass each beside its gradient.
+  return (plan.bind.gradient ? 2 : 1) * element *
+             (count(shape.batch, shape.n_q, shape.heads, shape.d + shape.d_v) +
+              count(shape.batch, shape.n_k, shape.kv_heads, shape.d + shape.d_v)) +
          4 * count(shape.batch, shape.n_q, shape.heads, 1);
 }
 

@@ -39,7 +39,7 @@ bool scans(const ir::Plan& plan, const ir::Phase& phase);
 /// are not. Cost: one step a range.
 bool keeps_nothing(const ir::Plan& plan, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs);
 
-/// Bytes of Q, K, V, O and LSE, each touched once: the floor of memory traffic.
+/// Bytes of Q, K, V, O and LSE, and of a backward pass their gradients, each touched once: the floor of memory traffic.
 double tensor_bytes(const ir::Plan& plan, const ir::Shape& shape);
 
 }  // namespace weft::planner

@@ -166,6 +166,8 @@ class RowChooser {
   /// Several softmaxes over branches cannot share one running state.
   std::optional<Option> in_phases() {
     const auto combine = draft_.pattern.combine;
+    // Nor can the deltas that branches have of their own, which are wanted before anything is added up.
+    if (draft_.plan.bind.gradient && combine == ir::Combine::joint_detached) return std::nullopt;
     if (draft_.plan.bind.branch_lse || combine == ir::Combine::sum || combine == ir::Combine::mean) return std::nullopt;
     const bool is_union = combine == ir::Combine::unite || draft_.plan.branches == 1;
     return is_union ? phases_of_union() : phases_of_branches();

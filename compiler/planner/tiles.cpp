@@ -8,7 +8,7 @@ namespace weft::planner {
 namespace {
 
 bool may_multiply_pairs(const Draft& draft) {
-  return draft.plan.bind.dtype == ir::DType::bf16 && draft.target.has_bf16_dot();
+  return draft.plan.bind.dtype == ir::DType::bf16 && draft.target.has_bf16_dot() && !draft.plan.bind.gradient;
 }
 
 /// Keys × vectors of a full block's register tile: what fits beside the broadcasts and loads. Measured
@@ -21,6 +21,8 @@ ir::Choices for_cpu(Draft& draft) {
   c.micro_q = target.vector_registers >= 32 ? 4 : 2;
   c.sub_k = target.vector_registers >= 32 ? 8 : 4;
   c.tile_k = target.vector_registers >= 32 ? 128 : 64;
+  // Of gradients P and dS stand beside K, V, dK and dV of the block.
+  if (draft.plan.bind.gradient) c.tile_k = 64;
   if (!may_multiply_pairs(draft)) return c;
   c.products = target.bf16_dot_pays() ? 2 : 1;
   draft.plan.reasons.push_back(fmt::format("bf16 {}: vdpbf16ps does {:.1f} times the products of f32, {}",

@@ -145,6 +145,7 @@ typedef struct {
   int32_t paged;           /**< 1: K and V come in pages */
   const char* target;      /**< `cpu`, `cuda`, `sm_61`, …; NULL: `cpu` */
   const char* source_name; /**< what messages call the text; NULL: `<pattern>` */
+  int32_t gradient;        /**< 1: the backward pass in place of the forward: see weft::CompileOptions */
 } weft_compile_options;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_compile_options weft_compile_options_init(void) {
@@ -217,6 +218,12 @@ typedef struct {
   void* stream;    /**< GPUs: the CUstream to queue on; NULL: the default stream */
   /** q, out and LSE are rows slice_first, … of a sequence of slice_of rows: see weft::RowSlice; 0: they are all rows */
   int64_t slice_first, slice_of;
+  /** Kernels compiled with weft_compile_options::gradient read out and lse, or branch_lse: see weft::RunArgs */
+  weft_tensor d_out;                 /**< as out; needed */
+  weft_tensor d_lse;                 /**< as lse, with `sum` and `mean` as branch_lse; no data: 0 */
+  weft_tensor dq, dk, dv;            /**< as q, k and v; no data: not wanted */
+  const weft_named_tensor* d_inputs; /**< gradients of f32 inputs, in any order */
+  size_t d_input_count;
 } weft_run_args;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_run_args weft_run_args_init(void) {
@@ -227,8 +234,8 @@ static inline weft_run_args weft_run_args_init(void) {
 }
 
 /**
- * Computes O (and LSE). Returns when they are written, on a GPU when the work is queued. User errors, before anything
- * is written, name the tensor, the dimension, what was found and what was expected.
+ * Computes O (and LSE), or gradients. Returns when they are written, on a GPU when the work is queued. User errors,
+ * before anything is written, name the tensor, the dimension, what was found and what was expected.
  */
 WEFT_API weft_error* weft_run(const weft_kernel* kernel, const weft_run_args* args);
 

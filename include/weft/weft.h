@@ -81,6 +81,9 @@ struct CompileOptions {
   std::optional<DType> dtype = {};
   bool branch_lse = false;  ///< also make RunArgs::branch_lse available
   bool paged = false;       ///< K and V come in pages: RunArgs::pages
+  /// The backward pass in place of the forward: a kernel of its own, which reads what the forward wrote and is given
+  /// RunArgs::d_out. Not with `paged`. In this version CPUs and the interpreter have it.
+  bool gradient = false;
   /// `cpu`, `cpu:NAME`, `interpreter` (f64, slow, the meaning itself); `cuda`, `cuda:N` (a GPU of this machine),
   /// `sm_NN` (compiled anywhere, run where there is such a GPU; `sm_NN:simt` as if it had no tensor cores),
   /// `emulate:sm_NN` (CUDA text on the host, slow).
@@ -91,6 +94,11 @@ struct CompileOptions {
 struct NamedInput {
   std::string_view name = {};
   TensorView view = {};
+};
+
+struct NamedOutput {
+  std::string_view name = {};
+  OutputView view = {};
 };
 
 /// A launch that computes some rows of a sequence and leaves the others to other launches: its q, out and LSE have rows
@@ -126,8 +134,17 @@ struct RunArgs {
   std::span<const std::int64_t> kv_lengths = {};
   /// What `random` and `top` choose, for those who want to see it: one i32 view for each list of Kernel::lists, of the
   /// extents that stand there; one without data is not wanted, and no views are none. Numbers of key blocks ascend in a
-  /// row, and places that a row does not use, behind them, hold kUnusedPlace. Not of packed sequences and of pages.
+  /// row, and places that a row does not use, behind them, hold kUnusedPlace. Not of packed sequences and of pages. A
+  /// backward pass chooses as its forward did.
   std::span<const OutputView> lists = {};
+  /// Of kernels compiled with CompileOptions::gradient, which launch with the forward's arguments and these: the
+  /// gradients of sum(dO * O) + sum(dLSE * LSE). They read `out` and `lse`, with `sum` and `mean` `branch_lse`, as the
+  /// forward wrote them, so these must have data. Gradients are written, not added to; those without data are not
+  /// wanted, and one must be. A slice of the rows gives what these rows add to dK, dV and the inputs.
+  TensorView d_out = {};                       ///< as out
+  TensorView d_lse = {};                       ///< as lse, with `sum` and `mean` as branch_lse; no data: 0
+  OutputView dq = {}, dk = {}, dv = {};        ///< as q, k and v, of their dtype
+  std::span<const NamedOutput> d_inputs = {};  ///< of f32 inputs, in any order, as the inputs
   std::uint64_t dropout_seed = 0;
   std::span<std::byte> workspace = {};  ///< at least Kernel::workspace bytes; empty: the engine's own pool
   int threads = 0;                      ///< 0: as the engine says
@@ -182,8 +199,9 @@ class WEFT_API Kernel {
  public:
   struct State;
 
-  /// Computes O (and LSE) for one set of tensors, and returns when they are written. On a GPU it returns when the
-  /// work is queued on RunArgs::stream; tensors and workspace are device memory, offsets are not.
+  /// Computes O (and LSE) for one set of tensors, or their gradients (CompileOptions::gradient), and returns when they
+  /// are written. On a GPU it returns when the work is queued on RunArgs::stream; tensors and workspace are device
+  /// memory, offsets are not.
   ///
   /// User errors, before anything is written, name the tensor, the dimension, what was found and what was
   /// expected: extents that disagree, a last stride other than 1, a dtype other than the compiled one, null or

@@ -92,6 +92,7 @@ Result<CompileOptions> options_of(const weft_compile_options* given) {
   }
   out.branch_lse = from.branch_lse != 0;
   out.paged = from.paged != 0;
+  out.gradient = from.gradient != 0;
   if (from.target != nullptr) out.target = from.target;
   if (from.source_name != nullptr) out.source_name = from.source_name;
   return out;
@@ -102,14 +103,15 @@ Result<std::span<const std::int64_t>> numbers(const std::int64_t* data, std::siz
   return std::span(data, count);
 }
 
-Result<std::vector<NamedInput>> inputs_of(const weft_run_args& from) {
-  if (from.input_count > 0 && from.inputs == nullptr) return missing("weft_run_args::inputs");
-  std::vector<NamedInput> out;
-  for (std::size_t i = 0; i < from.input_count; ++i) {
-    const weft_named_tensor& input = from.inputs[i];
-    if (input.name == nullptr) return missing("the name of an input");
-    WEFT_TRY(auto view, tensor_of<TensorView>(input.tensor, input.name));
-    out.push_back({input.name, view});
+/// Inputs, or their gradients.
+template <typename Named>
+Result<std::vector<Named>> named_tensors(const weft_named_tensor* from, std::size_t count, const char* name) {
+  if (count > 0 && from == nullptr) return missing(name);
+  std::vector<Named> out;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (from[i].name == nullptr) return missing("the name of an input");
+    WEFT_TRY(auto view, tensor_of<decltype(Named::view)>(from[i].tensor, from[i].name));
+    out.push_back({from[i].name, view});
   }
   return out;
 }
@@ -142,6 +144,11 @@ Result<RunArgs> args_of(const weft_run_args& from) {
   WEFT_TRY(out.out, tensor_of<OutputView>(from.out, "out"));
   WEFT_TRY(out.lse, tensor_of<OutputView>(from.lse, "lse"));
   WEFT_TRY(out.branch_lse, tensor_of<OutputView>(from.branch_lse, "branch_lse"));
+  WEFT_TRY(out.d_out, tensor_of<TensorView>(from.d_out, "d_out"));
+  WEFT_TRY(out.d_lse, tensor_of<TensorView>(from.d_lse, "d_lse"));
+  WEFT_TRY(out.dq, tensor_of<OutputView>(from.dq, "dq"));
+  WEFT_TRY(out.dk, tensor_of<OutputView>(from.dk, "dk"));
+  WEFT_TRY(out.dv, tensor_of<OutputView>(from.dv, "dv"));
   WEFT_TRY(out.pages, tensor_of<TensorView>(from.pages, "pages"));
   WEFT_TRY(out.offset, numbers(from.offset, from.offset_count, "weft_run_args::offset"));
   WEFT_TRY(out.cu_q, numbers(from.cu_q, from.cu_q_count, "weft_run_args::cu_q"));
@@ -279,9 +286,12 @@ weft_error* weft_run(const weft_kernel* kernel, const weft_run_args* args) {
     if (args == nullptr) return missing("weft_run_args");
     WEFT_TRY(const auto from, read_versioned(args, "weft_run_args", weft_run_args_init()));
     WEFT_TRY(auto made, args_of(from));
-    WEFT_TRY(const auto inputs, inputs_of(from));
+    WEFT_TRY(const auto inputs, named_tensors<NamedInput>(from.inputs, from.input_count, "weft_run_args::inputs"));
+    WEFT_TRY(const auto d_inputs,
+             named_tensors<NamedOutput>(from.d_inputs, from.d_input_count, "weft_run_args::d_inputs"));
     WEFT_TRY(const auto lists, lists_of(from));
     made.inputs = inputs;
+    made.d_inputs = d_inputs;
     made.lists = lists;
     return kernel->kernel.run(made);
   });

@@ -53,23 +53,28 @@ void Walker::put_keys(const Block& block, i64 at, i64 y, i64 rate, i64 take) con
   };
   put_rows(block.keys + at, k_);
   put_rows(block.values + at, v_);
+  if (at_.gradient != 0) put_sums(block, at, y, rate, take);
+  in_no_branch(block, at, take);
 }
 
-/// Fills the block up to a multiple of `step` with copies of its last key at weight 0; returns the new count.
+/// Fills the block up to a multiple of `step` with copies of its last key at weight 0; returns the new count. They add
+/// zeros to its row of dK and dV, one key after the other.
 i64 Walker::pad(const Block& block, i64 count, i64 step) const {
   const i64 end = round_up(count, step);
+  in_no_branch(block, count, end - count);
   for (i64 i = count; i < end; ++i) {
     block.keys[i] = block.keys[count - 1];
     block.values[i] = block.values[count - 1];
     if (at_.positions != 0) block.positions[i] = block.positions[count - 1];
     block.weights[i] = 0;
+    if (at_.gradient != 0) block.sums[i] = block.sums[count - 1];
   }
   return end;
 }
 
 void Walker::count_additions(i64 additions) {
   additions_ += additions;
-  if (additions_ < kMostAdditions) return;
+  if (additions_ < kMostAdditions || only_delta_) return;
   if (few_) kernels_.end_few(&a_, s_);
   kernels_.settle(&a_, s_, settled_ ? 1 : 0);
   settled_ = true;
@@ -80,6 +85,10 @@ void Walker::count_additions(i64 additions) {
 
 /// Computes one block while the rows of the other are asked for.
 void Walker::run_full(int number, i64 count) {
+  if (at_.gradient != 0) {
+    run_gradient_block(number, count, true);
+    return count_additions(1);
+  }
   const auto block = few_ ? kernels_.few_block : narrow_ ? kernels_.narrow_block : kernels_.full_block;
   const Block &now = blocks_[number], &next = blocks_[1 - number];
   block(&a_, s_, now.keys, now.values, now.weights, count, next.keys, next.values, now.positions);
@@ -139,6 +148,8 @@ void Walker::add_weights(const i64* pass, i64 count, i64 base, float* weights, i
     TermState& s = state(zone_terms_[i]);
     const i64 step = s.rate / rate;
     i64 at = (s.at - first) / rate;
+    in_branch(blocks_[filling_], term_of(*this, pass, zone_terms_[i])[walk::kBranch], filled_ + at, step,
+              filled_ + take);
     for (; at < take; at += step) weights[at] += 1;
     s.at = first + at * rate;
   }
@@ -160,6 +171,7 @@ void Walker::walk_progression(const i64* pass, i64 count, i64 base, i64 hi) {
   by_blocks(state(base).at, hi, rate, [&](i64 y, i64 take) {
     const Block& block = blocks_[filling_];
     put_keys(block, filled_, y, rate, take);
+    in_branch(block, term_of(*this, pass, base)[walk::kBranch], filled_, 1, filled_ + take);
     if (count > 1) add_weights(pass, count, base, block.weights + filled_, y, take);
     filled_ += take;
     if (filled_ == at_.keys) rotate();
@@ -170,13 +182,14 @@ void Walker::walk_progression(const i64* pass, i64 count, i64 base, i64 hi) {
 void Walker::walk_merged(const i64* pass, i64 count, i64 hi) {
   for (i64 y; (y = walk::next_hit(*this, pass, zone_terms_, count, hi)) < hi;) {
     i64 weight = 0, counted = -1;
+    put_keys(blocks_[filling_], filled_, y, 1, 1);
     for (i64 i = 0; i < count; ++i) {
       const i64 branch = term_of(*this, pass, zone_terms_[i])[walk::kBranch];
       if (state(zone_terms_[i]).hit == 0 || branch == counted) continue;
       counted = branch;
       ++weight;
+      in_branch(blocks_[filling_], branch, filled_, 1, filled_ + 1);
     }
-    put_keys(blocks_[filling_], filled_, y, 1, 1);
     blocks_[filling_].weights[filled_] = static_cast<float>(weight);
     if (++filled_ == at_.keys) rotate();
   }
@@ -214,8 +227,9 @@ void Walker::full_zone(const i64* pass, i64 count, i64 hi) {
       *std::min_element(zone_terms_, zone_terms_ + count, [&](i64 a, i64 b) { return state(a).rate < state(b).rate; });
   if (progressions(pass, count, base, hi)) return walk_progression(pass, count, base, hi);
   if (count > 1) return walk_merged(pass, count, hi);
-  walk_runs(pass, hi, [&](const i64*, TermState& only, i64 y, i64 take) {
+  walk_runs(pass, hi, [&](const i64* term, TermState& only, i64 y, i64 take) {
     put_keys(blocks_[filling_], filled_, y, only.rate, take);
+    in_branch(blocks_[filling_], term[walk::kBranch], filled_, 1, filled_ + take);
     filled_ += take;
     if (filled_ == at_.keys) rotate();
   });
@@ -225,9 +239,8 @@ void Walker::full_zone(const i64* pass, i64 count, i64 hi) {
 
 /// No row keeps any of the group of keys from place `at` on, which may pass the block's end.
 void Walker::keep_none(i64 at) const {
-  const i64 of_vector = (at_.keys + at_.sub_k) * at_.mask_bytes;
   for (i64 v = 0; v < at_.rows / at_.lanes; ++v) {
-    std::memset(in_scratch<std::byte>(at_.kept + v * of_vector + at * at_.mask_bytes), 0,
+    std::memset(in_scratch<std::byte>(at_.kept + v * at_.mask_row + at * at_.mask_bytes), 0,
                 static_cast<std::size_t>(at_.sub_k * at_.mask_bytes));
   }
 }
@@ -238,7 +251,8 @@ void Walker::flush_partial() {
     const Block& block = blocks_[0];
     const i64 end = pad(block, filled_, at_.sub_k);
     keep_none(filled_);
-    kernels_.partial_block(&a_, s_, block.keys, block.values, end, block.positions);
+    at_.gradient != 0 ? run_gradient_block(0, end, false)
+                      : kernels_.partial_block(&a_, s_, block.keys, block.values, end, block.positions);
     count_additions(kAdditionsOfPartial);
   }
   filled_ = 0;
@@ -287,6 +301,7 @@ bool Walker::has_intervals(const i64* term, const TermState& state) const {
 void Walker::partial_zone(const i64* pass, i64 count, i64 hi) {
   if (!intervals_found_) find_intervals(pass);
   intervals_found_ = true;
+  if (at_.branches > 0) fact(codegen::cpu::kBranchesAt) = blocks_[0].branches - in_scratch<std::byte>(0);
   const auto put = [&](i64 y, i64 rate, i64 take, const auto& keep) {
     put_partial_keys(y, rate, take);
     keep();
@@ -295,7 +310,10 @@ void Walker::partial_zone(const i64* pass, i64 count, i64 hi) {
   };
   if (count == 1 && has_intervals(term_of(*this, pass, zone_terms_[0]), state(zone_terms_[0]))) {
     return walk_runs(pass, hi, [&](const i64* term, const TermState& only, i64 y, i64 take) {
-      put(y, only.rate, take, [&] { kernels_.keep_run(&a_, s_, term, &only, y, filled_, take); });
+      put(y, only.rate, take, [&] {
+        kernels_.keep_run(&a_, s_, term, &only, y, filled_, take);
+        kept_in_branch(blocks_[0], term[walk::kBranch], filled_, take);
+      });
     });
   }
   for (i64 y; (y = walk::next_hit(*this, pass, zone_terms_, count, hi)) < hi;)

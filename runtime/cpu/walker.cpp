@@ -19,18 +19,21 @@ using codegen::cpu::kRowsFrom;
 using codegen::cpu::kRowsTo;
 using codegen::cpu::kStatesAt;
 
-Walker::Walker(const MicroKernels& kernels, const weft_args& args)
+Walker::Walker(const MicroKernels& kernels, const weft_args& args, Sums* sums)
     : y_end(args.n_k),
       kernels_(kernels),
       at_(kernels.at),
       a_(args),
       s_(args.scratch),
+      sums_(sums),
       few_(at_.few != 0 && args.n_q <= ir::kFewQueries) {
   for (int i = 0; i < 2; ++i) {
     blocks_[i] = {.keys = in_scratch<i64>(at_.key_at[i]),
                   .values = in_scratch<i64>(at_.value_at[i]),
                   .positions = in_scratch<i64>(at_.key_position[i]),
-                  .weights = in_scratch<float>(at_.key_weight[i])};
+                  .sums = in_scratch<i64>(at_.key_sums[i]),
+                  .weights = in_scratch<float>(at_.key_weight[i]),
+                  .branches = in_scratch<std::byte>(at_.branch_kept[i])};
   }
   cuts_ = in_scratch<i64>(at_.terms + a_.most_terms * at_.term_stride);
   zone_terms_ = cuts_ + 4 * a_.most_terms;
@@ -64,6 +67,11 @@ void Walker::tiles() {
   fact(kGroup) = a_.heads_per_tile;
   fact(kStatesAt) = at_.terms;
   if (at_.dropout != 0) seed();
+  if (at_.gradient != 0) {
+    std::memset(in_scratch<std::byte>(at_.zero_row), 0,
+                static_cast<std::size_t>(std::max(at_.d, at_.d_v) * at_.element));
+    lend_inputs();
+  }
   for (i64 number = a_.tile_begin; number < a_.tile_end; ++number) {
     const i64 of_batch = number / a_.tiles_per_head, h = of_batch % groups * a_.heads_per_tile;
     open(of_batch / groups, h);
@@ -74,6 +82,7 @@ void Walker::tiles() {
     if (at_.conditions > 0) describe();
     phases > 1 ? run_tile_of_phases(head, phases) : run_tile(head, passes);
   }
+  if (at_.gradient != 0) take_back_inputs();
 }
 
 /// The keys of all rounds, once a call.
@@ -104,7 +113,7 @@ bool Walker::make_rows(const i64* head, const walk::Tiles& tiles, i64 tile) {
   fact(kCount) = count;
   narrow_ = count <= at_.micro_q * at_.lanes / 2;
   if (!find_present()) return false;
-  find_rows();
+  if (at_.gradient == 0) find_rows();
   return true;
 }
 
@@ -124,34 +133,31 @@ i64 Walker::row_in_memory(i64 r) const {
   return in_scratch<i64>(at_.x)[std::clamp(r, fact(kRowsFrom), fact(kRowsTo) - 1)];
 }
 
+Walker::QueryRows Walker::query_rows(const weft_view& view) const {
+  const u64 first = times(fact(kB), view.stride_b) + times(fact(kH), view.stride_h) - times(x_begin, view.stride_n);
+  return {.first = reinterpret_cast<u64>(view.data) + first * static_cast<u64>(at_.element),
+          .row = times(view.stride_n, at_.element),
+          .head = times(view.stride_h, at_.element)};
+}
+
 /// Where the tile's rows of Q and O stand.
 void Walker::find_rows() const {
-  struct Places {
-    u64 first, row, head;  ///< address of position 0 of the tile's first head; bytes to the next
-  };
-  const auto places_in = [&](const weft_view& view) {
-    const u64 first = times(fact(kB), view.stride_b) + times(fact(kH), view.stride_h) - times(x_begin, view.stride_n);
-    return Places{reinterpret_cast<u64>(view.data) + first * static_cast<u64>(at_.element),
-                  times(view.stride_n, at_.element), times(view.stride_h, at_.element)};
-  };
-  const auto address = [](const Places& places, i64 x, i64 head) {
-    return static_cast<i64>(places.first + static_cast<u64>(x) * places.row + static_cast<u64>(head) * places.head);
-  };
-  const Places q = places_in(a_.q), o = places_in(a_.o);
+  const QueryRows q = query_rows(a_.q), o = query_rows(a_.o);
   // Rows that the launch does not compute, and lanes behind the last, have no place in O; another row's Q stands in.
   const i64 nowhere = reinterpret_cast<i64>(in_scratch<std::byte>(at_.idle_row));
   const i64 from = fact(kRowsFrom), to = fact(kRowsTo), heads = fact(kGroup), rows = at_.rows,
             bytes = i64{at_.d} * at_.element;
   i64 *const q_row = in_scratch<i64>(at_.q_row), *const o_row = in_scratch<i64>(at_.o_row);
   for (i64 r = 0, head = 0; r < rows; ++r, head = head + 1 < heads ? head + 1 : 0) {
-    const i64 x = row_in_memory(r), at = address(q, x, head);
+    const i64 x = row_in_memory(r), at = q.at(x, head);
     q_row[r] = at;
     ask_for(at, bytes);
-    o_row[r] = r >= from && r < to ? address(o, x, head) : nowhere;
+    o_row[r] = r >= from && r < to ? o.at(x, head) : nowhere;
   }
 }
 
 void Walker::run_tile(const i64* head, i64 passes) {
+  if (at_.gradient != 0) return run_gradient_tile(head, passes);
   kernels_.load_q(&a_, s_);
   if (passes > 1)
     std::memset(in_scratch<float>(at_.out), 0, sizeof(float) * static_cast<std::size_t>(at_.v_pad * at_.rows));
@@ -174,12 +180,12 @@ void Walker::run_tile_of_phases(const i64* head, i64 phases) {
   // Rows that this phase adds nothing to keep their state where it is.
   if (idle && !first && !last) return;
   first ? kernels_.fresh(&a_, s_) : carry(true);
-  if (!idle) {
-    kernels_.load_q(&a_, s_);
-    run_pass(pass);
+  if (!idle || (last && at_.gradient != 0)) {
+    at_.gradient != 0 ? load_gradient_rows(pass, true) : void(kernels_.load_q(&a_, s_));
+    at_.gradient != 0 ? run_gradient_pass(pass, true) : run_pass(pass);
   }
   if (!last) return carry(false);
-  finish_pass(pass);
+  at_.gradient != 0 ? kernels_.scale_sums(&a_, s_) : finish_pass(pass);
   kernels_.store_rows(&a_, s_);
 }
 
@@ -219,16 +225,17 @@ void Walker::finish_pass(const i64* pass) const {
   if (pass[walk::kOut] != 0) kernels_.finish_pass(&a_, s_, std::bit_cast<double>(pass[walk::kFactor]));
 }
 
-/// The f32 state of each row between phases, [d_v] acc, m, l. Coming in, other lanes get the state of a row as well: it
-/// is never stored.
+/// The f32 state of each row between phases, [d_v] acc, m, l, or dQ. Coming in, other lanes get the state of a row as
+/// well: it is never stored.
 void Walker::carry(bool in) const {
-  const i64 head = fact(kB) * a_.heads + fact(kH), words = at_.d_v + 2;
+  const i64 head = fact(kB) * a_.heads + fact(kH), words = at_.sum_columns + (at_.gradient != 0 ? 0 : 2);
   const i64 begin = x_begin + a_.row_begin, rows = a_.row_end - a_.row_begin;
   for (i64 r = in ? 0 : fact(kRowsFrom); r < (in ? at_.rows : fact(kRowsTo)); ++r) {
     const i64 row = head * rows + row_in_memory(r) - begin;
     float* const there = a_.carry + row * words;
     const auto copy = [&](i64 c, float& here) { in ? void(here = there[c]) : void(there[c] = here); };
-    for (i64 c = 0; c < at_.d_v; ++c) copy(c, in_scratch<float>(at_.acc)[c * at_.rows + r]);
+    for (i64 c = 0; c < at_.sum_columns; ++c) copy(c, in_scratch<float>(at_.acc)[c * at_.rows + r]);
+    if (at_.gradient != 0) continue;
     copy(at_.d_v, in_scratch<float>(at_.m)[r]);
     copy(at_.d_v + 1, in_scratch<float>(at_.l)[r]);
   }

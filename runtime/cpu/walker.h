@@ -9,6 +9,8 @@
 
 namespace weft::cpu {
 
+struct Sums;
+
 using codegen::cpu::Condition;
 using codegen::cpu::Layout;
 using codegen::cpu::MicroKernels;
@@ -21,7 +23,8 @@ inline u64 times(i64 a, i64 b) { return static_cast<u64>(a) * static_cast<u64>(b
 /// One call of a kernel: its tiles one after the other, in the call's scratch. It is the environment of compiler/walk.
 class Walker {
  public:
-  Walker(const MicroKernels& kernels, const weft_args& args);
+  /// `sums`: of gradients.
+  Walker(const MicroKernels& kernels, const weft_args& args, Sums* sums);
 
   void tiles();
   void summarize();
@@ -52,6 +55,14 @@ class Walker {
   bool make_rows(const i64* head, const walk::Tiles& tiles, i64 tile);
   bool find_present();
   i64 row_in_memory(i64 r) const;
+  /// Where rows of a tensor over queries stand: address of position 0 of the tile's first head; bytes to the next.
+  struct QueryRows {
+    u64 first, row, head;
+    i64 at(i64 x, i64 of_head) const {
+      return static_cast<i64>(first + static_cast<u64>(x) * row + static_cast<u64>(of_head) * head);
+    }
+  };
+  QueryRows query_rows(const weft_view& view) const;
   void find_rows() const;
   void run_tile(const i64* head, i64 passes);
   void run_tile_of_phases(const i64* head, i64 phases);
@@ -70,8 +81,9 @@ class Walker {
   i64 address(const KeyRows& rows, i64 y) const;
   /// A block of keys that is being filled, or waits for its turn: addresses of rows, positions, weights.
   struct Block {
-    i64 *keys, *values, *positions;
+    i64 *keys, *values, *positions, *sums;
     float* weights;
+    std::byte* branches;  ///< who keeps which key in which branch, where each has a delta of its own
   };
   void put_keys(const Block& block, i64 at, i64 y, i64 rate, i64 take) const;
   i64 pad(const Block& block, i64 count, i64 step) const;
@@ -97,6 +109,29 @@ class Walker {
   bool has_intervals(const i64* term, const walk::TermState& state) const;
   void find_intervals(const i64* pass);
 
+  // gradients.cpp
+  struct OfRow {
+    float lse, d_lse;
+  };
+  OfRow of_row(const i64* pass, i64 r) const;
+  void find_gradient_rows(const i64* pass, bool one_pass) const;
+  void load_gradient_rows(const i64* pass, bool one_pass) const;
+  void measure_from(const i64* pass) const;
+  void find_deltas(const i64* pass) const;
+  void run_gradient_tile(const i64* head, i64 passes);
+  void run_gradient_pass(const i64* pass, bool one_pass);
+  void clear_branches() const;
+  void find_branch_deltas() const;
+  template <typename Body>
+  void each_mask(const Block& block, i64 branch, i64 at, const Body& body) const;
+  void in_no_branch(const Block& block, i64 at, i64 take) const;
+  void in_branch(const Block& block, i64 branch, i64 at, i64 step, i64 end) const;
+  void kept_in_branch(const Block& block, i64 branch, i64 at, i64 take) const;
+  void put_sums(const Block& block, i64 at, i64 y, i64 rate, i64 take) const;
+  void run_gradient_block(int number, i64 count, bool full);
+  void lend_inputs() const;
+  void take_back_inputs() const;
+
   // conditions.cpp
   Condition& condition(i64 number) const { return in_scratch<Condition>(at_.conditions_at)[number]; }
   void describe() const;
@@ -109,6 +144,7 @@ class Walker {
   const Layout& at_;
   const weft_args& a_;
   void* s_;
+  Sums* sums_;
   bool few_;  ///< the launch has so few queries that full blocks have lanes for columns
 
   // Of the tile.
@@ -127,6 +163,7 @@ class Walker {
   bool pending_ = false;          ///< … the other is full and waits
   i64 additions_ = 0;             ///< to the tile's sums since they were settled
   bool settled_ = false;          ///< are there settled sums?
+  bool only_delta_ = false;       ///< of gradients: the walk finds rowsum(dP * P) and nothing else
 };
 
 }  // namespace weft::cpu

@@ -1,6 +1,7 @@
 #include "runtime/engine/ahead.h"
 
 #include "runtime/engine/destination.h"
+#include "runtime/engine/engine_checks.h"
 
 #include <fmt/format.h>
 
@@ -33,6 +34,7 @@ Result<Ahead::Work> Ahead::plan(const Source& source, const CompileOptions& opti
     return user_error(fmt::format("bundles have kernels for CPUs and GPUs, not for {}", options.target));
   }
   WEFT_TRY(auto front, read_pattern(source, options));
+  WEFT_CHECK(check_gradient(options, destination));
   WEFT_TRY(auto planned, plan_pattern(std::move(front), options, destination.target));
   auto kernel = prepare(std::move(planned));
   auto variant = full_variant(kernel, options);

@@ -32,14 +32,31 @@ void set_inputs(weft_args& to, const std::vector<TensorView>& inputs) {
   }
 }
 
+void set_gradients(weft_args& to, const RunArgs& args) {
+  to.d_o = view_of(args.d_out);
+  to.d_q = view_of(args.dq);
+  to.d_k = view_of(args.dk);
+  to.d_v = view_of(args.dv);
+  const auto axes = static_cast<std::size_t>(args.d_lse.rank);
+  to.d_lse = static_cast<const float*>(args.d_lse.data);
+  if (to.d_lse != nullptr) {  // [B, H, n], or for each branch
+    to.d_lse_stride = axes == 4 ? args.d_lse.stride[0] : 0;
+    to.d_lse_stride_b = args.d_lse.stride[axes - 3];
+    to.d_lse_stride_h = args.d_lse.stride[axes - 2];
+  }
+}
+
 /// Tensors of a slice begin with its first row: addresses count from row 0, which is not there.
 void begin_before(std::int64_t rows, std::size_t element_bytes, weft_args& to) {
   const auto back = [](auto*& data, std::int64_t bytes) {
     using Data = std::remove_reference_t<decltype(data)>;
     data = reinterpret_cast<Data>(reinterpret_cast<std::uintptr_t>(data) - static_cast<std::uintptr_t>(bytes));
   };
-  for (weft_view* view : {&to.q, &to.o})
+  for (weft_view* view : {&to.q, &to.o, &to.d_o, &to.d_q}) {
+    if (view->data == nullptr) continue;
     back(view->data, rows * view->stride_n * static_cast<std::int64_t>(element_bytes));
+  }
+  if (to.d_lse != nullptr) back(to.d_lse, rows * static_cast<std::int64_t>(sizeof(float)));
   for (float** lse : {&to.lse, &to.branch_lse}) {
     if (*lse != nullptr) back(*lse, rows * static_cast<std::int64_t>(sizeof(float)));
   }
@@ -79,6 +96,7 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.page_size = args.pages.data != nullptr ? args.k.extent[1] : 0;
   to.page_count = args.pages.data != nullptr ? args.k.extent[0] : 0;
   set_inputs(to, launch.inputs);
+  if (launch.gradient) set_gradients(to, args);
   begin_before(shape.row_begin, size_of(args.q.dtype), to);
   return to;
 }
@@ -112,13 +130,18 @@ std::vector<Piece> pieces_of(const Launch& launch, const weft_args& block, std::
     if (launch.packed_q) {
       begin_at(to.q, s.first_q);
       begin_at(to.o, s.first_q);
+      if (to.d_o.data != nullptr) begin_at(to.d_o, s.first_q);
+      if (to.d_q.data != nullptr) begin_at(to.d_q, s.first_q);
+      if (to.d_lse != nullptr) to.d_lse += s.first_q;
       if (to.lse != nullptr) to.lse += s.first_q;
       if (to.branch_lse != nullptr) to.branch_lse += s.first_q;
-      to.lse_stride_b = to.branch_lse_stride_b = 0;
+      to.lse_stride_b = to.branch_lse_stride_b = to.d_lse_stride_b = 0;
     }
     if (launch.packed_k) {
       begin_at(to.k, s.first_k);
       begin_at(to.v, s.first_k);
+      if (to.d_k.data != nullptr) begin_at(to.d_k, s.first_k);
+      if (to.d_v.data != nullptr) begin_at(to.d_v, s.first_k);
     }
     out.push_back(std::move(piece));
   }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 
 namespace weft {
 
@@ -25,6 +26,7 @@ CpuExecutor::CpuExecutor(ir::Plan plan, std::shared_ptr<const object::LoadedObje
                          std::shared_ptr<const Workers> workers)
     : plan_(std::move(plan)), object_(std::move(object)), workers_(std::move(workers)) {
   describe(&kernels_);
+  if (plan_.bind.gradient) pages_.emplace(cpu::kPageKeys * kernels_.at.sum_row);
 }
 
 Result<std::shared_ptr<const CpuExecutor::PerHeads>> CpuExecutor::per_heads(std::int64_t heads) const {
@@ -73,16 +75,39 @@ Status CpuExecutor::run(const ir::Pattern& pattern, const Launch& launch, const 
   block.carry = reinterpret_cast<float*>(first + tables->scratch * static_cast<std::size_t>(threads));
   WEFT_TRY(const auto carry, carry_bytes(plan_, shape));
   auto* const lists = reinterpret_cast<std::int32_t*>(reinterpret_cast<std::byte*>(block.carry) + aligned(carry));
-  for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
-    place_lists(plan_, piece.shape, lists, piece.block);
-    WEFT_CHECK(use_caller_lists(plan_, pattern, launch, piece.block));
-    fill_lists(plan_, piece, *workers_, threads);
-    WEFT_CHECK(summarize(piece, tables->scratch, first, threads));
-    for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
-      run_phase(phase, *tables, piece, first, threads);
-    }
+  if (launch.gradient && !launch.sequences.empty()) clear_gradients(args);
+  try {
+    InputGradients inputs = launch.gradient ? make_input_gradients(launch) : InputGradients();
+    for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype)))
+      WEFT_CHECK(run_piece(piece, pattern, launch, *tables, first, lists, threads, inputs));
+    if (launch.gradient) store_input_gradients(launch, inputs);
+  } catch (const std::bad_alloc&) {
+    return environment_error("out of memory: there is no room for what threads add up for dK, dV and inputs");
   }
   if (pooled.bytes) pool_.give_back(std::move(pooled));
+  return done;
+}
+
+Status CpuExecutor::run_piece(Piece& piece, const ir::Pattern& pattern, const Launch& launch, const PerHeads& per_heads,
+                              std::byte* scratch, std::int32_t* lists, int threads, InputGradients& inputs) const {
+  place_lists(plan_, piece.shape, lists, piece.block);
+  WEFT_CHECK(use_caller_lists(plan_, pattern, launch, piece.block));
+  fill_lists(plan_, piece, *workers_, threads);
+  WEFT_CHECK(summarize(piece, per_heads.scratch, scratch, threads));
+  if (launch.gradient) {
+    run_backward({.plan = plan_,
+                  .kernels = kernels_,
+                  .tables = per_heads.tables,
+                  .workers = *workers_,
+                  .pool = *pages_,
+                  .scratch = scratch,
+                  .scratch_of_thread = per_heads.scratch,
+                  .threads = threads},
+                 piece, inputs);
+    return done;
+  }
+  for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase)
+    run_phase(phase, per_heads, piece, scratch, threads);
   return done;
 }
 

@@ -3,13 +3,16 @@
 #include "codegen/args.h"
 #include "codegen/cpu/micro_kernels.h"
 #include "compiler/ir/plan.h"
+#include "runtime/cpu/sums.h"
 #include "runtime/engine/arguments.h"
+#include "runtime/engine/cpu_gradients.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/engine/scratch_pool.h"
 #include "runtime/engine/workers.h"
 #include "runtime/object/loaded_object.h"
 
 #include <memory>
+#include <optional>
 
 namespace weft {
 
@@ -36,6 +39,9 @@ class CpuExecutor : public Executor {
   Result<std::size_t> total_scratch(const PerHeads& per_heads, const ir::Shape& shape, int threads) const;
   /// Fills the lists that summarize conditions, which the kernel does itself.
   Status summarize(const Piece& piece, std::size_t scratch_of_thread, std::byte* scratch, int threads) const;
+  /// The lists of a piece, and everything that is computed with them.
+  Status run_piece(Piece& piece, const ir::Pattern& pattern, const Launch& launch, const PerHeads& per_heads,
+                   std::byte* scratch, std::int32_t* lists, int threads, InputGradients& inputs) const;
   void run_phase(std::size_t phase, const PerHeads& per_heads, const Piece& piece, std::byte* scratch,
                  int threads) const;
 
@@ -45,6 +51,7 @@ class CpuExecutor : public Executor {
   std::shared_ptr<const Workers> workers_;
   mutable KnownHeads<PerHeads> known_heads_;
   mutable ScratchPool pool_;
+  mutable std::optional<cpu::PagePool> pages_;  ///< of gradients
 };
 
 }  // namespace weft

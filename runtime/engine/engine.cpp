@@ -19,7 +19,7 @@ namespace {
 class Interpreter : public Executor {
  public:
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override {
-    return run_interpreter(pattern, launch, args);
+    return launch.gradient ? interpret_backward(pattern, launch, args) : run_interpreter(pattern, launch, args);
   }
   Result<std::size_t> workspace(const ir::Shape&, int) const override { return std::size_t{0}; }
 };
@@ -33,7 +33,8 @@ std::string request_key(std::string_view text, const CompileOptions& options) {
   for (const auto& part :
        {options.pattern, options.target, spelled(options.heads), spelled(options.kv_heads), spelled(options.dim),
         spelled(options.dim_v), std::string(options.dtype ? to_string(*options.dtype) : "-"),
-        std::string(options.branch_lse ? "branches" : "-"), std::string(options.paged ? "paged" : "-")}) {
+        std::string(options.branch_lse ? "branches" : "-"), std::string(options.paged ? "paged" : "-"),
+        std::string(options.gradient ? "gradient" : "-")}) {
     key.append(part).push_back('\0');
   }
   for (const auto& [name, value] : options.params) {
@@ -48,6 +49,7 @@ std::shared_ptr<const Kernel::State> interpreter_state(Front front, const Compil
   state->dtype = options.dtype.value_or(DType::f32);
   state->any_float = true;
   state->branch_lse = true;
+  state->gradient = options.gradient;
   state->pattern_text = ir::print(front.pattern);
   state->target = "interpreter";
   state->pattern = std::move(front.pattern);
@@ -123,6 +125,7 @@ Result<Built> Engine::State::find_or_build(const std::string& key, std::string_v
   const Source source{.name = options.source_name, .text = std::string(text)};
   WEFT_TRY(const auto destination, find_destination(options.target));
   WEFT_TRY(auto front, read_pattern(source, options));
+  WEFT_CHECK(check_gradient(options, destination));
   if (destination.kind == Destination::Kind::interpreter) {
     return Built{.state = interpreter_state(std::move(front), options)};
   }

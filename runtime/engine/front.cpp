@@ -106,8 +106,9 @@ Result<ir::Bind> bind_of(const ir::Pattern& pattern, const CompileOptions& optio
   return ir::Bind{.d = *pattern.dim,
                   .d_v = *pattern.dim_v,
                   .dtype = *pattern.dtype,
-                  .branch_lse = options.branch_lse,
-                  .paged = options.paged};
+                  .branch_lse = options.branch_lse && !options.gradient,  // it reads those that the mode has
+                  .paged = options.paged,
+                  .gradient = options.gradient};
 }
 
 Result<Planned> plan_pattern(Front front, const CompileOptions& options, const Target& target) {

@@ -29,7 +29,8 @@ LaunchContract contract_of(const Kernel::State& state) {
           .any_float = state.any_float,
           .branch_lse = state.branch_lse,
           .paged = state.paged,
-          .on_host = state.executor->reads_host_memory()};
+          .on_host = state.executor->reads_host_memory(),
+          .gradient = state.gradient};
 }
 
 std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std::string target,
@@ -37,6 +38,7 @@ std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std
   auto state = std::make_shared<Kernel::State>();
   state->dtype = from_ir(bind.dtype);
   state->branch_lse = bind.branch_lse;
+  state->gradient = bind.gradient;
   state->paged = bind.paged;
   state->pattern_text = ir::print(front.pattern);
   state->texts = std::move(texts);

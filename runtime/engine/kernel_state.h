@@ -31,6 +31,7 @@ struct Kernel::State {
   DType dtype = DType::f32;
   bool any_float = false;
   bool branch_lse = false;
+  bool gradient = false;  ///< it is the backward pass
   bool paged = false;
   std::string pattern_text, target;
   std::shared_ptr<const Texts> texts;  ///< null on the interpreter

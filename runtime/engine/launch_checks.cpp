@@ -11,78 +11,20 @@
 
 #include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/front.h"
+#include "runtime/engine/gradient_checks.h"
 #include "runtime/engine/memory_checks.h"
+#include "runtime/engine/view_checks.h"
 
 namespace weft {
 
 namespace {
 
-using Names = std::array<const char*, kMaxRank>;
-constexpr Names kRowAxes = {"batch", "tokens", "heads", "dim"};
-constexpr Names kLseAxes = {"batch", "heads", "tokens", ""};
-constexpr Names kBranchLseAxes = {"branches", "batch", "heads", "tokens"};
 constexpr Names kPageAxes = {"pages", "page size", "heads", "dim"};
 constexpr Names kListAxes = {"batch", "heads", "rows", "places"};
 constexpr Names kTableAxes = {"batch", "pages", "", ""};
 
 constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxHeads = 65535;  // counters of the random numbers hold sixteen bits of each
-
-/// What is the same for every tensor of a launch, whatever its axes mean.
-template <typename Pointer>
-Status check_view(const std::string& name, const View<Pointer>& view, DType dtype, int rank, const Names& axes) {
-  if (view.data == nullptr) return user_error(fmt::format("{} has no data", name));
-  if (view.dtype != dtype) {
-    return user_error(fmt::format("{} is {}; expected {}", name, to_string(view.dtype), to_string(dtype)));
-  }
-  if (view.rank != rank) return user_error(fmt::format("{} has {} dimensions; expected {}", name, view.rank, rank));
-  if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(dtype) != 0) {
-    return user_error(fmt::format("{} starts at an address that is no multiple of {} bytes", name, size_of(dtype)));
-  }
-  std::int64_t reach = static_cast<std::int64_t>(size_of(dtype));
-  for (int axis = 0; axis < rank; ++axis) {
-    const auto at = static_cast<std::size_t>(axis);
-    const auto extent = view.extent[at];
-    if (extent < 1) {
-      return user_error(
-          fmt::format("{}, dimension {} ({}): the extent is {}; it must be at least 1", name, axis, axes[at], extent));
-    }
-    std::int64_t bytes = 0;
-    if (__builtin_mul_overflow(extent - 1, view.stride[at], &bytes) ||
-        __builtin_mul_overflow(bytes, static_cast<std::int64_t>(size_of(dtype)), &bytes) || bytes == INT64_MIN ||
-        __builtin_add_overflow(reach, bytes < 0 ? -bytes : bytes, &reach)) {
-      return user_error(fmt::format("{}, dimension {} ({}): extent {} with stride {} is larger than memory", name, axis,
-                                    axes[at], extent, view.stride[at]));
-    }
-  }
-  const auto last = static_cast<std::size_t>(rank - 1);
-  if (rank > 0 && view.extent[last] > 1 && view.stride[last] != 1) {
-    return user_error(fmt::format("{}, dimension {} ({}): the stride is {}; the last dimension must be contiguous (1)",
-                                  name, rank - 1, axes[last], view.stride[last]));
-  }
-  return done;
-}
-
-template <typename Pointer>
-Status expect_extent(const std::string& name, const View<Pointer>& view, int axis, const Names& axes,
-                     std::int64_t expected, const std::string& why) {
-  const auto found = view.extent[static_cast<std::size_t>(axis)];
-  if (found == expected) return done;
-  return user_error(fmt::format("{}, dimension {} ({}): the extent is {}; expected {}, {}", name, axis,
-                                axes[static_cast<std::size_t>(axis)], found, expected, why));
-}
-
-/// Two threads must never write one element.
-Status check_distinct(const std::string& name, const OutputView& view, const Names& axes) {
-  for (int axis = 0; axis < view.rank; ++axis) {
-    const auto at = static_cast<std::size_t>(axis);
-    if (view.extent[at] > 1 && view.stride[at] == 0) {
-      return user_error(
-          fmt::format("{}, dimension {} ({}): the stride is 0; an output cannot overlap itself", name, axis, axes[at]));
-    }
-  }
-  return done;
-}
 
 }  // namespace
 
@@ -134,8 +76,6 @@ Result<ir::Shape> check_tensors(const LaunchContract& contract, const RunArgs& a
   WEFT_CHECK(check_view("q", args.q, dtype, 4, kRowAxes));
   WEFT_CHECK(check_view("k", args.k, dtype, 4, key_axes));
   WEFT_CHECK(check_view("v", args.v, dtype, 4, key_axes));
-  WEFT_CHECK(check_view("out", args.out, dtype, 4, kRowAxes));
-  WEFT_CHECK(check_distinct("out", args.out, kRowAxes));
   const auto& q = args.q.extent;
   const auto& k = args.k.extent;
   if (!contract.paged) WEFT_CHECK(expect_extent("k", args.k, 0, kRowAxes, q[0], "as in q"));
@@ -143,10 +83,10 @@ Result<ir::Shape> check_tensors(const LaunchContract& contract, const RunArgs& a
   WEFT_CHECK(expect_extent("v", args.v, 0, key_axes, k[0], "as in k"));
   WEFT_CHECK(expect_extent("v", args.v, 1, key_axes, k[1], "as in k"));
   WEFT_CHECK(expect_extent("v", args.v, 2, key_axes, k[2], "as in k"));
-  WEFT_CHECK(expect_extent("out", args.out, 0, kRowAxes, q[0], "as in q"));
-  WEFT_CHECK(expect_extent("out", args.out, 1, kRowAxes, q[1], "as in q"));
-  WEFT_CHECK(expect_extent("out", args.out, 2, kRowAxes, q[2], "as in q"));
-  WEFT_CHECK(expect_extent("out", args.out, 3, kRowAxes, args.v.extent[3], "as in v"));
+  if (!contract.gradient) {
+    WEFT_CHECK(check_rows_of_o("out", args.out, args));
+    WEFT_CHECK(check_distinct("out", args.out, kRowAxes));
+  }
   return ir::Shape{
       .batch = q[0], .n_q = q[1], .n_k = k[1], .heads = q[2], .kv_heads = k[2], .d = q[3], .d_v = args.v.extent[3]};
 }
@@ -229,30 +169,23 @@ Status find_sequences(const LaunchContract& contract, const RunArgs& args, Launc
   return done;
 }
 
-Status check_lse(const LaunchContract& contract, const RunArgs& args, const ir::Shape& shape) {
+/// As far as they are given: a backward pass reads what its forward was given to write.
+Status check_lse(const LaunchContract& contract, const RunArgs& args) {
   if (args.lse.data != nullptr) {
     const auto combine = contract.pattern.combine;
-    if (combine == ir::Combine::sum || combine == ir::Combine::mean) {
+    if (ir::per_branch(combine)) {
       return user_error(
           fmt::format("combine {} has an LSE per branch only: ask for branch_lse", ir::to_string(combine)));
     }
-    WEFT_CHECK(check_view("lse", args.lse, DType::f32, 3, kLseAxes));
+    WEFT_CHECK(check_rows_of_lse("lse", args.lse, std::nullopt, args));
     WEFT_CHECK(check_distinct("lse", args.lse, kLseAxes));
-    WEFT_CHECK(expect_extent("lse", args.lse, 0, kLseAxes, args.q.extent[0], "as in q"));
-    WEFT_CHECK(expect_extent("lse", args.lse, 1, kLseAxes, shape.heads, "as in q"));
-    WEFT_CHECK(expect_extent("lse", args.lse, 2, kLseAxes, args.q.extent[1], "as in q"));
   }
   if (args.branch_lse.data != nullptr) {
-    if (!contract.branch_lse) {
+    if (!contract.branch_lse && !contract.gradient) {
       return user_error("branch_lse was not asked for when the pattern was compiled (CompileOptions::branch_lse)");
     }
-    const auto branches = static_cast<std::int64_t>(contract.pattern.branches.size());
-    WEFT_CHECK(check_view("branch_lse", args.branch_lse, DType::f32, 4, kBranchLseAxes));
+    WEFT_CHECK(check_rows_of_lse("branch_lse", args.branch_lse, std::ssize(contract.pattern.branches), args));
     WEFT_CHECK(check_distinct("branch_lse", args.branch_lse, kBranchLseAxes));
-    WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 0, kBranchLseAxes, branches, "the pattern's branches"));
-    WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 1, kBranchLseAxes, args.q.extent[0], "as in q"));
-    WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 2, kBranchLseAxes, shape.heads, "as in q"));
-    WEFT_CHECK(expect_extent("branch_lse", args.branch_lse, 3, kBranchLseAxes, args.q.extent[1], "as in q"));
   }
   return done;
 }
@@ -427,11 +360,12 @@ Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args)
   for (const auto& s : launch.sequences) {
     WEFT_CHECK(check_sizes(contract.pattern, shape_of(launch, s)));
   }
-  WEFT_CHECK(check_lse(contract, args, shape));
+  WEFT_CHECK(check_lse(contract, args));
   WEFT_CHECK(check_offsets(args.offset, shape.batch));
   launch.shape.offset.assign(args.offset.begin(), args.offset.end());
   launch.shape.dropout_seed = args.dropout_seed;
   WEFT_TRY(launch.inputs, check_inputs(contract.pattern, args, shape));
+  WEFT_CHECK(check_gradients(contract, args, launch));
   WEFT_CHECK(check_meaning(contract.pattern, launch));
   WEFT_CHECK(check_lists(contract.pattern, args, launch));
   if (contract.paged && contract.on_host) WEFT_CHECK(check_page_numbers(launch, args));

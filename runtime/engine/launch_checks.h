@@ -23,8 +23,10 @@ struct Launch {
   ir::Shape shape;
   std::vector<Sequence> sequences;  ///< empty: all entries of the batch are alike
   bool packed_q = false, packed_k = false;
-  std::vector<TensorView> inputs;  ///< in the order of Pattern::inputs
-  std::vector<OutputView> lists;   ///< in the order of ir::chosen_sets; empty: none is wanted
+  std::vector<TensorView> inputs;    ///< in the order of Pattern::inputs
+  std::vector<OutputView> lists;     ///< in the order of ir::chosen_sets; empty: none is wanted
+  bool gradient = false;             ///< it is the backward pass, which reads O and LSE
+  std::vector<OutputView> d_inputs;  ///< of the backward pass, in the order of Pattern::inputs; no data: not wanted
 };
 
 /// What a launch must agree with.
@@ -35,6 +37,7 @@ struct LaunchContract {
   bool branch_lse = false;   ///< may RunArgs::branch_lse be asked for?
   bool paged = false;        ///< do K and V come in pages?
   bool on_host = true;       ///< can the host read the tensors?
+  bool gradient = false;     ///< is it the backward pass?
 };
 
 /// Are there as many threads as a launch, or a request for its workspace, may ask for?

@@ -144,20 +144,28 @@ Status check_spans(const RunArgs& args) {
   WEFT_CHECK(has_data(args.cu_k, "cu_k"));
   WEFT_CHECK(has_data(args.kv_lengths, "kv_lengths"));
   WEFT_CHECK(has_data(args.lists, "lists"));
+  WEFT_CHECK(has_data(args.d_inputs, "d_inputs"));
   WEFT_CHECK(has_data(args.workspace, "the workspace"));
   return check_threads(args.threads);
 }
 
 Status check_apart(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) {
   std::vector<Bytes> read, written;
-  read.reserve(4 + launch.inputs.size());
-  written.reserve(4 + launch.lists.size());
+  read.reserve(9 + launch.inputs.size());
+  written.reserve(7 + launch.lists.size() + launch.d_inputs.size());
   const auto add = [](std::vector<Bytes>& to, std::string name, const auto& view) {
     if (view.data != nullptr) to.push_back(bytes_of(std::move(name), view));
   };
-  add(written, "out", args.out);
-  add(written, "lse", args.lse);
-  add(written, "branch_lse", args.branch_lse);
+  auto& of_forward = launch.gradient ? read : written;
+  add(of_forward, "out", args.out);
+  add(of_forward, "lse", args.lse);
+  add(of_forward, "branch_lse", args.branch_lse);
+  add(written, "dq", args.dq);
+  add(written, "dk", args.dk);
+  add(written, "dv", args.dv);
+  for (std::size_t i = 0; i < launch.d_inputs.size(); ++i) {
+    add(written, fmt::format("the gradient of input '{}'", pattern.inputs[i].name), launch.d_inputs[i]);
+  }
   for (std::size_t i = 0; i < launch.lists.size(); ++i) add(written, fmt::format("list {}", i), launch.lists[i]);
   if (!args.workspace.empty()) {
     auto& workspace = written.emplace_back();
@@ -166,6 +174,8 @@ Status check_apart(const ir::Pattern& pattern, const Launch& launch, const RunAr
     workspace.terms.add(
         {.most = static_cast<std::int64_t>(std::min<std::size_t>(args.workspace.size() - 1, INT64_MAX))});
   }
+  add(read, "d_out", args.d_out);
+  add(read, "d_lse", args.d_lse);
   add(read, "q", args.q);
   add(read, "k", args.k);
   add(read, "v", args.v);

@@ -76,6 +76,7 @@ std::string variant_of(const ir::Bind& bind) {
   if (bind.d_v != bind.d) out += fmt::format(", value dim {}", bind.d_v);
   if (bind.branch_lse) out += ", branch lse";
   if (bind.paged) out += ", paged";
+  if (bind.gradient) out += ", gradient";
   return out;
 }
 

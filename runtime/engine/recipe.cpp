@@ -70,6 +70,7 @@ std::string build_command(const CompileOptions& options, const Planned& planned,
   if (options.kv_heads) out += fmt::format(" --kv-heads {}", *options.kv_heads);
   if (bind.branch_lse) out += " --lse-per-branch";
   if (bind.paged) out += " --paged";
+  if (bind.gradient) out += " --grad";
   for (const auto& [name, value] : options.params) out += " -D " + quoted(name + "=" + value);
   return out;
 }
@@ -77,10 +78,10 @@ std::string build_command(const CompileOptions& options, const Planned& planned,
 std::string record_line(std::string_view text, const CompileOptions& options, const Planned& planned) {
   return fmt::format(
       "{{\"weft_record\":1,\"pattern\":{},\"target\":{},\"dtype\":\"{}\",\"dim\":{},\"dim_v\":{},\"heads\":{},"
-      "\"kv_heads\":{},\"branch_lse\":{},\"paged\":{},\"params\":{},\"text\":{}}}\n",
+      "\"kv_heads\":{},\"branch_lse\":{},\"paged\":{},\"gradient\":{},\"params\":{},\"text\":{}}}\n",
       json_text(planned.front.pattern.name), json_text(planned.target.name), ir::to_string(planned.bind.dtype),
       planned.bind.d, planned.bind.d_v, json_number(options.heads), json_number(options.kv_heads), options.branch_lse,
-      options.paged, json_params(options), json_text(text));
+      options.paged, options.gradient, json_params(options), json_text(text));
 }
 
 Status Record::add(const std::string& line) const {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 namespace weft {
 
@@ -107,8 +108,8 @@ ir::Tensor moved_rows(const ir::Tensor& rows, std::size_t axis, std::int64_t fro
   return out;
 }
 
-ir::Tensor all_rows(ir::Tensor slice, const ir::Shape& s) {
-  return s.is_slice() ? moved_rows(slice, 1, 0, s.row_begin, s.rows, s.n_q) : std::move(slice);
+ir::Tensor all_rows(ir::Tensor slice, std::size_t axis, const ir::Shape& s) {
+  return s.is_slice() ? moved_rows(slice, axis, 0, s.row_begin, s.rows, s.n_q) : std::move(slice);
 }
 
 ir::Tensor rows_of_slice(const ir::Tensor& whole, std::size_t axis, const ir::Shape& s) {
@@ -120,7 +121,7 @@ ir::Tensor rows_of_slice(const ir::Tensor& whole, std::size_t axis, const ir::Sh
 Reference::Reference(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args)
     : pattern_(pattern),
       shape_(launch.shape),
-      q_(all_rows(to_f64(args.q), shape_)),
+      q_(all_rows(to_f64(args.q), 1, shape_)),
       k_(to_f64(args.k)),
       v_(to_f64(args.v)) {
   for (const auto& view : launch.inputs) inputs_.push_back(to_f64(view));
@@ -138,6 +139,17 @@ Result<ir::Outcome> Reference::rows(const std::vector<std::int64_t>& rows,
   return ir::interpret_rows(pattern_, shape_, q_, k_, v_, inputs_, rows, chosen);
 }
 
+Result<ir::Gradients> Reference::gradients(ir::Tensor d_o, std::optional<ir::Tensor> d_lse,
+                                           const std::vector<ir::ChosenKeys>* chosen,
+                                           const std::vector<std::int64_t>* rows) const {
+  d_o = all_rows(std::move(d_o), 1, shape_);
+  if (d_lse) d_lse = all_rows(std::move(*d_lse), ir::per_branch(pattern_.combine) ? 3 : 2, shape_);
+  WEFT_TRY(auto out, ir::interpret_gradients(pattern_, shape_, q_, k_, v_, inputs_, d_o, d_lse ? &*d_lse : nullptr,
+                                             chosen, rows));
+  out.dq = rows_of_slice(out.dq, 1, shape_);
+  return out;
+}
+
 std::string Reference::wrong_choice(const ir::ChosenKeys& keys, const std::vector<std::int64_t>& rows) const {
   return ir::wrong_choice(pattern_, shape_, inputs_, q_, k_, keys, rows);
 }
@@ -152,6 +164,21 @@ Status run_interpreter(const ir::Pattern& pattern, const Launch& launch, const R
   from_f64(rows_of_slice(outcome.o, 1, shape), args.out);
   if (args.lse.data != nullptr) from_f64(rows_of_slice(outcome.lse, 2, shape), args.lse);
   if (args.branch_lse.data != nullptr) from_f64(rows_of_slice(outcome.branch_lse, 3, shape), args.branch_lse);
+  return done;
+}
+
+Status interpret_backward(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) {
+  const Reference reference(pattern, launch, args);
+  std::optional<ir::Tensor> d_lse;
+  if (args.d_lse.data != nullptr) d_lse = to_f64(args.d_lse);
+  WEFT_TRY(const auto gradients, reference.gradients(to_f64(args.d_out), std::move(d_lse)));
+  reference.choose(launch);
+  if (args.dq.data != nullptr) from_f64(gradients.dq, args.dq);
+  if (args.dk.data != nullptr) from_f64(gradients.dk, args.dk);
+  if (args.dv.data != nullptr) from_f64(gradients.dv, args.dv);
+  for (std::size_t i = 0; i < launch.d_inputs.size(); ++i) {
+    if (launch.d_inputs[i].data != nullptr) from_f64(gradients.inputs[i], launch.d_inputs[i]);
+  }
   return done;
 }
 

@@ -2,11 +2,13 @@
 
 #include "compiler/base/result.h"
 #include "compiler/ir/chosen_keys.h"
+#include "compiler/ir/pattern_gradients.h"
 #include "compiler/ir/pattern_interpreter.h"
 #include "runtime/engine/launch_checks.h"
 
 #include <weft/weft.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,10 @@ class Reference {
   /// Only these row numbers, of every batch entry and head; the others stay 0. `chosen`: as of ir::interpret_rows.
   Result<ir::Outcome> rows(const std::vector<std::int64_t>& rows,
                            const std::vector<ir::ChosenKeys>* chosen = nullptr) const;
+  /// dO, dLSE and dQ have the rows of the launch. `chosen`, `rows`: as of ir::interpret_gradients.
+  Result<ir::Gradients> gradients(ir::Tensor d_o, std::optional<ir::Tensor> d_lse = {},
+                                  const std::vector<ir::ChosenKeys>* chosen = nullptr,
+                                  const std::vector<std::int64_t>* rows = nullptr) const;
   /// ir::wrong_choice of these operands.
   std::string wrong_choice(const ir::ChosenKeys& keys, const std::vector<std::int64_t>& rows) const;
   /// Fills the lists of the launch.
@@ -46,5 +52,7 @@ class Reference {
 
 /// Writes O, LSE and per-branch LSE as far as they are asked for.
 Status run_interpreter(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args);
+/// Writes the gradients that are asked for.
+Status interpret_backward(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args);
 
 }  // namespace weft

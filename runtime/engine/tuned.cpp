@@ -19,8 +19,8 @@ cache::Key tuned_key(const ir::Pattern& pattern, const ir::Bind& bind, const Tar
       .add("version", version())
       .add("target", target.name)
       .add("processor", host_cpu_model())
-      .add("bind", fmt::format("d {} d_v {} {} branch_lse {} paged {}", bind.d, bind.d_v, ir::to_string(bind.dtype),
-                               bind.branch_lse, bind.paged))
+      .add("bind", fmt::format("d {} d_v {} {} branch_lse {} paged {}{}", bind.d, bind.d_v, ir::to_string(bind.dtype),
+                               bind.branch_lse, bind.paged, bind.gradient ? " gradient" : ""))
       .add_digest_of("pattern", ir::print(pattern));
   return key;
 }

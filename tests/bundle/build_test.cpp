@@ -19,6 +19,13 @@ class BundleBuild : public Commands {
     }
     return out;
   }
+  nlohmann::json json_of(std::vector<std::string> arguments) const {
+    return nlohmann::json::parse(weft(std::move(arguments)).out, nullptr, false);
+  }
+  void built_of(const std::string& record, const std::string& bundle) const {
+    const auto made = weft({"bundle", "build", "-o", path(bundle), "--from-record", record});
+    ASSERT_EQ(made.status, 0) << made.err;
+  }
 };
 
 /// Finished kernels; names of unfinished ones start with `tmp-`.
@@ -168,6 +175,51 @@ TEST_F(BundleBuild, OfARecordIsWhatRan) {
                            scratch_.write("wrong.txt", contents(record) + "{\"weft_record\":1}\n")});
   EXPECT_EQ(wrong.status, 1);
   EXPECT_NE(wrong.err.find("line 5 is no recorded kernel"), std::string::npos) << wrong.err;
+}
+
+/// Both passes of every pattern; a pattern with an LSE of each branch has that in its forward alone.
+TEST_F(BundleBuild, GradientsLieBesideForwards) {
+  built("forward.wfb");
+  const auto report = json(build("x.wfb", {"--target", "cpu:x86-64", "--grad"}));
+  EXPECT_EQ(report["kernels"], 6);
+  EXPECT_EQ(report["binaries"], 4) << "near and nearer are one kernel, in both passes";
+  EXPECT_EQ(names("x.wfb"),
+            (std::vector<std::string>{"near, f32, dim 16, cpu:x86-64", "near, f32, dim 16, gradient, cpu:x86-64",
+                                      "nearer, f32, dim 16, cpu:x86-64", "nearer, f32, dim 16, gradient, cpu:x86-64",
+                                      "rings, f32, dim 16, cpu:x86-64", "rings, f32, dim 16, gradient, cpu:x86-64"}));
+  const auto difference = json_of({"bundle", "diff", path("forward.wfb"), path("x.wfb"), "--json"});
+  EXPECT_EQ(difference["added"].size(), 3U);
+  EXPECT_TRUE(difference["removed"].empty() && difference["changed"].empty()) << difference;
+  built("x.wfb", {"--target", "cpu:x86-64", "--lse-per-branch", "--grad", "--pattern", "rings"});
+  EXPECT_EQ(names("x.wfb"), (std::vector<std::string>{"rings, f32, dim 16, branch lse, cpu:x86-64",
+                                                      "rings, f32, dim 16, gradient, cpu:x86-64"}));
+}
+
+TEST_F(BundleBuild, GradientsThatNobodyHas) {
+  const auto gpu = weft(build("x.wfb", {"--target", "sm_61", "--grad"}));
+  EXPECT_EQ(gpu.status, 3);
+  EXPECT_NE(gpu.err.find("near for sm_61: gradients on sm_61 are not available in this version"), std::string::npos)
+      << gpu.err;
+  const auto paged = weft(build("x.wfb", {"--target", "cpu", "--grad", "--paged"}));
+  EXPECT_EQ(paged.status, 2);
+  EXPECT_NE(paged.err.find("--paged and --grad do not go together"), std::string::npos) << paged.err;
+  EXPECT_EQ(scratch_.files(), std::vector<std::string>{"p.weft"});
+}
+
+TEST_F(BundleBuild, OfARecordHasTheGradientsThatRan) {
+  const auto record = path("kernels.txt");
+  ASSERT_EQ(weft(run("near", {"--target", "cpu:x86-64", "--record", record})).status, 0);
+  ASSERT_EQ(weft(run("rings", {"--target", "cpu:x86-64", "--record", record, "--grad", "ones"})).status, 0);
+  built_of(record, "x.wfb");
+  EXPECT_EQ(names("x.wfb"), (std::vector<std::string>{"near, f32, dim 16, cpu:x86-64", "rings, f32, dim 16, cpu:x86-64",
+                                                      "rings, f32, dim 16, gradient, cpu:x86-64"}));
+  // Records of before there were gradients have forwards.
+  auto old = contents(record);
+  const std::string word = "\"gradient\":false,";
+  ASSERT_NE(old.find(word), std::string::npos) << old;
+  old.erase(old.find(word), word.size());
+  built_of(scratch_.write("old.txt", old), "y.wfb");
+  EXPECT_EQ(contents(path("y.wfb")), contents(path("x.wfb")));
 }
 
 TEST_F(BundleBuild, CompilesForGpusInWorkers) {

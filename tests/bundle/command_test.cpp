@@ -4,6 +4,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
@@ -69,6 +70,39 @@ TEST_F(BundleUse, NamesWhatIsMissingAndTheCommandThatAddsIt) {
   EXPECT_EQ(weft(wanted, no_compiler_).status, 0);
   EXPECT_EQ(weft(run("near", {"--target", "cpu:x86-64", "--bundle", path("x.wfb"), "--no-compile"})).status, 0)
       << "what was there before still is";
+}
+
+TEST_F(BundleUse, GivesTheBytesOfGradientsWithoutACompiler) {
+  built("x.wfb", {"--target", "cpu", "--grad"});
+  const auto with = [&](const char* file, std::vector<std::string> more) {
+    more.insert(more.end(), {"--target", "cpu", "--grad", "random", "--dk", path(file)});
+    return run("rings", std::move(more));
+  };
+  ASSERT_EQ(weft(with("jit.npy", {})).status, 0);
+  const auto report = json(with("b.npy", {"--bundle", path("x.wfb"), "--no-compile"}), no_compiler_);
+  EXPECT_EQ(report["kernel"]["cache"], "bundle");
+  EXPECT_EQ(report["backward"]["kernel"]["cache"], "bundle");
+  EXPECT_EQ(contents(path("b.npy")), contents(path("jit.npy")));
+}
+
+/// A bundle of forwards lacks the backward pass; the command that is shown adds it.
+TEST_F(BundleUse, NamesTheGradientsThatAreMissing) {
+  built("x.wfb");
+  const auto wanted =
+      run("near", {"--target", "cpu:x86-64", "--bundle", path("x.wfb"), "--no-compile", "--grad", "ones"});
+  const auto missing = weft(wanted, no_compiler_);
+  EXPECT_EQ(missing.status, 3);
+  EXPECT_TRUE(says(missing, "'near' (f32, dim 16, gradient) for cpu:x86-64 is not stored")) << missing.err;
+  const std::string start = "this adds it: weft ";
+  const auto at = missing.err.find(start);
+  ASSERT_NE(at, std::string::npos) << missing.err;
+  std::istringstream line(missing.err.substr(at + start.size(), missing.err.find('\n', at) - at - start.size()));
+  std::vector<std::string> command;
+  for (std::string word; line >> word;) command.push_back(word);
+  EXPECT_NE(std::find(command.begin(), command.end(), "--grad"), command.end()) << missing.err;
+  const auto added = weft(command);
+  ASSERT_EQ(added.status, 0) << added.err;
+  EXPECT_EQ(weft(wanted, no_compiler_).status, 0);
 }
 
 TEST_F(BundleUse, SeveralAreAskedInOrder) {

@@ -114,6 +114,42 @@ TEST_F(EngineBundles, NeedNoCompilerAndNoDisk) {
       << missing.error().notes.back();
 }
 
+/// The passes of one pattern are two kernels: neither is taken for the other, wherever it comes from.
+TEST_F(EngineBundles, HaveBothPassesOfAPattern) {
+  const auto forward = p_for("cpu:x86-64");
+  auto backward = forward;
+  backward.gradient = true;
+  const auto store = scratch_.path("own");
+  const auto origins = [&](const EngineOptions& to) {
+    const Engine engine(to);
+    return std::pair(origin(engine, forward), origin(engine, backward));
+  };
+  using Both = std::pair<CacheOrigin, CacheOrigin>;
+  ASSERT_EQ(origin(Engine({.cache_dir = store}), forward), CacheOrigin::miss);
+  EXPECT_EQ(origins({.cache_dir = store}), Both(CacheOrigin::disk, CacheOrigin::miss)) << "cold";
+  EXPECT_EQ(origins({.cache_dir = store}), Both(CacheOrigin::disk, CacheOrigin::disk)) << "warm";
+
+  auto to = without_compiler();
+  to.no_cache = true;
+  EXPECT_FALSE(Engine(to).compile(kText, backward).ok()) << "that bundle has the forward alone";
+  to.bundles = {scratch_.write("both.wfb", bundle_of({forward, backward}))};
+  EXPECT_EQ(origins(to), Both(CacheOrigin::bundle, CacheOrigin::bundle));
+  to.bundles = {scratch_.write("backward.wfb", bundle_of({backward}))};
+  EXPECT_FALSE(Engine(to).compile(kText, forward).ok());
+  EXPECT_EQ(origin(Engine(to), backward), CacheOrigin::bundle);
+  // What the forward writes beside O does not make another backward pass.
+  backward.branch_lse = true;
+  EXPECT_EQ(origin(Engine(to), backward), CacheOrigin::bundle);
+}
+
+TEST_F(EngineBundles, HaveNoGradientsForGpus) {
+  auto gpu = p_for("sm_61");
+  gpu.gradient = true;
+  const auto work = Ahead::plan({.name = "p.weft", .text = kText}, gpu);
+  ASSERT_FALSE(work.ok());
+  EXPECT_EQ(work.error().kind, ErrorKind::environment);
+}
+
 /// The command is for a shell, whatever the files and values are called.
 TEST_F(EngineBundles, CommandsAreQuoted) {
   auto to = without_compiler();

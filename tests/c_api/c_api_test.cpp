@@ -120,6 +120,44 @@ TEST_F(CApi, SlicesAreRowsOfTheWhole) {
   EXPECT_NE(message(weft_kernel_workspace(kernel, {1, kRows, kTokens, 1, 1, kTokens, kTokens}, 1, &bytes)), "");
 }
 
+/// Each field arrives as what it is called: where a row has one key, O is V and LSE the score.
+TEST_F(CApi, GradientsOfEachTensor) {
+  weft_compile_options options = weft_compile_options_init();
+  options.dim = kDim;
+  options.dtype = WEFT_F32;
+  options.target = "interpreter";
+  options.gradient = 1;
+  const char* const text = "pattern p { input bias: f32[1]; keep window(0, 0); score s + bias[0]; scale 2; }";
+  ASSERT_EQ(message(weft_compile(engine, text, std::strlen(text), &options, &kernel)), "");
+  const std::vector<float> d_out = numbers(11), d_lse = numbers(13), bias = {0};
+  std::vector<float> lse(kTokens), dq(d_out.size(), NAN), dk = dq, dv = dq, d_bias = {NAN};
+  const std::int64_t extents[] = {1, kTokens, 1, kDim}, rows[] = {1, 1, kTokens}, one[] = {1};
+  const weft_named_tensor input = {"bias", weft_dense(bias.data(), WEFT_F32, 1, one)};
+  const weft_named_tensor d_input = {"bias", weft_dense(d_bias.data(), WEFT_F32, 1, one)};
+  weft_run_args given = args();
+  given.inputs = &input;
+  given.input_count = 1;
+  given.lse = weft_dense(lse.data(), WEFT_F32, 3, rows);
+  given.d_out = weft_dense(d_out.data(), WEFT_F32, 4, extents);
+  given.d_lse = weft_dense(d_lse.data(), WEFT_F32, 3, rows);
+  given.dq = weft_dense(dq.data(), WEFT_F32, 4, extents);
+  given.dk = weft_dense(dk.data(), WEFT_F32, 4, extents);
+  given.dv = weft_dense(dv.data(), WEFT_F32, 4, extents);
+  given.d_input_count = 1;
+  EXPECT_EQ(message(weft_run(kernel, &given)), "weft_run_args::d_inputs is NULL");
+  given.d_inputs = &d_input;
+  ASSERT_EQ(message(weft_run(kernel, &given)), "");
+  float sum = 0;
+  for (std::size_t i = 0; i < dq.size(); ++i) {
+    const float of_row = d_lse[i / kDim];
+    EXPECT_FLOAT_EQ(dq[i], 2 * of_row * k[i]);
+    EXPECT_FLOAT_EQ(dk[i], 2 * of_row * q[i]);
+    if (i % kDim == 0) sum += of_row;
+  }
+  EXPECT_EQ(dv, d_out);
+  EXPECT_FLOAT_EQ(d_bias[0], sum);
+}
+
 TEST_F(CApi, KernelsOutliveTheirEngine) {
   ASSERT_EQ(compile(kCausal), "");
   weft_engine_destroy(engine);

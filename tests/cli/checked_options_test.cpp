@@ -65,16 +65,27 @@ const Row kRows[] = {
     {"--cache-dir", {"@cache"}},
     {"--no-cache", {}},
     {"-o", {"@o.npy"}},
+    {"--grad", {"random"}},
+    {"--grad", {"random", "--target", "interpreter"}},
+    {"--grad", {"random", "--rows", "17:50", "--keys", "120"}},
+    {"--grad", {"ones", "--layout", "bhnd", "--heads", "3", "--batch", "2"}},
+    {"--grad", {"random", "--pattern", "added", "--kv-heads", "2"}},
+    {"--grad", {"random", "--pattern", "added", "--lse", "@lse.npy", "--rows", "90:96"}},
+    {"--grad", {"random", "--lists", "@lists", "--dtype", "f16"}},
+    {"--grad", {"random", "--offset", "@offset.npy", "--keys", "200", "--batch", "2"}},
+    {"--dq", {"@dq.npy", "--grad", "random", "--dtype", "bf16"}},
+    {"--dk", {"@dk.npy", "--grad", "random", "--target", "interpreter", "--dtype", "f64"}},
+    {"--dv", {"@dv.npy", "--grad", "random", "--dropout-seed", "5"}},
+    {"--dinput", {"bias=@d.npy", "--pattern", "biased", "--grad", "random"}},
     {"--quiet", {}},
     {"-v", {}},
     {"--color", {"never"}},
 };
 
-/// What compares nothing, or is crossed elsewhere: gradients are refused, files of tensors and bundles have tests of
-/// their own, compilers are chosen, and the rest stands in every row.
-const char* const kElsewhere[] = {"--grad",   "--dq",       "--dk",     "--dv",         "--dinput", "--q",
-                                  "--k",      "--v",        "--bundle", "--public-key", "--llvm",   "--nvrtc",
-                                  "--memory", "--deadline", "--check",  "--json",       "-h,--help"};
+/// What compares nothing, or is crossed elsewhere: files of tensors and bundles have tests of their own, compilers are
+/// chosen, and the rest stands in every row.
+const char* const kElsewhere[] = {"--q",     "--k",      "--v",        "--bundle", "--public-key", "--llvm",
+                                  "--nvrtc", "--memory", "--deadline", "--check",  "--json",       "-h,--help"};
 
 class CheckedOptions : public ::testing::Test {
  protected:
@@ -104,9 +115,16 @@ class CheckedOptions : public ::testing::Test {
   void expect_agreement(const Row& row, const std::string& target) {
     const auto finished = run_weft(scratch_, call_of(row, target));
     ASSERT_EQ(finished.status, 0) << row.option << " on " << target << ": " << finished.err;
-    const auto check = Json::parse(finished.out, nullptr, false)["check"];
+    const auto report = Json::parse(finished.out, nullptr, false);
+    ASSERT_TRUE(report.is_object() && report.contains("check"))
+        << row.option << " on " << target << ": " << finished.out << finished.err;
+    const auto& check = report["check"];
     EXPECT_EQ(check["ok"], true) << row.option << " on " << target << ": " << finished.out;
     EXPECT_EQ(check["clamped"], 0) << row.option << ": " << finished.out;
+    const bool grad =
+        std::string(row.option) == "--grad" || row.more.end() != std::find(row.more.begin(), row.more.end(), "--grad");
+    ASSERT_EQ(check.contains("gradients"), grad) << row.option << ": " << finished.out;
+    EXPECT_TRUE(!grad || check["gradients"].size() >= 3) << row.option << ": " << finished.out;
   }
 
   Scratch scratch_;

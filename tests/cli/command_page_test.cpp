@@ -55,13 +55,16 @@ TEST(CommandPage, NamesEveryKeyThatIsPrinted) {
   const auto bundle = scratch.path("x.wfb"), again = scratch.path("y.wfb");
   for (auto arguments : std::vector<std::vector<std::string>>{
            {"run", window, "--tokens", "16", "--check", "--target", "interpreter"},
+           {"run", window, "--tokens", "16", "--check", "--target", "interpreter", "--grad", "random"},
            {"check", window, wrong},
            {"check", "nowhere.weft"},
            {"fmt", "--check", window},
            {"draw", window, "--tokens", "16"},
            {"explain", window, "--tokens", "64"},
+           {"explain", window, "--tokens", "64", "--target", "cpu", "--grad"},
            {"emit", window, "--stage", "pattern"},
            {"bench", window, "--tokens", "64", "--heads", "1"},
+           {"tune", window, "--tokens", "64", "--heads", "1", "--grad"},
            {"bundle", "build", "-o", bundle, window, "--target", "cpu:x86-64", "--dim", "16", "--dtype", "f32"},
            {"bundle", "ls", bundle},
            {"bundle", "verify", bundle, "nowhere.wfb"},

@@ -273,8 +273,9 @@ class PlantedWalk {
     WEFT_TRY(const auto scratch, emulate::ScratchFolder::make());
     const fs::path folder = fs::path(scratch.file("walk.cpp")).parent_path();
     std::ofstream text(folder / "walk.cpp");
-    for (const char* file : {"compiler/ir/philox.cpp", "runtime/cpu/walker.cpp", "runtime/cpu/keys.cpp",
-                             "runtime/cpu/conditions.cpp", "runtime/cpu/run.cpp"})
+    for (const char* file :
+         {"compiler/ir/philox.cpp", "runtime/cpu/walker.cpp", "runtime/cpu/keys.cpp", "runtime/cpu/conditions.cpp",
+          "runtime/cpu/gradients.cpp", "runtime/cpu/sums.cpp", "runtime/cpu/run.cpp"})
       text << "#include \"" << file << "\"\n";
     text << "extern \"C\" __attribute__((visibility(\"default\"))) void planted(const weft::cpu::MicroKernels& k, "
             "const weft_args& a) { weft::cpu::run(k, a); }\n";

@@ -62,6 +62,27 @@ TEST_F(TunedTest, OthersPlanAsBefore) {
       << "a schedule in the text";
 }
 
+TEST_F(TunedTest, BothPassesHaveTheirOwn) {
+  const auto of = [&](bool gradient) {
+    const auto kernel = Engine(own()).compile(kWindow, {.dim = 16, .dtype = DType::f32, .gradient = gradient});
+    return ir::parse_plan(kernel.value().plan_text()).value().choices.tile_k;
+  };
+  const auto backward = of(true);
+  keep(kWindow, 16, 48);
+  EXPECT_EQ(of(false), 48);
+  EXPECT_EQ(of(true), backward) << "that was the forward's";
+  auto asked = f32(16);
+  asked.gradient = true;
+  const auto front = read_pattern({.name = "p", .text = kWindow}, asked).value();
+  const auto of_backward =
+      tuned_key(front.pattern, bind_of(front.pattern, asked).value(), find_destination("cpu").value().target);
+  ASSERT_TRUE(keep_tuned(*store_, of_backward,
+                         {.schedule = {{.key = "tile_k", .value = 32, .range = {}, .tuned = true}}, .measured = ""})
+                  .published);
+  EXPECT_EQ(of(true), 32);
+  EXPECT_EQ(of(false), 48);
+}
+
 TEST_F(TunedTest, ReadOnlyStoresAreAskedToo) {
   keep(kWindow, 16, 48);
   EngineOptions options{.no_cache = true};

@@ -77,6 +77,35 @@ Status load_tensors(const fs::path& folder, const json& facts, GoldenCase& golde
   return done;
 }
 
+/// Cases with gradients have those of every float input.
+Status load_gradients(const fs::path& folder, const json& facts, GoldenCase& golden) {
+  if (!facts.at("tensors").contains("do")) return done;
+  GoldenGradients out;
+  const double own = facts.at("grad_tolerance").at("max_abs_error_over_max_abs_value").get<double>();
+  out.bound = std::min(own, golden.bounds.gradient);
+  const std::pair<const char*, ir::Tensor*> tensors[] = {
+      {"do", &out.d_o}, {"dq", &out.meant.dq}, {"dk", &out.meant.dk}, {"dv", &out.meant.dv}};
+  for (const auto& [name, tensor] : tensors) {
+    WEFT_TRY(*tensor, tensor_of(folder, facts, name));
+  }
+  for (const auto& input : golden.pattern.inputs) {
+    if (input.type == ir::InputType::f32) {
+      WEFT_TRY(ir::Tensor value, tensor_of(folder, facts, "d" + input.name));
+      out.meant.inputs.push_back(std::move(value));
+    } else {
+      out.meant.inputs.emplace_back();
+    }
+  }
+  golden.gradients = std::move(out);
+  return done;
+}
+
+double largest(const ir::Tensor& t) {
+  double most = 0;
+  for (const double x : t.data) most = std::max(most, std::fabs(x));
+  return most;
+}
+
 /// The element that is furthest out, if one is. Infinite values must be the same; NaN never is.
 std::string difference(const char* what, const ir::Tensor& expected, const ir::Tensor& found, double bound) {
   if (expected.shape != found.shape) return fmt::format("{} has another shape", what);
@@ -124,12 +153,28 @@ Result<GoldenCase> load(const std::string& name) {
   WEFT_CHECK(load_tensors(folder, facts, golden));
   golden.bounds = ir::error_bounds(golden.pattern, golden.dtype, golden.shape.n_k, facts.at("max_abs_v").get<double>(),
                                    facts.at("max_abs_score").get<double>());
+  WEFT_CHECK(load_gradients(folder, facts, golden));
   return golden;
 }
 
 std::string difference(const GoldenCase& golden, const ir::Outcome& found) {
   std::string out = difference("o", golden.o, found.o, golden.bounds.o);
   if (out.empty() && golden.lse) out = difference("lse", *golden.lse, found.lse, golden.bounds.lse);
+  return out;
+}
+
+std::string difference(const GoldenCase& golden, const ir::Gradients& found) {
+  const ir::Gradients& meant = golden.gradients->meant;
+  if (meant.inputs.size() != found.inputs.size()) return "gradients of another number of inputs";
+  const auto of = [&](const std::string& name, const ir::Tensor& expected, const ir::Tensor& got) {
+    return difference(name.c_str(), expected, got, golden.gradients->bound * largest(expected));
+  };
+  std::string out = of("dq", meant.dq, found.dq);
+  if (out.empty()) out = of("dk", meant.dk, found.dk);
+  if (out.empty()) out = of("dv", meant.dv, found.dv);
+  for (std::size_t i = 0; i < meant.inputs.size() && out.empty(); ++i) {
+    out = of("d" + golden.pattern.inputs[i].name, meant.inputs[i], found.inputs[i]);
+  }
   return out;
 }
 

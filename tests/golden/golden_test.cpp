@@ -22,6 +22,10 @@ TEST_P(Golden, Case) {
   const auto found = way.run(golden.value());
   ASSERT_TRUE(found.ok()) << found.error().message;
   EXPECT_EQ(difference(golden.value(), found.value()), "");
+  if (!golden->gradients || way.gradients == nullptr) return;
+  const auto gradients = way.gradients(golden.value());
+  ASSERT_TRUE(gradients.ok()) << gradients.error().message;
+  EXPECT_EQ(difference(golden.value(), gradients.value()), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(, Golden, ::testing::Combine(::testing::ValuesIn(kWays), ::testing::ValuesIn(case_names())),
@@ -91,6 +95,31 @@ TEST(GoldenComparison, SeesWhatIsWrong) {
   outcome.lse.data[0] = -1e9;
   EXPECT_NE(difference(golden.value(), outcome).find("lse[0] is"), std::string::npos);
   EXPECT_GT(case_names().size(), 80U);
+}
+
+/// Of every tensor, and of every case that has gradients.
+TEST(GoldenComparison, SeesWrongGradients) {
+  int cases = 0;
+  for (const auto& name : case_names()) {
+    const auto golden = load(name);
+    ASSERT_TRUE(golden.ok());
+    if (!golden->gradients) continue;
+    ++cases;
+    ir::Gradients found = golden->gradients->meant;
+    EXPECT_EQ(difference(golden.value(), found), "");
+    std::vector<ir::Tensor*> tensors = {&found.dq, &found.dk, &found.dv};
+    for (auto& input : found.inputs) tensors.push_back(&input);
+    for (ir::Tensor* t : tensors) {
+      const ir::Tensor right = *t;
+      t->data[7] += 1.5 * golden->gradients->bound * largest(right);
+      EXPECT_NE(difference(golden.value(), found), "") << name;
+      *t = right;
+      t->data[7] = std::nan("");
+      EXPECT_NE(difference(golden.value(), found), "") << name;
+      *t = right;
+    }
+  }
+  EXPECT_EQ(cases, 5);
 }
 
 }  // namespace

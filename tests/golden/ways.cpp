@@ -3,12 +3,17 @@
 #include "compiler/ir/plan_interpreter.h"
 #include "compiler/planner/planner.h"
 #include "tests/codegen/any_kernel.h"
+#include "tests/support/backward.h"
 
 namespace weft::golden {
 namespace {
 
 Result<ir::Outcome> interpret(const GoldenCase& g) {
   return ir::interpret(g.pattern, g.shape, g.q, g.k, g.v, g.inputs);
+}
+
+Result<ir::Gradients> interpret_gradients(const GoldenCase& g) {
+  return ir::interpret_gradients(g.pattern, g.shape, g.q, g.k, g.v, g.inputs, g.gradients->d_o);
 }
 
 std::string skip_nothing(const GoldenCase&) { return {}; }
@@ -38,12 +43,24 @@ std::string refused_by_sm_61(const GoldenCase& g) { return refused_for(g, find_t
 
 }  // namespace
 
+Result<ir::Gradients> gradients_on_cpu(const GoldenCase& g) {
+  WEFT_TRY(const auto kernel, test::BackwardKernel::make(g.pattern, g.shape, g.dtype, "cpu"));
+  return kernel.run({.pattern = g.pattern,
+                     .shape = g.shape,
+                     .dtype = g.dtype,
+                     .q = g.q,
+                     .k = g.k,
+                     .v = g.v,
+                     .inputs = g.inputs,
+                     .d_o = g.gradients->d_o});
+}
+
 std::string refused(const GoldenCase& g) { return refused_for(g, host_target()); }
 
 const Way kWays[4] = {
-    {"interpreter", interpret, skip_nothing},
+    {"interpreter", interpret, skip_nothing, interpret_gradients},
     {"plan", walk_plan, refused},
-    {"cpu", run_on_cpu, refused},
+    {"cpu", run_on_cpu, refused, gradients_on_cpu},
     {"sm_61", emulate_sm_61, refused_by_sm_61},
 };
 

@@ -13,6 +13,8 @@ struct Way {
   Result<ir::Outcome> (*run)(const GoldenCase& golden);
   /// Why it cannot do this case; empty when it can. Kernels refuse constructs that they do not have by name.
   std::string (*skip)(const GoldenCase& golden);
+  /// Of the case's dO. Null: this way computes no gradients.
+  Result<ir::Gradients> (*gradients)(const GoldenCase& golden) = nullptr;
 };
 
 /// Pattern interpreter, plan interpreter, kernels of this machine's CPU and, emulated, of sm_61.

@@ -62,6 +62,37 @@ class Values : public ::testing::TestWithParam<const char*> {
         text, {.dim = kDim, .dtype = DType::f32, .branch_lse = true, .paged = paged, .target = GetParam()});
   }
 
+  /// Each number of a view, and its type. `run` launches where a change of the arguments says that it may.
+  template <typename Tensor, typename Run>
+  static void each_of_view(const std::string& name, const Tensor& tensor, const Run& run) {
+    for (std::size_t axis = 0; axis < kMaxRank; ++axis) {
+      for (const bool stride : {false, true}) {
+        each(name + (stride ? " stride " : " extent ") + std::to_string(axis), [&](std::int64_t value) {
+          return run([&](RunArgs& args) {
+            auto& view = *tensor(args);
+            auto& number = stride ? view.stride[axis] : view.extent[axis];
+            if (stride && view.extent[axis] > 1 && value != 0 && std::abs(value >> 1) < (std::int64_t{1} << 60))
+              return false;
+            number = value;
+            return true;
+          });
+        });
+      }
+    }
+    each(name + " rank", [&](std::int64_t value) {
+      return run([&](RunArgs& args) {
+        tensor(args)->rank = static_cast<int>(value);
+        return true;
+      });
+    });
+    each(name + " dtype", [&](std::int64_t value) {
+      return run([&](RunArgs& args) {
+        tensor(args)->dtype = static_cast<DType>(value & 255);
+        return true;
+      });
+    });
+  }
+
   Engine engine_{{.no_cache = true}};
 };
 
@@ -94,42 +125,44 @@ TEST_P(Values, OfTensors) {
   const auto kernel = compile(kLongnet);
   ASSERT_TRUE(kernel.ok()) << kernel.error().message;
   std::vector<float> branches(3 * 2 * 32);
+  const auto run = [&](const std::function<bool(RunArgs&)>& spoil) -> std::optional<Error> {
+    Problem problem(1, 32, 2, kDim);
+    auto args = problem.args();
+    args.branch_lse = dense_output(branches.data(), DType::f32, {3, 1, 2, 32});
+    return spoil(args) ? error_of(kernel->run(args)) : std::nullopt;
+  };
   const std::function<View<const void*>*(RunArgs&)> inputs[] = {
       [](RunArgs& a) { return &a.q; }, [](RunArgs& a) { return &a.k; }, [](RunArgs& a) { return &a.v; }};
   const std::function<View<void*>*(RunArgs&)> outputs[] = {
       [](RunArgs& a) { return &a.out; }, [](RunArgs& a) { return &a.lse; }, [](RunArgs& a) { return &a.branch_lse; }};
-  const auto spoil = [&](const auto& tensor, const std::string& name) {
-    for (std::size_t axis = 0; axis < kMaxRank; ++axis) {
-      for (const bool stride : {false, true}) {
-        each(name + (stride ? " stride " : " extent ") + std::to_string(axis),
-             [&](std::int64_t value) -> std::optional<Error> {
-               Problem problem(1, 32, 2, kDim);
-               auto args = problem.args();
-               args.branch_lse = dense_output(branches.data(), DType::f32, {3, 1, 2, 32});
-               auto& view = *tensor(args);
-               auto& number = stride ? view.stride[axis] : view.extent[axis];
-               if (stride && view.extent[axis] > 1 && value != 0 && std::abs(value >> 1) < (std::int64_t{1} << 60))
-                 return {};
-               number = value;
-               return error_of(kernel->run(args));
-             });
-      }
-    }
-    each(name + " rank", [&](std::int64_t value) {
-      Problem problem(1, 32, 2, kDim);
-      auto args = problem.args();
-      tensor(args)->rank = static_cast<int>(value);
-      return error_of(kernel->run(args));
-    });
-    each(name + " dtype", [&](std::int64_t value) {
-      Problem problem(1, 32, 2, kDim);
-      auto args = problem.args();
-      tensor(args)->dtype = static_cast<DType>(value & 255);
-      return error_of(kernel->run(args));
-    });
+  for (const auto& input : inputs) each_of_view("input", input, run);
+  for (const auto& output : outputs) each_of_view("output", output, run);
+}
+
+TEST_P(Values, OfGradients) {
+  const auto kernel =
+      engine_.compile(kLongnet, {.dim = kDim, .dtype = DType::f32, .gradient = true, .target = GetParam()});
+  if (!kernel) GTEST_SKIP() << kernel.error().message;
+  const auto run = [&](const std::function<bool(RunArgs&)>& spoil) -> std::optional<Error> {
+    Problem problem(1, 32, 2, kDim), gradients(1, 32, 2, kDim);
+    std::vector<float> branches(3 * 2 * 32), d_out(problem.q.size()), d_lse(problem.lse.size());
+    auto args = problem.args();
+    args.branch_lse = dense_output(branches.data(), DType::f32, {3, 1, 2, 32});
+    args.d_out = dense_view(d_out.data(), DType::f32, {1, 32, 2, kDim});
+    args.d_lse = dense_view(d_lse.data(), DType::f32, {1, 2, 32});
+    args.dq = dense_output(gradients.q.data(), DType::f32, {1, 32, 2, kDim});
+    args.dk = dense_output(gradients.k.data(), DType::f32, {1, 32, 2, kDim});
+    args.dv = dense_output(gradients.v.data(), DType::f32, {1, 32, 2, kDim});
+    return spoil(args) ? error_of(kernel->run(args)) : std::nullopt;
   };
-  for (const auto& input : inputs) spoil(input, "input");
-  for (const auto& output : outputs) spoil(output, "output");
+  EXPECT_FALSE(run([](RunArgs&) { return true; }));
+  const std::function<View<const void*>*(RunArgs&)> inputs[] = {[](RunArgs& a) { return &a.d_out; },
+                                                                [](RunArgs& a) { return &a.d_lse; }};
+  const std::function<View<void*>*(RunArgs&)> outputs[] = {
+      [](RunArgs& a) { return &a.out; }, [](RunArgs& a) { return &a.lse; }, [](RunArgs& a) { return &a.branch_lse; },
+      [](RunArgs& a) { return &a.dq; },  [](RunArgs& a) { return &a.dk; },  [](RunArgs& a) { return &a.dv; }};
+  for (const auto& input : inputs) each_of_view("input", input, run);
+  for (const auto& output : outputs) each_of_view("output", output, run);
 }
 
 TEST_P(Values, OfLaunches) {
@@ -156,6 +189,7 @@ TEST_P(Values, OfLaunches) {
       [](RunArgs& a) { a.cu_k = std::span(static_cast<const std::int64_t*>(nullptr), 3); },
       [](RunArgs& a) { a.kv_lengths = std::span(static_cast<const std::int64_t*>(nullptr), 3); },
       [](RunArgs& a) { a.lists = std::span(static_cast<const OutputView*>(nullptr), 3); },
+      [](RunArgs& a) { a.d_inputs = std::span(static_cast<const NamedOutput*>(nullptr), 3); },
       [](RunArgs& a) { a.workspace = std::span(static_cast<std::byte*>(nullptr), 3); }};
   for (const auto& spoil : nothing) {
     const auto error = run(spoil);

@@ -39,6 +39,19 @@ cc -std=c99 -Wall -Wextra -Werror -pedantic "$source/examples/embedding/main.c" 
   $(pkg-config --cflags --libs weft) -lm
 bare LD_LIBRARY_PATH="$libdir" "$work/by_pkg_config" "$bundle"
 
+# A model that is trained: its loss falls, its gradient is the loss's slope. The control: without attention's gradient it
+# is not.
+train() {
+  cmake -S "$1" -B "$2" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" > "$work/configure.log" &&
+    cmake --build "$2" > "$work/build.log" || { cat "$work/configure.log" "$work/build.log" >&2; exit 1; }
+  XDG_CACHE_HOME="$work/cache" "$2/training" --steps 20 "$source"/docs/*.md
+}
+out="$(train "$source/examples/training" "$work/training")" || fail "the model does not learn: $out"
+echo "$out"
+cp -r "$source/examples/training" spoiled
+sed -i '/args.dk = part(1);/s/part(1)/part(0)/; /args.dq = part(0);/d' spoiled/attention.cpp
+if out="$(train spoiled "$work/spoiled_build")"; then fail "a wrong gradient is not seen: $out"; fi
+
 # The control: one bit, anywhere.
 size="$(stat -c %s "$bundle")"
 for part in 1 2 3 4 5 6 7 8; do

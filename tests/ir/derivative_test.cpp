@@ -37,7 +37,7 @@ double difference(const Scores& f, double x) {
 /// How often it could be asked. Where a root is 0 the derivative of what it is multiplied by does not help: such places
 /// are counted by `lost`.
 int agree(const ExprPtr& score, const std::vector<double>& places, int* lost = nullptr) {
-  const Scores f(score), slope(derivative(score));
+  const Scores f(score), slope(derivative(score, s));
   int asked = 0;
   for (const double x : places) {
     const double expected = difference(f, x);
@@ -47,7 +47,7 @@ int agree(const ExprPtr& score, const std::vector<double>& places, int* lost = n
       continue;
     }
     EXPECT_NEAR(slope.at(x), expected, 1e-4 * std::max(1.0, std::fabs(expected)))
-        << print(*score) << " at " << x << ": " << print(*derivative(score));
+        << print(*score) << " at " << x << ": " << print(*derivative(score, s));
     ++asked;
   }
   return asked;
@@ -130,24 +130,38 @@ TEST(Derivative, OfRandomScores) {
   for (const OpFacts& op : all_ops()) EXPECT_TRUE(!is_of_reals(op) || used[op.op] > 20) << op.word;
 }
 
-TEST(Derivative, TiesFollowTheFirst) {
+TEST(Derivative, TiesFollowTheFirstAndAbsIsLevelAtZero) {
   const ExprPtr twice = apply(Op::multiply, {number(2), s});
-  const auto slope = [](const ExprPtr& e) { return Scores(derivative(e)).at(0); };
+  const auto slope = [](const ExprPtr& e) { return Scores(derivative(e, s)).at(0); };
   EXPECT_EQ(slope(apply(Op::minimum, {twice, s})), 2);
   EXPECT_EQ(slope(apply(Op::maximum, {twice, s})), 2);
   EXPECT_EQ(slope(apply(Op::minimum, {s, twice})), 1);
-  EXPECT_EQ(slope(apply(Op::absolute, {s})), 1);
+  EXPECT_EQ(slope(apply(Op::absolute, {s})), 0);
 }
 
 TEST(Derivative, IsSimpleWhereTheScoreIs) {
-  EXPECT_EQ(print(*derivative(s)), "1.0");
-  EXPECT_EQ(print(*derivative(number(3))), "0.0");
+  EXPECT_EQ(print(*derivative(s, s)), "1.0");
+  EXPECT_EQ(print(*derivative(number(3), s)), "0.0");
   const ExprPtr bias = apply(Op::alibi, {variable(Variable::h)});
-  EXPECT_EQ(print(*derivative(apply(Op::add, {s, bias}))), "1.0");
-  EXPECT_EQ(print(*derivative(apply(Op::multiply, {s, bias}))), "alibi(h)");
+  EXPECT_EQ(print(*derivative(apply(Op::add, {s, bias}), s)), "1.0");
+  EXPECT_EQ(print(*derivative(apply(Op::multiply, {s, bias}), s)), "alibi(h)");
   const ExprPtr cap = number(50), capped = apply(Op::tanh, {apply(Op::divide, {s, cap})});
-  EXPECT_EQ(print(*derivative(apply(Op::multiply, {cap, capped}))),
+  EXPECT_EQ(print(*derivative(apply(Op::multiply, {cap, capped}), s)),
             "50.0 * ((1.0 - tanh(s / 50.0) * tanh(s / 50.0)) * 0.02)");
+}
+
+TEST(Derivative, OfAnElementOfAnInput) {
+  const ExprPtr h = variable(Variable::h), q = variable(Variable::q);
+  const ExprPtr w = input_at(0, Type::real, {h}), same = input_at(0, Type::real, {h}),
+                other = input_at(0, Type::real, {q});
+  const ExprPtr score = apply(Op::add, {apply(Op::multiply, {w, s}), apply(Op::multiply, {other, same})});
+  EXPECT_EQ(print(*derivative(score, w), {"w"}), "s + w[q]");
+  EXPECT_EQ(print(*derivative(score, other), {"w"}), "w[h]");
+  EXPECT_EQ(print(*derivative(score, s), {"w"}), "w[h]");
+  const auto elements = real_elements(score);
+  ASSERT_EQ(elements.size(), 2U);
+  EXPECT_EQ(print(*elements[0], {"w"}), "w[h]");
+  EXPECT_EQ(print(*elements[1], {"w"}), "w[q]");
 }
 
 }  // namespace

@@ -264,6 +264,7 @@ TEST(Interpreter, BoundsOfSection10) {
   const Bounds sum = error_bounds(p, DType::f32, 1024, 2, 5);
   EXPECT_DOUBLE_EQ(sum.o, 6 * (2e-6 * 11 + 1e-6));
   EXPECT_DOUBLE_EQ(sum.lse, 4e-6 * 6);
+  EXPECT_DOUBLE_EQ(sum.gradient, 10 * (2e-6 * 11 + 1e-6)) << "of the gradient's own size, whatever V and the branches";
   p.combine = Combine::joint;
   p.dropout = 0.5;
   EXPECT_DOUBLE_EQ(error_bounds(p, DType::f16, 1024, 2, 8).o, 4 * (2e-3 + 16e-7));

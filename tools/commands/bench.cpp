@@ -2,6 +2,7 @@
 #include "runtime/engine/reference.h"
 #include "runtime/llvm/peak.h"
 #include "tools/commands/commands.h"
+#include "tools/gradient_operands.h"
 #include "tools/json.h"
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
@@ -31,6 +32,7 @@ struct Row {
   ir::Shape shape;
   std::string dtype;
   int threads = 1;
+  bool backward = false;
   Samples samples = {};
   Workload load = {};
   std::int64_t peak_bytes = 0;
@@ -99,7 +101,8 @@ Result<Row> bench_one(const Bench& bench, const PatternFile& file, std::int64_t 
   Row row{.pattern = file.pattern.name,
           .shape = operands.shape(),
           .dtype = to_string(sizes.dtype),
-          .threads = bench.threads};
+          .threads = bench.threads,
+          .backward = compile.gradient};
   std::vector<ir::Tensor> inputs;
   for (const auto& array : operands.inputs) inputs.push_back(to_f64(array.view()));
   WEFT_TRY(row.load, workload_of(planned, row.shape, inputs));
@@ -116,17 +119,23 @@ Result<Row> bench_one(const Bench& bench, const PatternFile& file, std::int64_t 
                                                 bench.threads));
   row.peak_bytes = operands.bytes() + static_cast<std::int64_t>(scratch);
   operands.poison();
+  std::optional<GradientOperands> gradients;
+  if (row.backward) {
+    WEFT_TRY(gradients, gradients_after_forward(bench.engine, file, compile, operands, bench.options));
+    row.peak_bytes = operands.bytes() + gradients->bytes() + static_cast<std::int64_t>(scratch);
+  }
   Views views;
   auto args = operands.args(bench.options, views);
+  if (gradients) args = gradients->args(args, operands);
   args.threads = bench.threads;
   const auto what = fmt::format("{} at {} tokens", file.pattern.name, tokens);
   WEFT_TRY(row.samples, sample(kernel, args, bench.meter, bench.threads, row.load.flops, what, bench.console));
   return row;
 }
 
-void print_header(const Console& console) {
-  console.print("{:<16} {:>8} {:>10} {:>15} {:>10} {:>10} {:>7} {:>12}\n", "pattern", "tokens", "median ms",
-                "quartiles", "GFLOP/s", "peak", "share", "tokens/s");
+void print_header(bool backward, const Console& console) {
+  console.print("{:<16} {:>8} {:>10} {:>15} {:>10} {:>10} {:>7} {:>12}\n", backward ? "backward pass of" : "pattern",
+                "tokens", "median ms", "quartiles", "GFLOP/s", "peak", "share", "tokens/s");
 }
 
 void print_row(const Row& row, const Console& console) {
@@ -140,6 +149,7 @@ void print_row(const Row& row, const Console& console) {
 Json to_json(const Row& row) {
   const auto& s = row.shape;
   return {{"pattern", row.pattern},
+          {"pass", row.backward ? "backward" : "forward"},
           {"tokens", s.n_q},
           {"keys", s.n_k},
           {"batch", s.batch},
@@ -172,6 +182,7 @@ Result<PatternFile> dense_like(const PatternFile& file, const Sizes& sizes) {
   PatternFile dense{.source = {.name = "<dense>", .text = kDense}, .options = {}, .pattern = {}};
   dense.options = with_sizes({}, sizes);
   dense.options.target = file.options.target;
+  dense.options.gradient = file.options.gradient;
   WEFT_TRY(auto front, read_pattern(dense.source, dense.options));
   dense.pattern = std::move(front.pattern);
   return dense;
@@ -202,7 +213,7 @@ int command_bench(const Options& options, const Console& console) {
   const auto lengths = options.tokens.empty() ? std::vector<std::int64_t>{4096, 16384} : options.tokens;
 
   Json results = Json::array();
-  if (!console.json()) print_header(console);
+  if (!console.json()) print_header(options.gradient, console);
   const auto show = [&](const Row& row) {
     if (console.json())
       results.push_back(to_json(row));

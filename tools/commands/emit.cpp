@@ -142,6 +142,10 @@ int command_emit(const Options& given, const Console& console) {
   if (given.stage.empty()) {
     return console.usage("--stage is missing: ast, pattern, plan, llvm, asm, object, cuda, ptx, cubin or sass");
   }
+  if (given.gradient && (given.stage == "ast" || given.stage == "pattern"))
+    return console.usage("--grad starts at the plan: before it both passes are the same text");
+  if (given.gradient && !given.from.empty())
+    return console.usage("--grad does not go with --from: the plan says which pass it is of");
   Options options = given;
   if (options.target.empty()) options.target = default_target(options.stage);
   if (!options.from.empty()) {

@@ -88,6 +88,15 @@ void print_plan(const ir::Plan& plan, const Console& console) {
   for (const auto& reason : plan.reasons) console.print("  because {}\n", reason);
 }
 
+void print_backward(const ir::Shape& shape, const BackwardMemory& memory, const Console& console) {
+  console.print("  five products of a block, where the forward has two; {}B of scratch a thread\n",
+                count(static_cast<double>(memory.scratch_bytes)));
+  const bool padded = memory.page_bytes != memory.page_keys * (shape.d + shape.d_v) * 4;
+  console.print("  dK and dV: a unit of rows adds up what the keys that it touches get, in pages of {}B: {} keys x ",
+                count(static_cast<double>(memory.page_bytes)), memory.page_keys);
+  console.print("({} + {}{}) x 4 B\n", shape.d, shape.d_v, padded ? ", each to whole vectors" : "");
+}
+
 void print_compiled(const Planned& planned, const Compiled& compiled, const Console& console) {
   if (!compiled.registers) return;
   console.print("  kernel: {} threads a block, {} registers a thread, {} bytes spilled, {} bytes of shared memory\n",
@@ -99,11 +108,24 @@ void print_compiled(const Planned& planned, const Compiled& compiled, const Cons
   console.write(to_text(*compiled.machine_code, launch_of(planned, compiled), "    "));
 }
 
-void print_text(const PatternFile& file, const Planned& planned, const ir::Shape& shape, const Workload& load,
-                const Compiled& compiled, const Prediction& predicted, const Console& console) {
-  console.print("{} on {}, {} queries, {} keys, {} heads, dim {}, {}\n", file.pattern.name, planned.target.name,
-                shape.n_q, shape.n_k, shape.heads, shape.d, ir::to_string(planned.bind.dtype));
+/// What explain says of.
+struct Explained {
+  const PatternFile& file;
+  const Planned& planned;
+  ir::Shape shape;
+  Workload load = {};
+  Compiled compiled = {};
+  std::optional<Prediction> predicted = {};  ///< of forward passes
+  std::optional<BackwardMemory> backward = {};
+};
+
+void print_text(const Explained& what, const Console& console) {
+  const auto& [file, planned, shape, load, compiled, predicted, backward] = what;
+  console.print("{}{} on {}, {} queries, {} keys, {} heads, dim {}, {}\n", backward ? "backward pass of " : "",
+                file.pattern.name, planned.target.name, shape.n_q, shape.n_k, shape.heads, shape.d,
+                ir::to_string(planned.bind.dtype));
   print_plan(planned.plan, console);
+  if (backward) print_backward(shape, *backward, console);
   if (load.heads_per_tile > 1)
     console.print("  rows of {} heads, which share K and V, in one tile\n", load.heads_per_tile);
   if (const auto chunks = ir::key_chunks(planned.plan, shape, 0); chunks.count > 1)
@@ -118,8 +140,10 @@ void print_text(const PatternFile& file, const Planned& planned, const ir::Shape
                   load.work.sampled ? ", estimated from a sample of the tiles" : "");
     console.print("  tiles: {:.0f} full, {:.0f} partial, {:.0f} empty (never visited)\n", load.work.full_tiles,
                   load.work.partial_tiles, load.work.empty_tiles);
-    console.print("  predicted: {:.3f} ms, {:.3f} of the peak in useful work, from {}: {}\n", predicted.ms,
-                  predicted.share_of_peak, predicted.from, predicted.assumed);
+    if (predicted) {
+      console.print("  predicted: {:.3f} ms, {:.3f} of the peak in useful work, from {}: {}\n", predicted->ms,
+                    predicted->share_of_peak, predicted->from, predicted->assumed);
+    }
   }
   console.print("  memory: {}B of tensors, {} B a row carried between phases; planned in {:.0f} us\n",
                 count(load.bytes), planned.plan.carry_bytes_per_row(), load.plan_us);
@@ -132,9 +156,26 @@ const char* keys_of(const ir::Plan& plan) {
   return any ? "scanned" : "bounded";
 }
 
-void print_json(const PatternFile& file, const Planned& planned, const ir::Shape& shape, const Workload& load,
-                const Compiled& compiled, const Prediction& predicted, const Console& console) {
-  const auto known = [&](double value) { return load.inputs_missing ? Json(nullptr) : Json(value); };
+Json prediction_json(const std::optional<Prediction>& predicted, bool known) {
+  if (!predicted) return nullptr;
+  return {{"ms", known ? Json(predicted->ms) : Json(nullptr)},
+          {"from", predicted->from},
+          {"share_of_peak", known ? Json(predicted->share_of_peak) : Json(nullptr)},
+          {"loop_share", predicted->loop_share},
+          {"assumed", predicted->assumed}};
+}
+
+Json backward_json(const std::optional<BackwardMemory>& backward) {
+  if (!backward) return nullptr;
+  return {{"products", 5},
+          {"scratch_bytes", backward->scratch_bytes},
+          {"page_keys", backward->page_keys},
+          {"page_bytes", backward->page_bytes}};
+}
+
+void print_json(const Explained& what, const Console& console) {
+  const auto& [file, planned, shape, load, compiled, predicted, backward] = what;
+  const auto known = [&](double value) { return what.load.inputs_missing ? Json(nullptr) : Json(value); };
   const bool is_bf16 = planned.bind.dtype == ir::DType::bf16;
   const Json out{{"pattern", file.pattern.name},
                  {"target", planned.target.name},
@@ -161,12 +202,8 @@ void print_json(const PatternFile& file, const Planned& planned, const ir::Shape
                  {"spill_bytes", or_null(compiled.spill_bytes)},
                  {"shared_bytes", or_null(compiled.shared_bytes)},
                  {"blocks_per_sm", compiled.blocks_per_sm > 0 ? Json(compiled.blocks_per_sm) : Json(nullptr)},
-                 {"predicted",
-                  {{"ms", known(predicted.ms)},
-                   {"from", predicted.from},
-                   {"share_of_peak", known(predicted.share_of_peak)},
-                   {"loop_share", predicted.loop_share},
-                   {"assumed", predicted.assumed}}},
+                 {"predicted", prediction_json(predicted, !load.inputs_missing)},
+                 {"backward", backward_json(backward)},
                  {"machine_code", to_json(compiled.machine_code)},
                  {"keys", keys_of(planned.plan)},
                  {"key_chunks", ir::key_chunks(planned.plan, shape, 0).count},
@@ -192,18 +229,27 @@ int command_explain(const Options& options, const Console& console) {
   if (auto means = ir::check_meaning(file->pattern, shape); !means) return console.fail(means.error());
   const auto inputs = inputs_to_count(options, file->pattern, shape);
   if (!inputs) return console.fail(inputs.error());
-  const auto load = [&] {
+  Explained what{.file = *file, .planned = *planned, .shape = shape};
+  auto load = [&] {
     const Progress progress(console, fmt::format("counting the pairs of {}", file->pattern.name));
     return workload_of(*planned, shape, *inputs);
   }();
   if (!load) return console.fail(load.error());
-  const auto compiled = compile_for_gpu(*planned, sizes, options, console);
+  what.load = std::move(*load);
+  auto compiled = compile_for_gpu(*planned, sizes, options, console);
   if (!compiled) return console.fail(compiled.error(), &file->source);
-  const auto predicted = predict(*load, *planned, *compiled, shape, options.layout == "bhnd", options.llvm);
+  what.compiled = std::move(*compiled);
+  if (planned->bind.gradient) {
+    auto memory = backward_memory(*planned, shape.heads);
+    if (!memory) return console.fail(memory.error());
+    what.backward = *memory;
+  } else {
+    what.predicted = predict(what.load, *planned, what.compiled, shape, options.layout == "bhnd", options.llvm);
+  }
   if (console.json())
-    print_json(*file, *planned, shape, *load, *compiled, predicted, console);
+    print_json(what, console);
   else
-    print_text(*file, *planned, shape, *load, *compiled, predicted, console);
+    print_text(what, console);
   return kDone;
 }
 

@@ -4,10 +4,10 @@
 #include "runtime/engine/destination.h"
 #include "runtime/engine/emulate_executor.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/run_report.h"
 #include "tools/comparison.h"
 #include "tools/device_operands.h"
 #include "tools/files.h"
-#include "tools/json.h"
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
 #include "tools/progress.h"
@@ -22,13 +22,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Job {
-  PatternFile file;
-  Operands operands = {};
-  Sizes sizes = {};
-  std::vector<ChosenList> lists = {};  ///< that are asked for, or checked
-};
-
 /// Tokens of a random launch: the options', else what the pattern fixes.
 std::optional<std::int64_t> tokens_of(const Options& options, const ir::Pattern& pattern) {
   if (!options.tokens.empty()) return options.tokens[0];
@@ -39,11 +32,7 @@ std::optional<std::int64_t> tokens_of(const Options& options, const ir::Pattern&
 
 /// What this command line asks for that this version, or nobody, can do. 0: nothing.
 int refuse(const Options& options, const Console& console) {
-  if (!options.grad.empty() || !options.dq.empty() || !options.dk.empty() || !options.dv.empty() ||
-      !options.dinput.empty()) {
-    return console.fail(
-        environment_error("gradients (--grad) are not available in this version: only the forward pass is"));
-  }
+  if (const auto wrong = wrong_gradients(options); !wrong.empty()) return console.usage(wrong);
   if (has_tensors(options) && (options.q.empty() || options.k.empty() || options.v.empty())) {
     return console.usage("--q, --k and --v go together");
   }
@@ -74,6 +63,11 @@ int prepare(const Options& options, const Console& console, std::optional<Job>& 
   if (auto added = add_inputs(made.operands, options, made.file.pattern); !added) return console.fail(added.error());
   if (auto added = add_offset(made.operands, options); !added) return console.fail(added.error());
   if (auto cut = cut_rows(made.operands, options); !cut) return console.fail(cut.error());
+  if (!options.grad.empty()) {
+    auto gradients = gradient_operands(made.operands, options, made.file.pattern);
+    if (!gradients) return console.fail(gradients.error());
+    made.gradients = std::move(*gradients);
+  }
   job = std::move(made);
   return kDone;
 }
@@ -97,10 +91,6 @@ Result<EngineOptions> sources_of_kernels(const Options& options, const Console& 
   return to;
 }
 
-bool has_own_lse(const ir::Pattern& pattern) {
-  return pattern.combine != ir::Combine::sum && pattern.combine != ir::Combine::mean;
-}
-
 /// Files of NumPy's default type, for kernels that do not take it.
 Error doubles(const Job& job, const std::string& target) {
   auto error = user_error(fmt::format("{}: q is <f8 (float64, NumPy's default); {} takes f32, f16 and bf16",
@@ -120,14 +110,15 @@ void remark_on_layout(const Job& job, const Console& console) {
                  job.operands.heads_first ? "bnhd" : "bhnd");
 }
 
-/// Where LSE goes: of the whole pattern wherever it is wanted or can be checked, of the branches where asked.
+/// Where LSE goes: of the whole pattern wherever it is wanted or can be checked, of the branches where asked. A
+/// backward pass reads the one that the combine mode has.
 void add_lse(Job& job, const Options& options) {
   const auto shape = job.operands.shape();
   const auto branches = static_cast<std::int64_t>(job.file.pattern.branches.size());
-  const bool own = has_own_lse(job.file.pattern);
-  if (own && (options.check || !options.lse.empty()))
+  const bool own = !ir::per_branch(job.file.pattern.combine), grad = !options.grad.empty();
+  if (own && (options.check || grad || !options.lse.empty()))
     job.operands.lse = Array(DType::f32, {shape.batch, shape.heads, shape.rows_computed()});
-  if (!options.lse.empty() && (options.lse_per_branch || !own)) {
+  if ((!options.lse.empty() && (options.lse_per_branch || !own)) || (grad && !own)) {
     job.operands.branch_lse = Array(DType::f32, {branches, shape.batch, shape.heads, shape.rows_computed()});
   }
 }
@@ -146,10 +137,6 @@ Status add_lists(Job& job, const Options& options, const Kernel& kernel) {
     job.operands.lists.push_back(Array(DType::i32, {list.extent.begin(), list.extent.end()}));
   }
   return done;
-}
-
-std::string list_file(const Options& options, std::size_t number) {
-  return fmt::format("{}.{}.npy", options.lists, number);
 }
 
 /// What the kernel is compiled for: dims and dtype of the tensors where pattern and options leave them open. What
@@ -209,6 +196,37 @@ Result<double> launch(const Kernel& kernel, Operands& operands, const Options& o
   return device ? launch_on(device, kernel, operands, args, views) : launch_here(kernel, operands, args);
 }
 
+/// The backward pass of what the forward left. Its choice of keys is not asked for: the check takes the forward's.
+Result<double> launch_backward(const Kernel& kernel, Job& job, GradientOperands& gradients, const Options& options) {
+  Views views;
+  auto args = gradients.args(job.operands.args(options, views), job.operands);
+  args.lists = {};
+  return best_of([&]() -> Result<double> {
+    gradients.poison();
+    const auto start = Clock::now();
+    WEFT_CHECK(kernel.run(args));
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  });
+}
+
+/// Of the gradients at hand; where the check looks at some rows only, of those that a dO has which is 0 in the others.
+Result<std::vector<GradientError>> check_backward(const Kernel& kernel, Job& job, const Comparison& forward,
+                                                  const Options& options, const Console& console) {
+  GradientOperands some;
+  GradientOperands* checked = &*job.gradients;
+  std::optional<std::vector<std::int64_t>> rows;
+  if (forward.sampled) {
+    rows = checked_rows(job.operands.shape(), options.seed.value_or(0)).rows;
+    some = *job.gradients;
+    some.keep_rows(*rows, job.operands);
+    WEFT_TRY([[maybe_unused]] const double ms, launch_backward(kernel, job, some, options));
+    checked = &some;
+  }
+  Views views;
+  const auto args = checked->args(job.operands.args(options, views), job.operands);
+  return compare_gradients(job.file.pattern, args, job.operands.q.dtype, forward.max_abs_score, rows, console);
+}
+
 Status write_outputs(const Job& job, const Options& options) {
   if (!options.output.empty()) WEFT_CHECK(write_array(options.output, job.operands.out));
   if (!options.lse.empty()) {
@@ -218,23 +236,20 @@ Status write_outputs(const Job& job, const Options& options) {
   for (std::size_t i = 0; i < job.lists.size() && !options.lists.empty(); ++i) {
     WEFT_CHECK(write_array(list_file(options, i), job.operands.lists[i]));
   }
-  return done;
+  return job.gradients ? write_gradients(*job.gradients, job.operands, options) : done;
 }
 
-std::string origin_text(const Kernel& kernel) {
-  if (kernel.target() == "interpreter") return "interpreted in f64, nothing is compiled";
-  if (kernel.origin() == CacheOrigin::miss) {
-    return fmt::format("cache miss: compiled in {:.1f} ms, loaded in {:.2f} ms", kernel.compile_ms(), kernel.load_ms());
-  }
-  return fmt::format("cache hit ({}): loaded in {:.2f} ms, nothing compiled", to_string(kernel.origin()),
-                     kernel.load_ms());
-}
-
-/// For -v: where the time before the launch went, and what an emulated launch did.
-Status say_more(const Kernel& kernel, Operands& operands, const Options& options, const Console& console) {
+void say_times(const char* what, const Kernel& kernel, const Console& console) {
   const auto& times = kernel.times();
-  console.remark("planned in {:.2f} ms, emitted in {:.2f} ms, compiled in {:.1f} ms, loaded in {:.2f} ms",
+  console.remark("{}planned in {:.2f} ms, emitted in {:.2f} ms, compiled in {:.1f} ms, loaded in {:.2f} ms", what,
                  times.plan_ms, times.emit_ms, times.compile_ms, times.load_ms);
+}
+
+/// For -v: where the time before the launches went, and what an emulated forward did.
+Status say_more(const RunReport& ran, Operands& operands, const Options& options, const Console& console) {
+  const auto& kernel = ran.forward.kernel;
+  say_times("", kernel, console);
+  if (ran.backward) say_times("gradients: ", ran.backward->kernel, console);
   if (!kernel.target().starts_with("emulate:")) return done;
   Views views;
   WEFT_TRY(const auto reports, count_emulated(kernel, operands.args(options, views)));
@@ -251,97 +266,41 @@ Status say_more(const Kernel& kernel, Operands& operands, const Options& options
   return done;
 }
 
-void print_check(const Comparison& check, const Console& console) {
-  const auto rows = check.sampled ? fmt::format(" on {} rows of each head", check.rows) : std::string();
-  console.print("  check   largest error {:.2e}, bound {:.2e}{}: {}\n", check.max_error, check.bound, rows,
-                check.ok ? "ok" : "WRONG");
-  if (check.lse_bound > 0)
-    console.print("          of the LSE    {:.2e}, bound {:.2e}\n", check.lse_max_error, check.lse_bound);
-  for (const auto& strange : check.strange) console.print("          of the input: {}\n", strange);
-  if (check.clamped.count > 0) {
-    console.print("          {} reads beyond the end of an input or a list took the nearest element; the first: {}\n",
-                  check.clamped.count, check.clamped.first);
+/// The forward, what it is checked by, and then the backward: of the forward's results.
+Result<RunReport> run_passes(Job& job, const Kernel& forward, const std::optional<Kernel>& backward,
+                             const Options& options, const Console& console) {
+  RunReport report{.forward = {.kernel = forward}};
+  WEFT_TRY(report.forward.ms, [&] {
+    const Progress progress(console, fmt::format("running {}", job.file.pattern.name));
+    return launch(forward, job.operands, options);
+  }());
+  if (options.check) {
+    Views views;
+    const auto args = job.operands.args(options, views);
+    WEFT_TRY(report.check,
+             compare_with_interpreter(job.file.pattern, args, job.operands.q.dtype, options.seed.value_or(0), console));
   }
-  if (check.lists > 0) {
-    console.print("          of the chosen keys: {}\n", check.wrong_choice.empty() ? "ok" : check.wrong_choice);
+  if (!backward) return report;
+  report.backward = Pass{.kernel = *backward};
+  WEFT_TRY(report.backward->ms, [&] {
+    const Progress progress(console, fmt::format("running gradients of {}", job.file.pattern.name));
+    return launch_backward(*backward, job, *job.gradients, options);
+  }());
+  if (report.check) {
+    WEFT_TRY(report.gradients, check_backward(*backward, job, *report.check, options, console));
   }
+  return report;
 }
 
-void print_text(const Job& job, const Kernel& kernel, double ms, const std::optional<Comparison>& check,
-                const Options& options, const Console& console) {
-  const auto shape = job.operands.shape();
-  const auto tokens = shape.n_q == shape.n_k ? fmt::format("{} tokens", shape.n_q)
-                                             : fmt::format("{} queries, {} keys", shape.n_q, shape.n_k);
-  const auto rows =
-      shape.is_slice() ? fmt::format(", rows {} to {}", shape.row_begin, shape.row_end() - 1) : std::string();
-  console.print("{}: {}{}, {} heads, dim {}, {}, batch {}\n", job.file.pattern.name, tokens, rows, shape.heads, shape.d,
-                to_string(job.operands.q.dtype), shape.batch);
-  console.print("  kernel  {}\n", origin_text(kernel));
-  if (kernel.registers()) {
-    console.print("          {} registers, {} bytes spilled, {} bytes of shared memory\n", *kernel.registers(),
-                  kernel.spill_bytes().value_or(0), kernel.shared_bytes(shape.heads).value_or(0));
+/// Results that are wrong are a defect of Weft.
+int verdict(const RunReport& report, const Console& console) {
+  if (!report.check) return kDone;
+  if (!report.check->wrong_choice.empty()) {
+    return console.fail(internal_error("the kernel chose wrong keys: " + report.check->wrong_choice));
   }
-  console.print("  run     {:.3f} ms on {}\n", ms, kernel.target());
-  for (std::size_t i = 0; i < job.lists.size() && !options.lists.empty(); ++i) {
-    console.print("  list    {}, from row {} on: {}\n", job.lists[i].set, job.lists[i].first_row,
-                  list_file(options, i));
-  }
-  if (check) print_check(*check, console);
-}
-
-Json lists_json(const Job& job, const Options& options) {
-  auto out = Json::array();
-  for (std::size_t i = 0; i < job.lists.size() && !options.lists.empty(); ++i) {
-    const auto& list = job.lists[i];
-    out.push_back({{"set", list.set},
-                   {"block", list.block},
-                   {"first_row", list.first_row},
-                   {"shape", list.extent},
-                   {"file", list_file(options, i)}});
-  }
-  return out;
-}
-
-void print_json(const Job& job, const Kernel& kernel, double ms, const std::optional<Comparison>& check,
-                const Options& options, const Console& console) {
-  const auto shape = job.operands.shape();
-  Json out{{"pattern", job.file.pattern.name},
-           {"target", kernel.target()},
-           {"batch", shape.batch},
-           {"n_q", shape.n_q},
-           {"n_k", shape.n_k},
-           {"heads", shape.heads},
-           {"kv_heads", shape.kv_heads},
-           {"dim", shape.d},
-           {"dim_v", shape.d_v},
-           {"dtype", to_string(job.operands.q.dtype)},
-           {"kernel",
-            {{"cache", to_string(kernel.origin())},
-             {"compile_ms", kernel.compile_ms()},
-             {"load_ms", kernel.load_ms()},
-             {"plan_ms", kernel.times().plan_ms},
-             {"emit_ms", kernel.times().emit_ms},
-             {"registers", or_null(kernel.registers())},
-             {"spill_bytes", or_null(kernel.spill_bytes())}}},
-           {"time_ms", ms}};
-  if (shape.is_slice()) out["rows"] = {shape.row_begin, shape.row_end()};
-  if (!options.lists.empty()) out["lists"] = lists_json(job, options);
-  if (check) {
-    const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); };
-    out["check"] = {{"ok", check->ok},
-                    {"max_error", number(check->max_error)},
-                    {"bound", check->bound},
-                    {"lse_max_error", number(check->lse_max_error)},
-                    {"lse_bound", check->lse_bound},
-                    {"rows", check->rows},
-                    {"sampled", check->sampled},
-                    {"not_finite", check->strange},
-                    {"lists", check->lists},
-                    {"clamped", check->clamped.count},
-                    {"first_clamped", check->clamped.count > 0 ? Json(check->clamped.first) : Json(nullptr)},
-                    {"wrong_choice", check->wrong_choice.empty() ? Json(nullptr) : Json(check->wrong_choice)}};
-  }
-  console.print("{}\n", json_text(out));
+  if (!report.check->ok) return console.fail(internal_error("the kernel's result is outside its bound"));
+  if (!report.gradients_ok()) return console.fail(internal_error("the kernel's gradients are outside their bounds"));
+  return kDone;
 }
 
 }  // namespace
@@ -369,41 +328,30 @@ int command_run(const Options& options, const Console& console) {
   auto sources = sources_of_kernels(options, console);
   if (!sources) return console.fail(sources.error());
   const Engine engine(std::move(*sources));
-  const auto kernel = [&] {
-    const Progress progress(console, fmt::format("compiling {} for {}", job.file.pattern.name, compile.target));
+  const auto make = [&](const char* what) {
+    const Progress progress(console, fmt::format("compiling {}{} for {}", what, job.file.pattern.name, compile.target));
     return engine.compile(job.file.source.text, compile);
-  }();
+  };
+  const auto kernel = make("");
   for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
   if (!kernel) return console.fail(kernel.error(), &job.file.source);
-  if (auto added = add_lists(job, options, *kernel); !added) return console.fail(added.error());
-  const auto ms = [&] {
-    const Progress progress(console, fmt::format("running {}", job.file.pattern.name));
-    return launch(*kernel, job.operands, options);
-  }();
-  if (!ms) return console.fail(job.operands.with_files(ms.error()));
-
-  std::optional<Comparison> check;
-  if (options.check) {
-    Views views;
-    const auto args = job.operands.args(options, views);
-    auto compared =
-        compare_with_interpreter(job.file.pattern, args, job.operands.q.dtype, options.seed.value_or(0), console);
-    if (!compared) return console.fail(compared.error());
-    check = *compared;
+  std::optional<Kernel> backward;
+  if (job.gradients) {
+    compile.gradient = true;
+    auto made = make("gradients of ");
+    for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
+    if (!made) return console.fail(made.error(), &job.file.source);
+    backward = *made;
   }
+  if (auto added = add_lists(job, options, *kernel); !added) return console.fail(added.error());
+  auto report = run_passes(job, *kernel, backward, options, console);
+  if (!report) return console.fail(job.operands.with_files(report.error()));
   if (auto written = write_outputs(job, options); !written) return console.fail(written.error());
   if (console.verbose()) {
-    if (auto said = say_more(*kernel, job.operands, options, console); !said) return console.fail(said.error());
+    if (auto said = say_more(*report, job.operands, options, console); !said) return console.fail(said.error());
   }
-  if (console.json())
-    print_json(job, *kernel, *ms, check, options, console);
-  else
-    print_text(job, *kernel, *ms, check, options, console);
-  if (check && !check->wrong_choice.empty()) {
-    return console.fail(internal_error("the kernel chose wrong keys: " + check->wrong_choice));
-  }
-  if (check && !check->ok) return console.fail(internal_error("the kernel's result is outside its bound"));
-  return kDone;
+  print_report(job, *report, options, console);
+  return verdict(*report, console);
 }
 
 }  // namespace weft::tools

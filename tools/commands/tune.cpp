@@ -2,6 +2,7 @@
 #include "runtime/engine/measured.h"
 #include "runtime/engine/tuned.h"
 #include "tools/commands/commands.h"
+#include "tools/gradient_operands.h"
 #include "tools/json.h"
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
@@ -49,7 +50,8 @@ std::vector<Candidate> candidates_for(const Planned& planned) {
       if (std::none_of(out.begin(), out.end(), known)) out.push_back(std::move(one));
     }
   }
-  if (planned.bind.dtype == ir::DType::bf16 && planned.target.has_bf16_dot()) {
+  // Backward passes widen bf16, always.
+  if (planned.bind.dtype == ir::DType::bf16 && planned.target.has_bf16_dot() && !planned.bind.gradient) {
     const int other = usual.products == 2 ? 1 : 2;
     out.push_back({.schedule = {tried("products", other)}, .text = fmt::format("products {}", other)});
   }
@@ -112,6 +114,7 @@ struct Tuning {
   std::string pattern, path;
   std::vector<Candidate> candidates;
   const Candidate* best = nullptr;
+  bool backward = false;
   bool kept = false;
   bool noisy = false;  ///< the machine was too busy to tell which is the fastest
   bool won() const { return best != &candidates.front(); }
@@ -133,7 +136,8 @@ Result<Tuning> tune(const PatternFile& file, const Options& options, const Targe
   const auto store = open_store(options);
   WEFT_TRY(const auto planned, plan_pattern(front, compile, as_measured({store}, target, front.pattern.dtype)));
 
-  Tuning out{.pattern = front.pattern.name, .path = {}, .candidates = candidates_for(planned)};
+  Tuning out{
+      .pattern = front.pattern.name, .path = {}, .candidates = candidates_for(planned), .backward = compile.gradient};
   auto engine_of = engine_options(options);
   engine_of.no_cache = true;  // most of them are never asked for again
   engine_of.threads = static_cast<int>(options.threads.value_or(0));
@@ -144,13 +148,18 @@ Result<Tuning> tune(const PatternFile& file, const Options& options, const Targe
       auto& one = out.candidates[i];
       auto pattern = front.pattern;
       pattern.schedule = one.schedule;
-      CompileOptions asked{.target = target.name, .source_name = file.source.name};
+      const CompileOptions asked{.gradient = compile.gradient, .target = target.name, .source_name = file.source.name};
       WEFT_TRY(one.kernel, engine.compile(ir::print(pattern), asked));
       progress.update(i + 1, out.candidates.size());
     }
   }
+  std::optional<GradientOperands> gradients;
+  if (out.backward) {
+    WEFT_TRY(gradients, gradients_after_forward(engine, file, compile, operands, options));
+  }
   Views views;
   auto args = operands.args(options, views);
+  if (gradients) args = gradients->args(args, operands);
   args.threads = static_cast<int>(options.threads.value_or(0));
   WEFT_CHECK(measure(out.candidates, args, fmt::format("tuning {}", out.pattern), console));
 
@@ -185,7 +194,7 @@ Result<Tuning> tune(const PatternFile& file, const Options& options, const Targe
 
 void print(const Tuning& tuning, const Console& console) {
   const auto usual = tuning.candidates.front().median();
-  console.print("{}\n", tuning.pattern);
+  console.print("{}{}\n", tuning.backward ? "backward pass of " : "", tuning.pattern);
   for (const auto& one : tuning.candidates) {
     console.print("  {:<24} {:>10.3f} ms  {:.2f} times as fast{}\n", one.text, one.median(), usual / one.median(),
                   &one == tuning.best ? "  <- best" : "");
@@ -211,6 +220,7 @@ Json to_json(const Tuning& tuning) {
   }
   const auto& best = *tuning.best;
   return {{"pattern", tuning.pattern},
+          {"pass", tuning.backward ? "backward" : "forward"},
           {"tried", tried},
           {"best", to_json(best.schedule)},
           {"median_ms", best.median()},

@@ -1,0 +1,181 @@
+/// `--grad` of the commands that look at kernels: emit, explain, bench, tune and cache why take the backward pass.
+
+#include "command.h"
+
+#include "tests/support/blessed.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace weft::test {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+constexpr const char* kText =
+    "pattern p { keep window(15, 0); }\n"
+    "pattern summed { branch window(7, 0); branch lag(8) & causal; combine sum; }\n";
+
+class GradKernels : public ::testing::Test {
+ protected:
+  Scratch scratch_;
+  const std::string file_ = scratch_.write("p.weft", kText);
+
+  Finished weft(const std::string& command, const Words& more, const std::string& pattern = "p") const {
+    Words words = {command, file_, "--pattern", pattern, "--heads", "2", "--dim-v", "8", "--dtype", "f32"};
+    const auto given = [&](const char* option) { return std::find(more.begin(), more.end(), option) != more.end(); };
+    words.insert(words.end(), more.begin(), more.end());
+    if (!given("--target")) words.insert(words.end(), {"--target", "cpu:x86-64-v3"});
+    if (!given("--dim")) words.insert(words.end(), {"--dim", "16"});
+    return run_weft(scratch_, words);
+  }
+  Json json(const std::string& command, Words more, const std::string& pattern = "p") const {
+    more.emplace_back("--json");
+    const auto finished = weft(command, more, pattern);
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    return Json::parse(finished.out, nullptr, false);
+  }
+  /// A stage of both passes.
+  std::pair<std::string, std::string> emitted(const std::string& stage) const {
+    EXPECT_EQ(weft("emit", {"--stage", stage, "-o", scratch_.path("forward")}).status, 0);
+    EXPECT_EQ(weft("emit", {"--stage", stage, "-o", scratch_.path("backward"), "--grad"}).status, 0);
+    return {read_text(scratch_.path("forward")), read_text(scratch_.path("backward"))};
+  }
+};
+
+TEST_F(GradKernels, AreEmittedFromThePlanOn) {
+  const auto has = [](const std::string& text, const char* what) { return text.find(what) != std::string::npos; };
+  const auto plans = emitted("plan"), texts = emitted("llvm");
+  EXPECT_TRUE(has(plans.second, "branch_lse 0 gradient\n")) << plans.second;
+  EXPECT_FALSE(has(plans.first, "gradient"));
+  EXPECT_TRUE(has(texts.second, ";; Gradients: blocks of keys, five products"));
+  EXPECT_FALSE(has(texts.first, "Gradients"));
+  for (const auto* stage : {"asm", "object"}) {
+    const auto [forward, backward] = emitted(stage);
+    EXPECT_FALSE(backward.empty());
+    EXPECT_NE(forward, backward) << stage;
+  }
+  // The plan says which pass it is of.
+  const auto again = run_weft(scratch_, {"emit", "--from", scratch_.write("plan.txt", plans.second), "--stage", "llvm",
+                                         "--target", "cpu:x86-64-v3"});
+  EXPECT_EQ(again.out, texts.second) << again.err;
+}
+
+TEST_F(GradKernels, HaveNoStagesOfTheirOwnBeforeThePlan) {
+  for (const auto* stage : {"ast", "pattern"}) {
+    const auto finished = weft("emit", {"--grad", "--stage", stage});
+    EXPECT_EQ(finished.status, 2);
+    EXPECT_NE(finished.err.find("--grad starts at the plan"), std::string::npos) << finished.err;
+  }
+  EXPECT_EQ(weft("emit", {"--grad", "--stage", "llvm", "--from", scratch_.path("plan.txt")}).status, 2);
+}
+
+TEST_F(GradKernels, AreExplained) {
+  const Words tokens = {"--tokens", "200"}, grad = {"--tokens", "200", "--grad"};
+  const auto forward = json("explain", tokens), backward = json("explain", grad);
+  EXPECT_TRUE(forward["backward"].is_null());
+  EXPECT_TRUE(forward["predicted"].is_object());
+  EXPECT_TRUE(backward["predicted"].is_null()) << "the model is of forward passes";
+  EXPECT_EQ(backward["backward"]["products"], 5);
+  EXPECT_EQ(backward["backward"]["page_bytes"], 64 * (16 + 8) * 4);
+  EXPECT_GT(backward["backward"]["scratch_bytes"], 64 * (16 + 8) * 4);
+  EXPECT_EQ(backward["pairs"], forward["pairs"]);
+  const double pairs = backward["pairs"];
+  EXPECT_EQ(pairs, 2 * (200 * 16 - 15 * 16 / 2));
+  EXPECT_EQ(forward["flops"], 2 * (16 + 8) * pairs);
+  EXPECT_EQ(backward["flops"], 2 * (3 * 16 + 2 * 8) * pairs);
+  const double lse = 200 * 2 * 4;
+  EXPECT_EQ(backward["bytes"].get<double>() - lse, 2 * (forward["bytes"].get<double>() - lse));
+  const auto text = weft("explain", grad).out;
+  for (const auto* said : {"backward pass of p on cpu:x86-64-v3", "five products", "of scratch a thread",
+                           "in pages of 6.14 kB: 64 keys x (16 + 8) x 4 B"}) {
+    EXPECT_NE(text.find(said), std::string::npos) << said << "\n" << text;
+  }
+  EXPECT_EQ(weft("explain", tokens).out.find("backward"), std::string::npos);
+}
+
+/// Whole vectors of columns stand in the pages.
+TEST_F(GradKernels, AreExplainedWithTheirPadding) {
+  const Words odd = {"--tokens", "64", "--grad", "--dim", "12"};
+  EXPECT_EQ(json("explain", odd)["backward"]["page_bytes"], 64 * (16 + 8) * 4);
+  EXPECT_NE(weft("explain", odd).out.find("(12 + 8, each to whole vectors) x 4 B"), std::string::npos);
+}
+
+TEST_F(GradKernels, AreMeasured) {
+  for (const auto* pattern : {"p", "summed"}) {
+    const Words call = {"--target", "cpu", "--tokens", "96", "--threads", "1"};
+    auto grad = call;
+    grad.emplace_back("--grad");
+    const auto forward = json("bench", call, pattern)["results"][0],
+               backward = json("bench", grad, pattern)["results"][0];
+    EXPECT_EQ(forward["pass"], "forward");
+    EXPECT_EQ(backward["pass"], "backward");
+    EXPECT_EQ(backward["pairs"], forward["pairs"]);
+    EXPECT_EQ(backward["flops"].get<double>() * (16 + 8), forward["flops"].get<double>() * (3 * 16 + 2 * 8));
+    EXPECT_GT(backward["peak_bytes"], 2 * 96 * 2 * 2 * (16 + 8) * 4) << "each tensor beside its gradient";
+    EXPECT_EQ(backward["cache"], "miss") << "it is no forward";
+  }
+}
+
+TEST_F(GradKernels, AreMeasuredBesideTheDenseOnes) {
+  const auto results = json("bench", {"--target", "cpu", "--tokens", "64", "--against", "dense", "--grad"})["results"];
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[1]["pattern"], "dense");
+  EXPECT_EQ(results[1]["pass"], "backward");
+  EXPECT_EQ(results[1]["flops"], 2 * (3 * 16 + 2 * 8) * 64.0 * 64 * 2);
+}
+
+TEST_F(GradKernels, AreTuned) {
+  for (const auto* pattern : {"p", "summed"}) {
+    const auto result =
+        json("tune", {"--target", "cpu", "--tokens", "64", "--threads", "1", "--grad"}, pattern)["results"][0];
+    EXPECT_EQ(result["pass"], "backward");
+    EXPECT_GT(result["tried"].size(), 5u);
+    // What was kept is this pass's alone.
+    const auto forward = weft("explain", {"--target", "cpu", "--tokens", "64"}, pattern).out;
+    EXPECT_EQ(forward.find("found by weft tune"), std::string::npos) << forward;
+    const auto backward = weft("explain", {"--target", "cpu", "--tokens", "64", "--grad"}, pattern).out;
+    EXPECT_EQ(backward.find("found by weft tune") != std::string::npos, !result["best"].empty()) << backward;
+  }
+}
+
+TEST_F(GradKernels, AreStoredApart) {
+  const auto why = [&](bool grad) {
+    Words words = {"cache", "why",     file_, "--pattern", "p",   "--dim",
+                   "16",    "--dtype", "f32", "--target",  "cpu", "--json"};
+    if (grad) words.emplace_back("--grad");
+    return Json::parse(run_weft(scratch_, words).out, nullptr, false)["stored"].get<bool>();
+  };
+  const Words call = {"run", file_, "--pattern", "p", "--tokens", "32", "--dim", "16", "--target", "cpu"};
+  EXPECT_FALSE(why(false));
+  ASSERT_EQ(run_weft(scratch_, call).status, 0);
+  EXPECT_TRUE(why(false));
+  EXPECT_FALSE(why(true));
+  auto grad = call;
+  grad.insert(grad.end(), {"--grad", "ones"});
+  ASSERT_EQ(run_weft(scratch_, grad).status, 0);
+  EXPECT_TRUE(why(true));
+}
+
+TEST_F(GradKernels, AreRefusedWhereThereAreNone) {
+  for (const std::string target : {"sm_61", "sm_90"}) {
+    for (const auto& words :
+         {Words{"emit", "--stage", "cuda"}, {"emit", "--stage", "plan"}, {"explain"}, {"bench"}, {"tune"}}) {
+      Words more(words.begin() + 1, words.end());
+      more.insert(more.end(), {"--target", target, "--grad"});
+      const auto finished = weft(words[0], more);
+      EXPECT_EQ(finished.status, 3) << words[0] << finished.err;
+      EXPECT_EQ(finished.out, "");
+      const bool measures = words[0] == "bench" || words[0] == "tune";
+      const auto said = measures ? words[0] + " measures CPU kernels only"
+                                 : "gradients on " + target + " are not available in this version";
+      EXPECT_NE(finished.err.find(said), std::string::npos) << finished.err;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "tools/comparison.h"
+#include "tools/gradient_comparison.h"
+#include "tools/gradient_operands.h"
+#include "tools/operands.h"
+#include "tools/pattern_file.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace weft::tools {
+
+/// What `weft run` runs.
+struct Job {
+  PatternFile file;
+  Operands operands = {};
+  Sizes sizes = {};
+  std::vector<ChosenList> lists = {};  ///< that are asked for, or checked
+  std::optional<GradientOperands> gradients = {};
+};
+
+/// One of its passes.
+struct Pass {
+  Kernel kernel;
+  double ms = 0;
+};
+
+/// What came of it.
+struct RunReport {
+  Pass forward;
+  std::optional<Pass> backward = {};
+  std::optional<Comparison> check = {};
+  std::vector<GradientError> gradients = {};  ///< of the backward pass, with `--check`
+
+  bool gradients_ok() const;
+};
+
+/// Of `--lists`.
+std::string list_file(const Options& options, std::size_t number);
+
+/// On standard output, as text or JSON.
+void print_report(const Job& job, const RunReport& report, const Options& options, const Console& console);
+
+}  // namespace weft::tools
