@@ -94,6 +94,8 @@ enum class StatementKind {
   combine,
   scale,
   score,
+  sink_logit,
+  weights,
   dropout,
   ring,
   schedule,
@@ -119,10 +121,10 @@ struct Statement {
   SourceRange range;       ///< from the first word through `;`
   SourceRange word_range;  ///< the statement's word
   std::string word;  ///< input, let, use: the name; dtype; input: see `type`; ring: layout ("" when left out); combine:
-                     ///< mode; tokens: "any", "multiple_of" or ""
+                     ///< mode; weights: softmax, sigmoid; tokens: "any", "multiple_of" or ""
   SourceRange name_range;  ///< of `word` where it is the user's
-  ExprPtr value;   ///< heads, dim, tokens, let, branch (set), branches (the call), keep, scale, score, dropout, ring
-                   ///< (null for `any`), use (a call)
+  ExprPtr value;   ///< heads, dim, tokens, let, branch (set), branches (the call), keep, scale, score, sink_logit,
+                   ///< weights (null when left out), dropout, ring (null for `any`), use (a call)
   ExprPtr second;  ///< heads … kv; dim … value; branch … on heads RANGE
   bool detached = false;                ///< combine joint detached
   SourceRange detached_range;           ///< of the word `detached`

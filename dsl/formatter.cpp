@@ -253,6 +253,15 @@ class Formatter {
         word(s.word);
         if (s.detached) word("detached");
         break;
+      case StatementKind::weights:
+        if (!s.value) {
+          word(s.word);
+          break;
+        }
+        parts.push_back(expressions.bracketed(
+            fmt::format(" {}(", s.word), {{s.value->outer.begin, [&] { return expressions.expression(*s.value); }}},
+            ")", s.range.end, ExpressionLayout::Packing::dense));
+        break;
       case StatementKind::ring:
         if (!s.value) word("any");
         value(s.value);
@@ -264,6 +273,7 @@ class Formatter {
       case StatementKind::keep:
       case StatementKind::scale:
       case StatementKind::score:
+      case StatementKind::sink_logit:
       case StatementKind::dropout:
       case StatementKind::use:
         value(s.value);

@@ -357,6 +357,8 @@ const auto let = begin(StatementKind::let) > name[put_user_word] > '=' > value >
 const auto branch = begin(StatementKind::branch) > value > -(keyword("on") > heads_word > expression[put_second]) > end;
 const auto combine =
     begin(StatementKind::combine) > name[put_user_word] > -x3::raw[keyword("detached")][put_detached] > end;
+const auto weights = begin(StatementKind::weights) > name[put_user_word] >
+                     -('(' > -expression[put_value] > close_round) > end;
 const auto ring = begin(StatementKind::ring) > expression[put_ranks] > -name[put_user_word] > end;
 const auto schedule =
     begin(StatementKind::schedule) > open_curly > *entry[put_entry] > close_curly[put_statement_end] > -end;
@@ -372,7 +374,8 @@ const auto heads_word_def = keyword("heads");
 const auto statement_def = heads | dim | dtype | tokens | grid | input | let | branch |
                            simple(StatementKind::branches) | simple(StatementKind::keep) | combine |
                            simple(StatementKind::scale) | simple(StatementKind::score) |
-                           simple(StatementKind::dropout) | ring | schedule | simple(StatementKind::use);
+                           simple(StatementKind::sink_logit) | weights | simple(StatementKind::dropout) | ring |
+                           schedule | simple(StatementKind::use);
 
 BOOST_SPIRIT_DEFINE(statement, entry, heads_word)
 

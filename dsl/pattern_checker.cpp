@@ -47,6 +47,8 @@ int stage_of(StatementKind kind) {
     case StatementKind::combine:
     case StatementKind::scale:
     case StatementKind::score:
+    case StatementKind::sink_logit:
+    case StatementKind::weights:
     case StatementKind::dropout:
     case StatementKind::ring:
     case StatementKind::schedule:

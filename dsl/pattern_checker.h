@@ -48,6 +48,7 @@ class PatternChecker {
   void branch(const Statement& s);
   void branches(const Statement& s);
   void combine(const Statement& s);
+  void weights(const Statement& s);
   void dropout(const Statement& s);
   void ring(const Statement& s);
   void schedule(const Statement& s);

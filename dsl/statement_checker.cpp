@@ -44,6 +44,11 @@ void PatternChecker::statement(const Statement& s) {
     case StatementKind::score:
       (void)expressions_.number(*s.value, {.variables = variables_at(Place::score), .where = "'score'"});
       return advise_on_score(s, scope_, findings_);
+    case StatementKind::sink_logit:
+      (void)expressions_.number(*s.value, {.variables = variables_at(Place::phase), .where = "'sink_logit'"});
+      return;
+    case StatementKind::weights:
+      return weights(s);
     case StatementKind::dropout:
       return dropout(s);
     case StatementKind::ring:
@@ -179,6 +184,15 @@ void PatternChecker::combine(const Statement& s) {
   if (!s.detached || s.word == "joint") return;
   auto& d = findings_.add(Code::lonely_detached, s.detached_range, "'detached' goes with 'joint' only");
   d.fix = Fix{{s.name_range.end, s.detached_range.end}, "", "leave it out"};
+}
+
+void PatternChecker::weights(const Statement& s) {
+  one_of(WordKind::weighting, s.word, s.name_range, "a way to make weights of scores");
+  if (!s.value) return;
+  (void)expressions_.number(*s.value, {.variables = variables_at(Place::score), .where = "'weights'"});
+  if (s.word != "softmax") return;
+  auto& d = findings_.add(Code::argument_count, s.value->outer, "'softmax' takes the score as it is");
+  d.notes.emplace_back("what rewrites the score is the statement 'score'");
 }
 
 void PatternChecker::dropout(const Statement& s) {

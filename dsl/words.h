@@ -92,7 +92,20 @@ struct VariableWord {
   Place place;
 };
 
-enum class WordKind { item, operation, literal, param_type, dtype, element, axis, combine, layout, policy, scorer };
+enum class WordKind {
+  item,
+  operation,
+  literal,
+  param_type,
+  dtype,
+  element,
+  axis,
+  combine,
+  weighting,
+  layout,
+  policy,
+  scorer
+};
 
 struct StatementWord {
   StatementKind kind;

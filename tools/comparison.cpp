@@ -133,6 +133,7 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
     if (result.clamped.count == 0) result.clamped.first = expected.clamped.first;
     result.clamped.count += expected.clamped.count;
     result.max_abs_score = std::max(result.max_abs_score, expected.max_abs_score);
+    result.largest_sum = std::max(result.largest_sum, expected.largest_sum);
     const auto size_of = [&](std::size_t at) { return expected.score_sizes.data[at]; };
     const auto compare_lse = [&](double found, double right, double size) {
       const auto bound = ir::error_bounds(pattern, to_ir(dtype), shape.n_k, max_v, size).lse;
@@ -143,7 +144,8 @@ Result<Comparison> compare_with_interpreter(const ir::Pattern& pattern, const Ru
     for (std::int64_t head = 0; head < heads; ++head) {
       for (auto row : some) {
         const auto at = static_cast<std::size_t>(head * shape.n_q + row);
-        const auto bounds = ir::error_bounds(pattern, to_ir(dtype), shape.n_k, max_v, size_of(at));
+        const auto bounds =
+            ir::error_bounds(pattern, to_ir(dtype), shape.n_k, max_v, size_of(at), expected.largest_sum);
         const auto found_row = row - shape.row_begin;
         const auto found = static_cast<std::size_t>(head * shape.rows_computed() + found_row);
         const double error = row_error(out, found_row, expected.o, row, head / shape.heads, head % shape.heads);

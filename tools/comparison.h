@@ -16,6 +16,7 @@ namespace weft::tools {
 struct Comparison {
   bool ok = false;
   double max_abs_score = 0;
+  double largest_sum = 1;
   double max_error = 0, bound = 0;          ///< of O
   double lse_max_error = 0, lse_bound = 0;  ///< 0 where there is no LSE
   std::int64_t rows = 0;                    ///< of each head that were compared

@@ -2,6 +2,7 @@
 
 #include "compiler/base/result.h"
 #include "compiler/ir/pattern.h"
+#include "tools/comparison.h"
 #include "tools/console.h"
 
 #include <weft/weft.h>
@@ -20,10 +21,10 @@ struct GradientError {
 };
 
 /// A backward pass against the interpreter's, by the bounds of section 10 of the semantics: those of its gradients that
-/// are wanted. `rows`: no others give anything, as dO is 0 in them; none: all. `max_abs_score`: of all kept pairs. Keys
+/// are wanted. `rows`: no others give anything, as dO is 0 in them; none: all. `forward`: what bounds depend on. Keys
 /// are chosen as the lists of `args` say, which are the forward's.
 Result<std::vector<GradientError>> compare_gradients(const ir::Pattern& pattern, const RunArgs& args, DType dtype,
-                                                     double max_abs_score,
+                                                     const Comparison& forward,
                                                      const std::optional<std::vector<std::int64_t>>& rows,
                                                      const Console& console);
 

@@ -146,7 +146,7 @@ Result<GradientOperands> gradients_after_forward(const Engine& engine, const Pat
   if (compile.branch_lse) {
     const auto branches = static_cast<std::int64_t>(file.pattern.branches.size());
     operands.branch_lse = Array(DType::f32, {branches, s.batch, s.heads, s.n_q});
-  } else {
+  } else if (ir::has_lse(file.pattern)) {
     operands.lse = Array(DType::f32, {s.batch, s.heads, s.n_q});
   }
   WEFT_TRY(const auto kernel, engine.compile(file.source.text, compile));

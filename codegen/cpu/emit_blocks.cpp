@@ -140,7 +140,12 @@ void on_pairs(Part& f, const char* function, const Value& count, const Value& v)
   f.call_void(function, {f.a, f.s, Part::argument("ptr", "positions"), count, v});
 }
 
-/// Scores to weights 2^(s - m) times the key's multiplicity; adds their sum to l.
+/// The weight of a pair that one branch keeps: 2^(s - m), or s itself.
+Value weight_of(Part& f, const Value& s, const Value& from) {
+  return f.kernel.direct != 0 ? s : f.exp2(f.fsub(s, from), f.kernel.pair == 2);
+}
+
+/// Scores to weights times the key's multiplicity; adds their sum to l, where there is one.
 void full_weights(Part& f, const Value& weights, const Value& count, const Value& v) {
   const Kernel& k = f.kernel;
   f.comment("P = 2^(S - what the row is measured from), times the key's multiplicity; l adds it up");
@@ -156,7 +161,7 @@ void full_weights(Part& f, const Value& weights, const Value& count, const Value
       for (std::size_t j = 0; j < from.size(); ++j) {
         const Value at = Part::i64(static_cast<std::int64_t>(j) * k.lanes);
         const Value s = f.vload(f.pair_at(k.scores, key, v), at);
-        p.push_back(f.fmul(f.exp2(f.fsub(s, from[j]), k.pair == 2), weight));
+        p.push_back(f.fmul(weight_of(f, s, from[j]), weight));
         l[j] = f.fadd(l[j], p.back());
       }
     }
@@ -194,6 +199,16 @@ void full_outputs(Part& f, const Value& count, const Value& v) {
   });
 }
 
+/// What the rows of a register tile measure scores from follows the block's largest; sums are scaled where it moves.
+void raise_full(Part& f, const Value& v) {
+  const Kernel& k = f.kernel;
+  const auto moved = f.fold(v, f.add(v, Part::i64(k.micro_q * k.lanes)), k.lanes, {Part::i1(false)},
+                            [&](const Value& at, const std::vector<Value>& any) {
+                              return std::vector<Value>{f.bit_or(any[0], update_maxima(f, at))};
+                            });
+  f.when(moved[0], [&] { rescale(f, v, k.micro_q); });
+}
+
 std::string full_block(const Kernel& k) {
   Part f(k, "full_block", "void", kBlockParameters);
   const Value keys = Part::argument("ptr", "keys");
@@ -203,11 +218,7 @@ std::string full_block(const Kernel& k) {
   f.for_each(kZero, Part::i64(k.rows), k.micro_q * k.lanes, [&](const Value& v) {
     full_scores(f, keys, count, v);
     if (k.plan.score) on_pairs(f, "rewrite", count, v);
-    const auto moved = f.fold(v, f.add(v, Part::i64(k.micro_q * k.lanes)), k.lanes, {Part::i1(false)},
-                              [&](const Value& at, const std::vector<Value>& any) {
-                                return std::vector<Value>{f.bit_or(any[0], update_maxima(f, at))};
-                              });
-    f.when(moved[0], [&] { rescale(f, v, k.micro_q); });
+    if (k.direct == 0) raise_full(f, v);
     full_weights(f, Part::argument("ptr", "weights"), count, v);
     if (k.plan.dropout > 0) on_pairs(f, "drop", count, v);
     if (k.pair != pair_of_weights(k)) pair_weights(f, kZero, count, v, k.micro_q);
@@ -248,7 +259,7 @@ void partial_weights(Part& f, const Value& groups, const Value& v) {
       for (int u = 0; u < kPairs; ++u) {
         const Value at = f.add(first, Part::i64(u));
         const Value s = f.vload(f.pair_at(k.scores, at, v), kZero);
-        Value p = f.exp2(f.fsub(s, from), k.pair == 2);
+        Value p = weight_of(f, s, from);
         if (k.counts) p = f.fmul(p, f.vload(f.pair_at(k.weight, at, v), kZero));
         weights.push_back(f.select(f.kept(at, v), p, f.vsplat(0)));
         l[0] = f.fadd(l[0], weights.back());
@@ -356,7 +367,7 @@ std::string weigh_vector(const Kernel& k) {
   const Value groups = Part::argument("i64", "groups");
   const Value v = Part::argument("i64", "v");
   if (k.plan.score) on_pairs(f, "rewrite_kept", groups, v);
-  raise_maxima(f, v);
+  if (k.direct == 0) raise_maxima(f, v);
   partial_weights(f, groups, v);
   if (k.plan.dropout > 0) on_pairs(f, "drop_kept", groups, v);
   if (k.pair != pair_of_weights(k)) {

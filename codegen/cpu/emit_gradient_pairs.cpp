@@ -19,22 +19,28 @@ Value passed_on(Part& f, const Value& slope, const Value& d_score) {
   return f.select(none, f.vsplat(0), f.fmul(slope, d_score));
 }
 
+/// Where an element's gradient is added up, if it is wanted.
+void when_wanted(Part& f, std::size_t number, const std::function<void(const Value&)>& body) {
+  const Value sums = f.in_scratch(f.kernel.input_sums + static_cast<std::int64_t>(number * sizeof(ElementSums)));
+  f.when(f.icmp("ne", f.load("ptr", sums, 8), {"ptr", "null"}), [&] { body(sums); });
+}
+
+void add_to_place(Part& f, const Value& sums, const Value& place, const Value& value) {
+  const Value first_at = f.at(sums, "i8", Part::i64(offsetof(ElementSums, first)));
+  const Value last_at = f.at(sums, "i8", Part::i64(offsetof(ElementSums, last)));
+  const Value to = f.at(f.load("ptr", sums, 8), "float", place);
+  f.store(f.fadd(f.load("float", to, 4), value), to, 4);
+  f.store(f.min(f.load("i64", first_at, 8), place), first_at, 8);
+  f.store(f.max(f.load("i64", last_at, 8), place), last_at, 8);
+}
+
 /// What a vector of rows gives to an element of an input. Where all rows read one, their sum.
 void add_to_element(Part& f, std::size_t number, Expression& pair, const Value& gradient) {
   const Kernel& k = f.kernel;
-  const Value sums = f.in_scratch(k.input_sums + static_cast<std::int64_t>(number * sizeof(ElementSums)));
-  const Value data = f.load("ptr", sums, 8);
-  f.when(f.icmp("ne", data, {"ptr", "null"}), [&] {
+  when_wanted(f, number, [&](const Value& sums) {
     Expression inner = pair;
     const Value place = inner.place(*k.of_elements[number]);
-    const Value first_at = f.at(sums, "i8", Part::i64(offsetof(ElementSums, first)));
-    const Value last_at = f.at(sums, "i8", Part::i64(offsetof(ElementSums, last)));
-    const auto add = [&](const Value& at, const Value& value) {
-      const Value to = f.at(data, "float", at);
-      f.store(f.fadd(f.load("float", to, 4), value), to, 4);
-      f.store(f.min(f.load("i64", first_at, 8), at), first_at, 8);
-      f.store(f.max(f.load("i64", last_at, 8), at), last_at, 8);
-    };
+    const auto add = [&](const Value& at, const Value& value) { add_to_place(f, sums, at, value); };
     const Value values = f.in_scratch(k.lane_values), places = f.in_scratch(k.lane_places);
     f.vstore(gradient, values, kZero);
     const bool one_place = place.type == "i64";
@@ -76,7 +82,8 @@ class Pairs {
 
   void rewrite() {
     over_keys({}, [&](const Value& key, Pair& pair, std::vector<Value>&) {
-      Value d_score = f_.fmul(pair.weight, f_.fsub(pair.d_weight, delta_));
+      Value d_score =
+          k_.direct != 0 ? f_.fmul(pair.count, pair.d_weight) : f_.fmul(pair.weight, f_.fsub(pair.d_weight, delta_));
       if (k_.branches > 0) {
         const Value of_branches =
             each_branch(key, {f_.vsplat(0)}, [&](const Value& at, const Value& held, const auto& sum) {
@@ -87,7 +94,7 @@ class Pairs {
       }
       if (kept_) d_score = f_.select(pair.holds, d_score, f_.vsplat(0));
       if (k_.plan.score) {
-        for (std::size_t i = 0; i < k_.of_elements.size(); ++i) {
+        for (std::size_t i = 0; i < k_.score_elements(); ++i) {
           const Value gradient = passed_on(f_, pair.score->vector(*k_.element_slopes[i]), d_score);
           add_to_element(f_, i, *pair.score, gradient);
         }
@@ -102,6 +109,7 @@ class Pairs {
   struct Pair {
     Value weight;                     ///< P without dropout
     Value once;                       ///< the same of a pair that one branch keeps
+    Value count;                      ///< how many do
     Value of_value;                   ///< what V is multiplied by
     Value d_weight;                   ///< what becomes of dO V^T
     Value holds;                      ///< does the row keep the key?
@@ -122,7 +130,8 @@ class Pairs {
         pair.score = rows;
         if (k_.positions != 0) pair.score->let(Variable::k, key_position(f_, key));
         pair.score->let(Variable::s, s);
-        s = f_.fmul(pair.score->vector(*k_.plan.score), f_.vsplat(1.4426950408889634));
+        s = pair.score->vector(*k_.plan.score);
+        if (k_.direct == 0) s = f_.fmul(s, f_.vsplat(1.4426950408889634));
       }
       weigh(key, s, pair);
       pair.d_weight = f_.vload(f_.pair_at(k_.d_scores, key, v_), kZero);
@@ -174,15 +183,17 @@ class Pairs {
     // Smaller ones would be denormal numbers in what they are multiplied by, and slow.
     constexpr double kLeast = -100;
     const Value x = f_.fsub(s, from_);
-    Value p = f_.select(f_.fcmp("olt", x, f_.vsplat(kLeast)), f_.vsplat(0), f_.exp2(x));
+    Value p = k_.direct != 0 ? s : f_.select(f_.fcmp("olt", x, f_.vsplat(kLeast)), f_.vsplat(0), f_.exp2(x));
     pair.once = p;
     if (!kept_) {
-      pair.weight = f_.fmul(p, broadcast(f_, Part::argument("ptr", "weights"), key));
+      pair.count = broadcast(f_, Part::argument("ptr", "weights"), key);
+      pair.weight = f_.fmul(p, pair.count);
       return;
     }
     pair.holds = f_.bit_and(f_.kept(key, v_), is_row_);
     pair.once = f_.select(pair.holds, p, f_.vsplat(0));
-    if (k_.counts) p = f_.fmul(p, f_.vload(f_.pair_at(k_.weight, key, v_), kZero));
+    pair.count = k_.counts ? f_.vload(f_.pair_at(k_.weight, key, v_), kZero) : f_.vsplat(1);
+    if (k_.counts) p = f_.fmul(p, pair.count);
     pair.weight = f_.select(pair.holds, p, f_.vsplat(0));
   }
 
@@ -209,10 +220,28 @@ std::string pair_gradients(const Kernel& k, bool kept) {
   return f.finish();
 }
 
+/// @add_sink: what rows of a head give to the elements that its sink is made of.
+std::string add_sink(const Kernel& k) {
+  Part f(k, "add_sink", "void", "i64 %h, float %gradient");
+  f.seldom();
+  Expression e = expression_at(f, 1);
+  e.let(Variable::h, Part::argument("i64", "h"));
+  for (std::size_t i = k.score_elements(); i < k.of_elements.size(); ++i) {
+    when_wanted(f, i, [&](const Value& sums) {
+      Expression inner = e;
+      const Value slope = inner.value(*k.element_slopes[i]), place = inner.place(*k.of_elements[i]);
+      add_to_place(f, sums, place, f.fmul(slope, Part::argument("float", "gradient")));
+    });
+  }
+  f.ret();
+  return f.finish();
+}
+
 }  // namespace
 
 std::string emit_gradient_pairs(const Kernel& k) {
-  return ";; Gradients: single pairs\n" + pair_gradients(k, false) + pair_gradients(k, true);
+  return ";; Gradients: single pairs\n" + pair_gradients(k, false) + pair_gradients(k, true) +
+         (k.sink_elements > 0 ? add_sink(k) : "");
 }
 
 }  // namespace weft::codegen::cpu

@@ -14,7 +14,10 @@ Value dots(Part& f, const std::vector<Value>& a, const std::vector<Value>& b) {
   std::vector<Value> sums;
   for (std::size_t i = 0; i < 8; ++i) {
     const auto step = [&](const Value& c, const Value& before, int count) {
-      return f.fadd(before, f.fmul(f.load8(at(a[i], c), count), f.load8(at(b[i], c), count)));
+      const Value x = f.load8(at(a[i], c), count), y = f.load8(at(b[i], c), count);
+      // A row without keys has O = 0 and a sink all the same: a NaN in its dO is nobody's.
+      const Value product = f.fmul(x, y), zero = f.splat(Part::f32(0), 8);
+      return f.fadd(before, k.sink != 0 ? f.select(f.fcmp("oeq", y, zero), zero, product) : product);
     };
     Value sum = f.splat(Part::f32(0), 8);
     if (whole > 0) {

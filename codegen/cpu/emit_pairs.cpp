@@ -18,12 +18,13 @@ Value rows_at(Part& f, const Value& v) {
   return f.load(type, f.at(f.in_scratch(f.kernel.x), "i64", v), 32);
 }
 
-/// One pair's score in units of log 2.
+/// One pair's score in units of log 2, or its weight.
 Value rewritten(Part& f, const Expression& rows, const Value& key, const Value& s) {
   Expression pair = rows;
   if (f.kernel.positions) pair.let(Variable::k, key_position(f, key));
   pair.let(Variable::s, s);
-  return f.fmul(pair.vector(*f.kernel.plan.score), f.vsplat(1.4426950408889634));
+  const Value score = pair.vector(*f.kernel.plan.score);
+  return f.kernel.direct != 0 ? score : f.fmul(score, f.vsplat(1.4426950408889634));
 }
 
 /// Of a full block, the rows from lane v to the end of their register tile.
@@ -36,14 +37,16 @@ void rewrite_rows(Part& f, bool kept, const Value& v) {
   const Kernel& k = f.kernel;
   const Value none = f.splat(kMinusInfinity, k.lanes);
   const Expression rows = score_of_rows(f, v);
-  const auto top = each_key(f, kept, {none}, [&](const Value& key, std::vector<Value> best) {
+  const std::vector<Value> lowest(k.direct != 0 ? 0 : 1, none);
+  const auto top = each_key(f, kept, lowest, [&](const Value& key, std::vector<Value> best) {
     const Value at = f.pair_at(k.scores, key, v);
     Value s = rewritten(f, rows, key, f.vload(at, kZero));
     f.vstore(s, at, kZero);
+    if (best.empty()) return best;
     if (kept) s = f.select(f.kept(key, v), s, none);
     return std::vector<Value>{f.select(f.fcmp("ogt", best[0], s), best[0], s)};
   });
-  f.vstore(top[0], f.in_scratch(k.top), v);
+  if (!top.empty()) f.vstore(top[0], f.in_scratch(k.top), v);
 }
 
 /// @rewrite, @rewrite_kept: scores of a block by the pattern's expression, and each row's largest.

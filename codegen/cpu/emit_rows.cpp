@@ -1,3 +1,4 @@
+#include "codegen/cpu/expression.h"
 #include "codegen/cpu/kernel.h"
 
 namespace weft::codegen::cpu {
@@ -16,8 +17,9 @@ Value paired(Part& f, const Value& even, const Value& odd) {
 std::string fresh(const Kernel& k) {
   Part f(k, "fresh");
   f.seldom();
-  // Gradients measure scores from the LSE.
-  const Value lowest = k.gradient != 0 ? f.vsplat(0) : f.splat({"float", "0xFFF0000000000000"}, k.lanes);
+  // Gradients measure scores from the LSE, direct weights from nothing.
+  const Value lowest =
+      k.gradient != 0 || k.direct != 0 ? f.vsplat(0) : f.splat({"float", "0xFFF0000000000000"}, k.lanes);
   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
     f.vstore(lowest, f.in_scratch(k.m), v);
     f.vstore(f.vsplat(0), f.in_scratch(k.l), v);
@@ -67,6 +69,38 @@ Value inverse(Part& f, const Value& l, const Value& factor) {
   return f.select(f.fcmp("une", l, f.vsplat(0)), f.op("fdiv", factor, l), f.vsplat(0));
 }
 
+/// @sink_of: the sink's logit of a head.
+std::string sink_of(const Kernel& k) {
+  Part f(k, "sink_of", "float", "i64 %h");
+  f.seldom();
+  Expression e = expression_at(f, 1);
+  e.let(ir::Variable::h, Part::argument("i64", "h"));
+  f.ret(e.value(*k.plan.sink_logit));
+  return f.finish();
+}
+
+/// @join_sink: a further term of each row's sum, in units of log 2; it has no value, so O only shrinks.
+std::string join_sink(const Kernel& k) {
+  Part f(k, "join_sink");
+  f.seldom();
+  const Value none = f.splat({"float", "0xFFF0000000000000"}, k.lanes);
+  f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
+    const Value m = f.vload(f.in_scratch(k.m), v), sink = f.vload(f.in_scratch(k.top), v);
+    const Value top = f.select(f.fcmp("olt", m, sink), sink, m);  // NaN stays
+    const Value safe = f.select(f.fcmp("oeq", top, none), f.vsplat(0), top);
+    const Value alpha = f.exp2(f.fsub(m, safe));
+    const Value l = f.fmul(f.vload(f.in_scratch(k.l), v), alpha);
+    f.vstore(f.fadd(l, f.exp2(f.fsub(sink, safe))), f.in_scratch(k.l), v);
+    f.vstore(top, f.in_scratch(k.m), v);
+    f.for_each(kZero, Part::i64(k.d_v), 1, [&](const Value& c) {
+      const Value at = f.add(f.mul(c, Part::i64(k.rows)), v);
+      f.vstore(f.fmul(f.vload(f.in_scratch(k.acc), at), alpha), f.in_scratch(k.acc), at);
+    });
+  });
+  f.ret();
+  return f.finish();
+}
+
 /// @store_lse: m + log2 l in natural units to [b, h, row]; NaN where a score was.
 std::string store_lse(const Kernel& k) {
   Part f(k, "store_lse", "void", "ptr %base, i64 %stride_b, i64 %stride_h");
@@ -100,7 +134,7 @@ std::string finish_pass(const Kernel& k) {
   if (k.plan.dropout > 0) share_of_pass = f.fmul(share_of_pass, Part::f64(1 / (1 - k.plan.dropout)));
   const Value factor = f.splat(f.cast("fptrunc", share_of_pass, "float"), k.lanes);
   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
-    const Value share = inverse(f, f.vload(f.in_scratch(k.l), v), factor);
+    const Value share = k.direct != 0 ? factor : inverse(f, f.vload(f.in_scratch(k.l), v), factor);
     f.for_each(kZero, Part::i64(k.d_v), 1, [&](const Value& c) {
       const Value at = f.add(f.mul(c, Part::i64(k.rows)), v);
       const Value value = f.fmul(f.vload(f.in_scratch(k.acc), at), share);
@@ -153,9 +187,10 @@ Value score_factor(Part& f) {
 }
 
 std::string emit_rows(const Kernel& k) {
-  const std::string both = load_q(k) + fresh(k) + store_rows(k);
-  return k.gradient != 0 ? ";; Rows of a tile: Q in, dQ out\n" + both
-                         : ";; Rows of a tile: Q in, O and LSE out\n" + both + store_lse(k) + finish_pass(k);
+  const std::string both = load_q(k) + fresh(k) + store_rows(k), sink = k.sink != 0 ? sink_of(k) : "";
+  if (k.gradient != 0) return ";; Rows of a tile: Q in, dQ out\n" + both + sink;
+  return ";; Rows of a tile: Q in, O and LSE out\n" + both + (k.direct != 0 ? "" : store_lse(k)) + finish_pass(k) +
+         (k.sink != 0 ? sink + join_sink(k) : "");
 }
 
 }  // namespace weft::codegen::cpu

@@ -46,6 +46,8 @@ Kernel::Kernel(const ir::Plan& p, const Target& t) : Layout{}, plan(p), target(t
   paged = p.bind.paged;
   mask_bytes = std::max(1, lanes / 8);
   dropout = p.dropout > 0;
+  direct = p.weights == ir::Weights::direct;
+  sink = p.sink_logit != nullptr;
   conditions = static_cast<int>(p.predicates.size());
   gradient = p.bind.gradient;
   sum_columns = gradient ? d : d_v;
@@ -55,10 +57,13 @@ Kernel::Kernel(const ir::Plan& p, const Target& t) : Layout{}, plan(p), target(t
     columns_k = whole_vectors(d);
     columns_v = whole_vectors(d_v);
     sum_row = columns_k + columns_v;
-    if (p.score) {
-      of_elements = ir::real_elements(p.score);
-      slope = ir::derivative(p.score, ir::variable(ir::Variable::s));
-      for (const auto& read : of_elements) element_slopes.push_back(ir::derivative(p.score, read));
+    if (p.score) slope = ir::derivative(p.score, ir::variable(ir::Variable::s));
+    for (const auto& e : {p.score, p.sink_logit}) {
+      if (!e) continue;
+      const auto read = ir::real_elements(e);
+      for (const auto& by : read) element_slopes.push_back(ir::derivative(e, by));
+      of_elements.insert(of_elements.end(), read.begin(), read.end());
+      if (e == p.sink_logit) sink_elements = static_cast<int>(read.size());
     }
     elements = static_cast<int>(of_elements.size());
   }

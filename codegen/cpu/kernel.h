@@ -42,14 +42,18 @@ struct Kernel : Layout {
   };
   std::vector<OfPairs> of_pairs;
 
-  // Of gradients with a score: the elements of inputs that it reads, and its derivatives by s and by each of them.
+  // Of gradients: the elements of inputs that the score reads, then those of the sink; derivatives of the score by s,
+  // and of both by each of theirs.
   std::vector<ir::ExprPtr> of_elements, element_slopes;
   ir::ExprPtr slope;
 
   std::map<std::int64_t, const char*> names;  ///< of what stands in the scratch, by its place
 
   bool takes_copies() const { return !keys_in_place || !values_in_place; }
-  bool has_expressions() const { return plan.score || !plan.predicates.empty() || !plan.forms.empty(); }
+  std::size_t score_elements() const { return of_elements.size() - static_cast<std::size_t>(sink_elements); }
+  bool has_expressions() const {
+    return plan.score || plan.sink_logit || !plan.predicates.empty() || !plan.forms.empty();
+  }
 
   std::string vf() const { return vector_type(lanes, "float"); }
   std::string vi() const { return vector_type(lanes, "i32"); }

@@ -72,13 +72,17 @@ struct Layout {
   int paged;       ///< K and V stand in pages
   int mask_bytes;  ///< of a mask with a bit for each lane of a vector
   int dropout;
+  int direct;                ///< scores are the weights: no maxima, no sums of weights, no LSE
+  int sink;                  ///< a further term of a row's sum
   int conditions;            ///< on pairs: how many
   int sum_columns;           ///< of what a row adds up: d_v of O, or d of dQ
   int gradient;              ///< the kernel is the backward pass, …
   int columns_k, columns_v;  ///< … whose rows of Q, dO, dK and dV are whole vectors, with zeros behind the last column
   int sum_row;               ///< both of dK and dV, one behind the other
-  int elements;              ///< of inputs, that its scores are made of
+  int elements;              ///< of inputs, that its scores and its sink are made of …
+  int sink_elements;         ///< … of which so many, the last ones, are of the sink
   int branches;              ///< that mix with constant weights: each has a delta of its own; else 0
+  int unused = 0;            ///< so that they are whole words
   int mask_row;              ///< bytes of a vector's masks, one for each key of a block
 
   std::int64_t x, bits, q_row, o_row, idle_row, score_factor, q, q_lanes, few_sums, acc, out, m, l, alpha, top, settled,

@@ -93,6 +93,12 @@ std::int64_t shared_struct_bytes(const ir::Plan& plan) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+/// Direct weights may be as small as 1 / n, where f16 has no normal numbers any more. As factors of matrix instructions
+/// they are so much larger, and stay below 2^16 for 255 branches.
+int scale_of_weights(const ir::Plan& plan) {
+  return plan.choices.kernel_class == ir::KernelClass::mma && plan.bind.dtype == ir::DType::f16 ? 256 : 1;
+}
+
 void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   const auto& c = plan.choices;
   Constants constant(w);
@@ -108,6 +114,11 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   traits_of(c.kernel_class).constants(constant, plan, target);
   constant.flag("kCutsKeys", plan.may_cut_keys(), "of few rows with many keys; weft_merge goes on");
   constant.flag("kSeveralSoftmaxes", most_passes(plan) > 1, "of a row, and O is a weighted sum of some");
+  if (plan.weights == ir::Weights::direct)
+    constant("kDirect", scale_of_weights(plan), "times the scores are the weights: nothing is divided by their sum");
+  else
+    constant.flag("kDirect", false, "");
+  constant.flag("kHasSink", plan.sink_logit != nullptr, "a further term of a row's sum, without a value");
   constant.flag("kSharesTiles", ir::heads_may_share(plan), "heads that share K and V may stand in one tile");
   constant.flag("kPaged", plan.bind.paged, "K and V come in pages");
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
@@ -138,6 +149,7 @@ constexpr const char* kOnePass = R"(
   close_sums(shared, state);
   const bool chunk = kCutsKeys && a.chunks > 1;  // of keys: weft_merge goes on
   if (!chunk) {
+    join_sinks(a, shared, state, tile);
     const i64* const pass = get(shared.pass);
     if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
     normalize(shared, state, 1);
@@ -185,6 +197,7 @@ constexpr const char* kSeveralPhases = R"(
     return;
   }
   close_sums(shared, state);
+  join_sinks(a, shared, state, tile);
   const i64* const pass = get(shared.pass);
   if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
   normalize(shared, state, 1);
@@ -242,8 +255,9 @@ Source emit(const ir::Plan& plan, const Target& target) {
   constants(w, plan, target);
   for (int i = 0; i < kHeaderCount; ++i) {
     if (!wants_header(plan, kHeaders[i].name)) continue;
-    write_header(w, kHeaders[i]);
     const std::string_view name = kHeaders[i].name;
+    if (name == "lse.cuh" && plan.sink_logit) write_sink(w, plan);
+    write_header(w, kHeaders[i]);
     if (name == "words.h") w.line("using namespace weft::walk;");
     if (name == "schedule.cuh" && !has_summaries(plan)) {
       w.blank();

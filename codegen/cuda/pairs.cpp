@@ -66,9 +66,24 @@ void write_pairs(TextWriter& w, const ir::Plan& plan) {
   w.line("}};");
 }
 
+void write_sink(TextWriter& w, const ir::Plan& plan) {
+  w.blank();
+  w.line("// ---- what joins the sum of a head's rows ----");
+  w.blank();
+  write_function(w, "__device__ __forceinline__ float sink_logit(const weft_args& a, const Tile& t)", *plan.sink_logit,
+                 plan.inputs);
+  w.blank();
+  w.line("__device__ __forceinline__ float sink_logit(const weft_args& a, int h) {{");
+  w.line("  Tile t = {{}};");
+  w.line("  t.h = h;");
+  w.line("  return sink_logit(a, t);");
+  w.line("}}");
+}
+
 bool wants_header(const ir::Plan& plan, std::string_view name) {
   if (is_foreign(plan.choices.kernel_class, name)) return false;
-  if (name == "expressions.cuh") return plan.score != nullptr || has_conditions(plan);
+  if (name == "expressions.cuh") return plan.score || plan.sink_logit || has_conditions(plan);
+  if (name == "sinkless.cuh") return !plan.sink_logit;
   if (name == "conditions.cuh") return has_conditions(plan);
   if (name == "unconditional.cuh") return !has_conditions(plan);
   if (name == "dropout.cuh" || name == "mma_dropout.cuh") return plan.dropout > 0;

@@ -12,6 +12,9 @@ namespace weft::codegen::cuda {
 bool has_pairs(const ir::Plan& plan);
 void write_pairs(TextWriter& w, const ir::Plan& plan);
 
+/// The logit of a head's sink, where the plan has one.
+void write_sink(TextWriter& w, const ir::Plan& plan);
+
 /// Some headers stand only in kernels that use them.
 bool wants_header(const ir::Plan& plan, std::string_view name);
 

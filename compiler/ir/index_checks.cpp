@@ -242,7 +242,7 @@ class Checker {
   bool suspicious() {
     const bool reads = std::any_of(pattern_.branches.begin(), pattern_.branches.end(),
                                    [](const Branch& branch) { return branch.set->reads_inputs; });
-    if (!reads && !pattern_.score && !pattern_.scale) return false;
+    if (!reads && !pattern_.score && !pattern_.scale && !pattern_.sigmoid) return false;
     bool found = false;
     const auto look = [&](const Index& index) {
       if (index.lies_inside()) return;
@@ -259,12 +259,12 @@ class Checker {
     }
     Place at = all;
     at.distance = distance.value_or(kAnything);
-    for (const auto& e : {pattern_.score, pattern_.scale}) {
+    for (const auto& e : of_pairs(pattern_)) {
       if (e) reader_.visit(*e, at, Ask::may, look);
     }
     if (!found) return false;
     for (const auto& branch : pattern_.branches) note(*branch.set);
-    for (const auto& e : {pattern_.score, pattern_.scale}) {
+    for (const auto& e : of_pairs(pattern_)) {
       if (e) note(*e);
     }
     return true;
@@ -324,7 +324,7 @@ class Checker {
       reader_.visit(*branch.set, at, pair, Ask::surely, look);
       kept = kept || reader_.keeps(*branch.set, at, pair) == Truth::yes;
     }
-    for (const auto& e : {pattern_.score, pattern_.scale}) {
+    for (const auto& e : of_pairs(pattern_)) {
       if (kept && e) reader_.visit(*e, at, Ask::surely, look);
     }
     if (!found) return std::nullopt;

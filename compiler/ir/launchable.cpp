@@ -75,7 +75,7 @@ Uses uses_of(const Pattern& pattern) {
       uses.index_by_q = uses.index_by_q || indexes_by_q(set);
     });
   }
-  for (const ExprPtr& e : {pattern.score, pattern.scale}) uses.index_by_q = uses.index_by_q || (e && indexes_by_q(*e));
+  for (const ExprPtr& e : of_pairs(pattern)) uses.index_by_q = uses.index_by_q || (e && indexes_by_q(*e));
   return uses;
 }
 

@@ -58,6 +58,7 @@ class Assembler {
     if (l_.failed()) return;
     collect(def, scope);
     for (const Placed& placed : rest_) lower_statement(*placed.statement, placed.scope->names);
+    check_together();
     combine_branches(def);
     if (!l_.failed()) finish(l_);
   }
@@ -181,6 +182,11 @@ class Assembler {
         return check_scale(s);
       case StatementKind::score:
         return lower_factor(s, names, l_.pattern.score);
+      case StatementKind::sink_logit:
+        sink_range_ = s.range;
+        return lower_factor(s, names, l_.pattern.sink_logit);
+      case StatementKind::weights:
+        return lower_weights(s, names);
       case StatementKind::dropout:
         return lower_dropout(s, names);
       case StatementKind::ring:
@@ -218,6 +224,7 @@ class Assembler {
   }
 
   void lower_combine(const dsl::Statement& s) {
+    combine_range_ = s.range;
     l_.pattern.combine = word_to_enum(s.word, std::array{Combine::joint, Combine::unite, Combine::sum, Combine::mean});
     if (s.detached) l_.pattern.combine = Combine::joint_detached;
   }
@@ -231,6 +238,35 @@ class Assembler {
     const ExprPtr& scale = l_.pattern.scale;
     if (!scale || scale->op != Op::constant || std::isfinite(scale->real)) return;
     l_.report(finding(Code::value_range, s.value->range, "a scale is a finite number"));
+  }
+
+  /// Without an expression the sum of the weights stays near 1 at any length.
+  void lower_weights(const dsl::Statement& s, const Names& names) {
+    if (s.word != "sigmoid") return;
+    weights_range_ = s.range;
+    if (s.value) return lower_factor(s, names, l_.pattern.sigmoid);
+    const ExprPtr keys = apply(Op::log, {apply(Op::to_real, {variable(Variable::n_k)})});
+    l_.pattern.sigmoid = apply(Op::subtract, {variable(Variable::s), keys}, s.range);
+  }
+
+  /// A row's sink and its sigmoids have nothing to do with softmaxes of its branches.
+  void check_together() {
+    const Pattern& p = l_.pattern;
+    const auto refuse = [&](SourceRange range, std::string message, SourceRange other, std::string note) {
+      Diagnostic d = finding(Code::contradiction, range, std::move(message));
+      if (other.end > other.begin) d.places.push_back({other, "beside this"});
+      d.notes.push_back(std::move(note));
+      l_.report(std::move(d));
+    };
+    if (p.sigmoid && p.sink_logit)
+      refuse(sink_range_, "'sink_logit' joins a denominator, and 'weights sigmoid' has none", weights_range_,
+             "leave one of both out");
+    if (p.sigmoid && p.combine != Combine::joint && p.combine != Combine::unite)
+      refuse(combine_range_, fmt::format("'combine {}' is about softmaxes of branches", to_string(p.combine)),
+             weights_range_, "'weights sigmoid' goes with 'joint' and 'union'");
+    if (p.sink_logit && per_branch(p.combine))
+      refuse(combine_range_, fmt::format("'combine {}' has a softmax for each branch", to_string(p.combine)),
+             sink_range_, "'sink_logit' goes with 'joint' and 'union', where a row has one");
   }
 
   void lower_dropout(const dsl::Statement& s, const Names& names) {
@@ -281,6 +317,7 @@ class Assembler {
   std::deque<Scope> scopes_ = {};
   std::vector<Placed> rest_ = {};
   std::vector<SetPtr> keeps_ = {};
+  SourceRange combine_range_ = {}, sink_range_ = {}, weights_range_ = {};
   int depth_ = 0;
 };
 

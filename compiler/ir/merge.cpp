@@ -26,8 +26,11 @@ void merge(Outcome& into, const Outcome& part) {
     for (std::int64_t row = 0; row < extents[1]; ++row) {
       for (std::int64_t h = 0; h < extents[2]; ++h) {
         const auto at = static_cast<std::size_t>((b * extents[2] + h) * extents[1] + row);
-        const Weights w = weights_of(into.lse.data[at], part.lse.data[at]);
-        into.lse.data[at] = w.lse;
+        Weights w = {1, 1, 0};
+        if (!into.lse.data.empty()) {
+          w = weights_of(into.lse.data[at], part.lse.data[at]);
+          into.lse.data[at] = w.lse;
+        }
         for (std::int64_t i = 0; i < extents[3]; ++i) {
           double& o = into.o.at(b, row, h, i);
           o = w.into * o + w.part * part.o.at(b, row, h, i);

@@ -164,7 +164,8 @@ bool same(const Pattern& a, const Pattern& b) {
          a.dtype == b.dtype && a.tokens.kind == b.tokens.kind && a.tokens.count == b.tokens.count && a.grid == b.grid &&
          a.combine == b.combine && a.dropout == b.dropout && all_same(a.inputs, b.inputs) &&
          all_same(a.branches, b.branches) && all_same(a.schedule, b.schedule) && same(a.scale, b.scale) &&
-         same(a.score, b.score) && same(a.ring, b.ring);
+         same(a.score, b.score) && same(a.sink_logit, b.sink_logit) && same(a.sigmoid, b.sigmoid) &&
+         same(a.ring, b.ring);
 }
 
 const char* to_string(DType t) {

@@ -3,6 +3,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/ir/expr.h"
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -110,10 +111,21 @@ struct Pattern {
   Combine combine = Combine::joint;
   ExprPtr scale;  ///< real; null: 1/sqrt(d)
   ExprPtr score;  ///< real; null: s
+  /// Real, over h, H and inputs: exp of it joins the denominator of each row; null: nothing does.
+  ExprPtr sink_logit;
+  /// Real, of the score as `s`: weights are its sigmoid, and nothing is divided by their sum; null: softmax.
+  ExprPtr sigmoid;
   double dropout = 0;
   std::optional<Ring> ring;
   std::vector<ScheduleHint> schedule;
 };
+
+/// What is evaluated for each pair that is kept.
+inline std::array<ExprPtr, 3> of_pairs(const Pattern& pattern) {
+  return {pattern.scale, pattern.score, pattern.sigmoid};
+}
+/// Has a row an LSE, if only that of each branch?
+inline bool has_lse(const Pattern& pattern) { return !pattern.sigmoid; }
 
 SetPtr make_set(SetKind kind, std::vector<std::int64_t> args = {}, SourceRange range = {});
 /// The same, so that `{3, 0}` means two numbers and never two null sets.

@@ -29,12 +29,14 @@ class BackwardRows {
     walk_.move_to(b, h, row);
     std::fill(d_score_.begin(), d_score_.end(), 0.0);
     const Combine combine = problem_.pattern.combine;
-    if (per_branch(combine)) {
+    if (!has_lse(problem_.pattern)) {
+      back_through_sigmoids(walk_.whole());
+    } else if (per_branch(combine)) {
       for (std::size_t i = 0; i < problem_.pattern.branches.size(); ++i) {
-        back(walk_.softmax(walk_.kept(i), false), walk_.share(), d_lse(walk_.branch_number(i)));
+        back(walk_.branch(i), walk_.share(), d_lse(walk_.branch_number(i)));
       }
     } else {
-      const Softmax whole = walk_.softmax(walk_.all(), true);
+      const Softmax whole = walk_.whole();
       const bool mixed = combine == Combine::joint_detached;
       if (mixed) back_through_mix(whole);
       back(whole, mixed ? 0 : 1, d_lse(walk_.row_number()));
@@ -49,7 +51,7 @@ class BackwardRows {
   void back_through_mix(const Softmax& whole) {
     if (whole.empty()) return;
     for (std::size_t i = 0; i < problem_.pattern.branches.size(); ++i) {
-      const Softmax part = walk_.softmax(walk_.kept(i), false);
+      const Softmax part = walk_.branch(i);
       back(part, std::exp(part.lse() - whole.lse()), 0);
     }
   }
@@ -72,6 +74,23 @@ class BackwardRows {
       if (walk_.score(k) == -HUGE_VAL) continue;
       d_score_[index(k)] += (d_share_[index(k)] / part.total + d_total) * walk_.weight(part, k);
     }
+    if (part.sink > 0) back_through_sink(d_total * part.sink);
+  }
+
+  void back_through_sink(double d_sink) {
+    const ExprPtr& sink = problem_.pattern.sink_logit;
+    follow_elements(d_sink,
+                    [&](const auto& given) { return real_value(*sink, walk_.scope(), walk_.pair(0), Dual(0), given); });
+  }
+
+  /// O += m sigmoid(s) Z V.
+  void back_through_sigmoids(const Softmax& all) {
+    for (const std::int64_t k : *all.keys) {
+      if (walk_.score(k) == -HUGE_VAL || walk_.dropped(k)) continue;
+      const double weight = walk_.weight(all, k) / (1 - problem_.pattern.dropout);
+      const double falls_short = apply_real(Op::sigmoid, -walk_.score(k), 0.0);  // 1 - sigmoid(s)
+      d_score_[index(k)] = back_through_value(k, weight) * weight * falls_short;
+    }
   }
 
   /// O += weight V. Returns dO V.
@@ -90,21 +109,27 @@ class BackwardRows {
   void back_through_score(std::int64_t k) {
     const double d_score = d_score_[index(k)];
     if (d_score == 0) return;
+    const double product = walk_.product(k);
+    const auto as_number = [](const Element&, double value) { return Dual(value); };
+    const Dual by_product = score_of(walk_.scope(), walk_.pair(k), Dual(product, 1), as_number);
+    back_through_product(k, passed_on(by_product.slope, d_score));
+    follow_elements(d_score,
+                    [&](const auto& given) { return score_of(walk_.scope(), walk_.pair(k), Dual(product), given); });
+  }
+
+  /// From an expression to the elements of inputs that it reads: `value(given)` evaluates it with these numbers.
+  template <typename Value>
+  void follow_elements(double d_value, const Value& value) {
     elements_.clear();
-    const auto note = [&](const Element& element, double value) {
+    (void)value([&](const Element& element, double number) {
       const bool known = std::find(elements_.begin(), elements_.end(), element) != elements_.end();
       if (element.at >= 0 && !known) elements_.push_back(element);
-      return Dual(value);
-    };
-    const double product = walk_.product(k);
-    const Dual by_product = score_of(walk_.scope(), walk_.pair(k), Dual(product, 1), note);
-    back_through_product(k, passed_on(by_product.slope, d_score));
+      return Dual(number);
+    });
     for (const Element& direction : elements_) {
-      const auto slope = [&](const Element& element, double value) {
-        return Dual(value, element == direction ? 1 : 0);
-      };
-      const Dual s = score_of(walk_.scope(), walk_.pair(k), Dual(product), slope);
-      out_.inputs[direction.input].data[index(direction.at)] += passed_on(s.slope, d_score);
+      const Dual at =
+          value([&](const Element& element, double number) { return Dual(number, element == direction ? 1 : 0); });
+      out_.inputs[direction.input].data[index(direction.at)] += passed_on(at.slope, d_value);
     }
   }
 
@@ -130,6 +155,7 @@ class BackwardRows {
 
 Status check_d_lse(const Pattern& pattern, const Shape& shape, const Tensor* d_lse) {
   if (d_lse == nullptr) return done;
+  if (!has_lse(pattern)) return user_error("weights sigmoid has no LSE, and so no gradient of one");
   const auto branches = static_cast<std::int64_t>(pattern.branches.size());
   const std::vector<std::int64_t> of_all = {shape.batch, shape.heads, shape.n_q};
   const std::vector<std::int64_t> of_each = {branches, shape.batch, shape.heads, shape.n_q};

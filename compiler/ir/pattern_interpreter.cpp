@@ -21,13 +21,14 @@ class Rows {
   void run(std::int64_t b, std::int64_t h, std::int64_t row) {
     walk_.move_to(b, h, row);
     const Combine combine = problem_.pattern.combine;
+    if (!has_lse(problem_.pattern)) return add(walk_.whole(), 1);
     for (std::size_t i = 0; i < problem_.pattern.branches.size(); ++i) {
-      const Softmax part = walk_.softmax(walk_.kept(i), false);
+      const Softmax part = walk_.branch(i);
       out_.branch_lse.data[walk_.branch_number(i)] = part.lse();
       if (per_branch(combine)) add(part, walk_.share());
     }
     if (per_branch(combine)) return;
-    const Softmax whole = walk_.softmax(walk_.all(), true);
+    const Softmax whole = walk_.whole();
     out_.lse.data[walk_.row_number()] = whole.lse();
     add(whole, 1);
   }
@@ -39,13 +40,16 @@ class Rows {
     measure_scores(part);
     const std::int64_t d_v = problem_.shape.d_v;
     const double factor = share / part.total;
+    double sum = 0;
     double* out = &out_.o.data[walk_.query_number() * index(d_v)];
     for (const std::int64_t k : *part.keys) {
+      sum += walk_.weight(part, k);
       if (walk_.dropped(k)) continue;
       const double w = walk_.weight(part, k) * factor / (1 - problem_.pattern.dropout);
       const double* value = &v_.data[walk_.key_number(k) * index(d_v)];
       for (std::int64_t i = 0; i < d_v; ++i) out[i] += w * value[i];
     }
+    if (problem_.pattern.sigmoid) out_.largest_sum = std::max(out_.largest_sum, sum);
   }
 
   /// The largest score, but for those whose weights are 0 in f32 beside the row's largest.
@@ -101,9 +105,9 @@ Result<Outcome> interpret_rows(const Pattern& pattern, const Shape& shape, const
   Outcome out;
   out.o = Tensor({shape.batch, shape.n_q, shape.heads, shape.d_v});
   const auto branches = static_cast<std::int64_t>(pattern.branches.size());
-  out.branch_lse = Tensor({branches, shape.batch, shape.heads, shape.n_q});
+  if (has_lse(pattern)) out.branch_lse = Tensor({branches, shape.batch, shape.heads, shape.n_q});
   out.score_sizes = Tensor({shape.batch, shape.heads, shape.n_q});
-  if (!per_branch(pattern.combine)) out.lse = Tensor({shape.batch, shape.heads, shape.n_q});
+  if (!per_branch(pattern.combine) && has_lse(pattern)) out.lse = Tensor({shape.batch, shape.heads, shape.n_q});
   const Problem problem{.pattern = pattern, .shape = shape, .inputs = inputs, .q = &q, .k = &k, .chosen = chosen};
   Rows engine(problem, v, out);
   for (std::int64_t b = 0; b < shape.batch; ++b) {
@@ -122,10 +126,11 @@ Result<Outcome> interpret(const Pattern& pattern, const Shape& shape, const Tens
   return interpret_rows(pattern, shape, q, k, v, inputs, rows);
 }
 
-Bounds error_bounds(const Pattern& pattern, DType dtype, std::int64_t n_k, double max_abs_v, double max_abs_score) {
+Bounds error_bounds(const Pattern& pattern, DType dtype, std::int64_t n_k, double max_abs_v, double max_abs_score,
+                    double largest_sum) {
   const double n = static_cast<double>(std::max<std::int64_t>(n_k, 1));
   const double s = max_abs_score;
-  double v = max_abs_v / (1 - pattern.dropout);
+  double v = max_abs_v * largest_sum / (1 - pattern.dropout);
   if (pattern.combine == Combine::sum) v *= static_cast<double>(pattern.branches.size());
   const auto row = [&](double o, double lse) { return Bounds{v * (o + 2e-7 * s), lse, 10 * (o + 2e-7 * s)}; };
   switch (dtype) {

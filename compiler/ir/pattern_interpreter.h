@@ -55,12 +55,14 @@ Result<Outcome> interpret_rows(const Pattern& pattern, const Shape& shape, const
 
 /// Error bounds of semantics section 10: on |O| and on LSE (multiply by nothing further), and on gradients as a share
 /// of the largest magnitude in each gradient tensor. `max_abs_score`: S, the largest absolute score of a kept pair
-/// whose weight is not below 2^-126 of the row's largest.
+/// whose weight is not below 2^-126 of the row's largest. `largest_sum`: of the weights of a row, where nothing is
+/// divided by it and it is above 1.
 struct Bounds {
   double o = 0;
   double lse = 0;
   double gradient = 0;
 };
-Bounds error_bounds(const Pattern& pattern, DType dtype, std::int64_t n_k, double max_abs_v, double max_abs_score);
+Bounds error_bounds(const Pattern& pattern, DType dtype, std::int64_t n_k, double max_abs_v, double max_abs_score,
+                    double largest_sum = 1);
 
 }  // namespace weft::ir

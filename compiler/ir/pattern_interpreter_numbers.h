@@ -32,14 +32,16 @@ Number real_value(const Expr& e, const Scope& scope, const Pair& pair, const Num
   return apply_real(e.op, a, e.args.size() > 1 ? real(1) : Number(0));
 }
 
-/// s of semantics section 2 at a pair, after `scale` and `score`, from the product of query and key.
+/// What a pair's weight is the exponential or the sigmoid of, from the product of query and key: s of semantics
+/// section 2, after `scale` and `score`, or what `weights sigmoid` makes of that.
 template <typename Number, typename Given>
 Number score_of(const Scope& scope, const Pair& pair, const Number& product, const Given& given) {
   const Pattern& p = scope.problem.pattern;
   const Number scale = p.scale ? real_value(*p.scale, scope, pair, Number(0), given)
                                : Number(1 / std::sqrt(static_cast<double>(scope.problem.shape.d)));
   const Number s = scale * product;
-  return p.score ? real_value(*p.score, scope, pair, s, given) : s;
+  const Number score = p.score ? real_value(*p.score, scope, pair, s, given) : s;
+  return p.sigmoid ? real_value(*p.sigmoid, scope, pair, score, given) : score;
 }
 
 /// `given` of the doubles.

@@ -74,20 +74,31 @@ bool RowWalk::dropped(std::int64_t k) const {
          ir::dropped(problem_.shape.dropout_seed, threshold_, pair_.b, pair_.h, pair_.q, k);
 }
 
-Softmax RowWalk::softmax(const std::vector<std::int64_t>& keys, bool counted) const {
-  Softmax out{.keys = &keys, .counted = counted};
+Softmax RowWalk::softmax(const std::vector<std::int64_t>& keys, bool whole) const {
+  Softmax out{.keys = &keys, .counted = whole};
+  if (problem_.pattern.sigmoid) {
+    out.largest = 0;
+    out.total = 1;
+    return out;
+  }
+  const ExprPtr& sink = problem_.pattern.sink_logit;
+  const double of_sink = sink && whole ? evaluate_real(*sink, scope_, pair_) : out.largest;
+  if (!(of_sink <= out.largest)) out.largest = of_sink;
   for (const std::int64_t k : keys) {
     // A NaN score poisons the row that keeps it: std::max would lose it.
     if (!(score(k) <= out.largest)) out.largest = score(k);
   }
   if (out.empty()) return out;
+  out.sink = out.total = sink && whole ? std::exp(of_sink - out.largest) : 0;
   for (const std::int64_t k : keys) out.total += weight(out, k);
   return out;
 }
 
 double RowWalk::weight(const Softmax& softmax, std::int64_t k) const {
   const bool once = !softmax.counted || problem_.pattern.combine == Combine::unite;
-  return (once ? 1 : count_[index(k)]) * std::exp(score(k) - softmax.largest);
+  const double one =
+      problem_.pattern.sigmoid ? apply_real(Op::sigmoid, score(k), 0.0) : std::exp(score(k) - softmax.largest);
+  return (once ? 1 : count_[index(k)]) * one;
 }
 
 double RowWalk::share() const {

@@ -9,12 +9,13 @@
 /// The walk over a problem's rows that values and gradients share. Not for use outside the interpreters.
 namespace weft::ir {
 
-/// One softmax over some keys of a row.
+/// One softmax over some keys of a row; or their sigmoids, which are measured from 0 and have the total 1.
 struct Softmax {
   const std::vector<std::int64_t>* keys = nullptr;  ///< of the walk: until it moves on
   bool counted = false;                             ///< by how many branches keep a key
   double largest = -std::numeric_limits<double>::infinity();
-  double total = 0;  ///< of the weights
+  double total = 0;  ///< of the weights, …
+  double sink = 0;   ///< … with that of the row's sink
 
   /// No key, or every score is -inf.
   bool empty() const { return largest == -std::numeric_limits<double>::infinity(); }
@@ -29,7 +30,6 @@ class RowWalk {
 
   void move_to(std::int64_t b, std::int64_t h, std::int64_t row);
 
-  const std::vector<std::int64_t>& kept(std::size_t branch) const { return kept_[branch]; }
   const std::vector<std::int64_t>& all() const { return all_; }  ///< kept by some branch
   Pair pair(std::int64_t k) const { return {pair_.b, pair_.h, pair_.q, k}; }
   const Scope& scope() const { return scope_; }
@@ -37,8 +37,10 @@ class RowWalk {
   double score(std::int64_t k) const { return score_[static_cast<std::size_t>(k)]; }
   bool dropped(std::int64_t k) const;
 
-  Softmax softmax(const std::vector<std::int64_t>& keys, bool counted) const;
-  /// m exp(s - largest)
+  /// Of a branch, or of the whole row, whose branches are counted and which has a sink.
+  Softmax branch(std::size_t i) const { return softmax(kept_[i], false); }
+  Softmax whole() const { return softmax(all_, true); }
+  /// m exp(s - largest), or m sigmoid(s)
   double weight(const Softmax& softmax, std::int64_t k) const;
   /// What a branch's output counts for where branches are added.
   double share() const;
@@ -50,6 +52,7 @@ class RowWalk {
   std::size_t key_number(std::int64_t k) const;    ///< of [B, n_k, H_kv]
 
  private:
+  Softmax softmax(const std::vector<std::int64_t>& keys, bool whole) const;
   void find_kept();
   void find_scores();
 

@@ -255,6 +255,8 @@ struct PatternPrinter {
     out.line("combine {};", ir::to_string(pattern.combine));
     if (pattern.scale) out.line("scale {};", print(*pattern.scale, names));
     if (pattern.score) out.line("score {};", print(*pattern.score, names));
+    if (pattern.sink_logit) out.line("sink_logit {};", print(*pattern.sink_logit, names));
+    if (pattern.sigmoid) out.line("weights sigmoid({});", print(*pattern.sigmoid, names));
     if (pattern.dropout > 0) out.line("dropout {};", print(*constant_real(pattern.dropout)));
     if (pattern.ring) {
       const auto ranks = pattern.ring->ranks;

@@ -175,6 +175,12 @@ struct Bind {
 /// by a GPU's matrix instructions, which want f16 or bf16.
 enum class KernelClass { vector, simt, mma };
 
+/// How scores become weights.
+enum class Weights {
+  softmax,  ///< exp(s), divided by their sum
+  direct,   ///< what the score expression gives, by nothing
+};
+
 /// Free choices, scored by the cost model, overridable by `schedule`.
 struct Choices {
   KernelClass kernel_class = KernelClass::vector;
@@ -203,8 +209,10 @@ struct Plan {
   std::vector<Input> inputs;
   std::optional<double> scale;  ///< empty: 1 / sqrt(d)
   ExprPtr score;                ///< real, over s, the scaled product; null: s itself
-  double dropout = 0;           ///< share of weights that are dropped
-  std::vector<List> lists;      ///< read by `listed`; summaries stand behind those
+  Weights weights = Weights::softmax;
+  ExprPtr sink_logit;       ///< real, over h, H and inputs: exp of it joins a row's sum at its end; null: nothing
+  double dropout = 0;       ///< share of weights that are dropped
+  std::vector<List> lists;  ///< read by `listed`; summaries stand behind those
   std::vector<Predicate> predicates;
   std::vector<ExprPtr> forms;  ///< integers over the row that never fall as it grows (but see Bound)
   std::optional<Ring> ring;
@@ -246,7 +254,8 @@ Result<Plan> parse_plan(std::string_view text);
 ///     lists of chosen keys, which alone `listed` reads; they are of blocks of kSummaryBlock, of a condition that reads
 ///     the key: `spans` of an interval, `meets` of a truth.
 ///  9. Predicates, forms and the score have their types, read no s but in the score, and index inputs with one integer
-///     an axis.
+///     an axis; the sink is over h and H. Direct weights have a score, no sink, and one pass a phase that writes no
+///     LSE.
 std::vector<std::string> verify(const Plan& plan);
 
 }  // namespace weft::ir

@@ -49,6 +49,19 @@ struct State {
     l += w;
     for (std::size_t c = 0; kept > 0 && c < acc.size(); ++c) acc[c] += w * kept * v[c];
   }
+  void add_directly(double weight, const double* v, std::int64_t d_v) {
+    acc.resize(static_cast<std::size_t>(d_v));
+    for (std::size_t c = 0; weight > 0 && c < acc.size(); ++c) acc[c] += weight * v[c];
+    l = 1;
+  }
+  /// A further term of the sum that has no value.
+  void join_sink(double s) {
+    const double top = std::max(m, s);
+    if (top == kNone) return;
+    for (auto& a : acc) a *= std::exp(m - top);
+    l = (m == kNone ? 0 : l * std::exp(m - top)) + std::exp(s - top);
+    m = top;
+  }
   double lse() const { return l > 0 ? m + std::log(l) : kNone; }
 };
 
@@ -96,9 +109,12 @@ class Runner {
     current = 0;
     visit_tile(head, rows, extent, [&](int pass, std::int64_t x, std::int64_t y, int weight) {
       finish(pass);
-      if (weight > 0)
-        states_[static_cast<std::size_t>(x - extent.x_begin)].add(
-            score(b, h, x, x - extent.x_begin, y), weight, left(b, h, x, y), &v_.data[index(v_, b, y, h)], shape_.d_v);
+      if (weight == 0) return;
+      State& state = states_[static_cast<std::size_t>(x - extent.x_begin)];
+      const double s = score(b, h, x, x - extent.x_begin, y), kept = left(b, h, x, y);
+      const double* const value = &v_.data[index(v_, b, y, h)];
+      plan_.weights == Weights::direct ? state.add_directly(weight * s * kept, value, shape_.d_v)
+                                       : state.add(s, weight, kept, value, shape_.d_v);
     });
     finish(static_cast<int>(phase.passes.size()));
   }
@@ -128,8 +144,9 @@ class Runner {
     for (auto x : rows.x) {
       const std::int64_t row = x - extent.x_begin;
       State& state = states_[static_cast<std::size_t>(row)];
+      if (plan_.sink_logit) state.join_sink(pairs_.sink_logit(h));
       if (pass.lse) lse(pass.lse_slot, b, h, row) = state.lse();
-      if (pass.out && state.l > 0) {
+      if (pass.out && state.l > 0 && !state.acc.empty()) {
         for (std::int64_t c = 0; c < shape_.d_v; ++c) {
           out_.o.at(b, row, h, c) += pass.factor * state.acc[static_cast<std::size_t>(c)] / state.l;
         }
@@ -192,7 +209,7 @@ Result<Outcome> interpret_plan(const Plan& plan, const Shape& shape, const Tenso
   Outcome out;
   out.o = Tensor({shape.batch, shape.n_q, shape.heads, shape.d_v});
   const bool separate = plan.combine == Combine::sum || plan.combine == Combine::mean;
-  if (!separate) out.lse = Tensor({shape.batch, shape.heads, shape.n_q}, kNone);
+  if (!separate && plan.weights == Weights::softmax) out.lse = Tensor({shape.batch, shape.heads, shape.n_q}, kNone);
   if (separate || plan.bind.branch_lse)
     out.branch_lse = Tensor({plan.branches, shape.batch, shape.heads, shape.n_q}, kNone);
   Runner runner(plan, shape, q, k, v, inputs, out);

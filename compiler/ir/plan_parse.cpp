@@ -183,6 +183,10 @@ class PlanReader {
       plan.scale = line.number<double>();
     else if (head == "score")
       plan.score = line.expression();
+    else if (head == "weights")
+      line.expect("direct"), plan.weights = Weights::direct;
+    else if (head == "sink_logit")
+      plan.sink_logit = line.expression();
     else if (head == "dropout")
       plan.dropout = line.number<double>();
     else if (head == "condition")

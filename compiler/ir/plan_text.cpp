@@ -118,6 +118,8 @@ std::string print(const Plan& plan) {
   w.line("combine {} branches {}", word(kCombines, plan.combine), plan.branches);
   if (plan.scale) w.line("scale {}", *plan.scale);
   if (plan.score) w.line("score {}", prefix_text(*plan.score));
+  if (plan.weights == Weights::direct) w.line("weights direct");
+  if (plan.sink_logit) w.line("sink_logit {}", prefix_text(*plan.sink_logit));
   if (plan.dropout != 0) w.line("dropout {}", plan.dropout);
   if (plan.ring) {
     w.line("ring {} {}", plan.ring->ranks ? std::to_string(*plan.ring->ranks) : "any", to_string(plan.ring->layout));

@@ -92,6 +92,7 @@ class Verifier {
 
   void expressions() {
     expression(plan_.score, Type::real, "the score", true);
+    weights();
     if (!(plan_.dropout >= 0 && plan_.dropout <= 1)) say("dropout is {}", plan_.dropout);
     if (plan_.lists.size() > kMostLists) say("{} lists; at most {}", plan_.lists.size(), kMostLists);
     for (const auto& l : plan_.lists) list(l);
@@ -113,6 +114,19 @@ class Verifier {
       if (p.modulus < 0 || (p.modulus > 0 && !interval)) say("a condition has modulus {}", p.modulus);
       const bool both = interval && p.key && (reads(*p.key, Variable::q) && reads(*p.key, Variable::k));
       if (both) say("the key of an interval reads both sides");
+    }
+  }
+
+  void weights() {
+    expression(plan_.sink_logit, Type::real, "the sink", false);
+    for (const Variable v : {Variable::b, Variable::q, Variable::k, Variable::n_q, Variable::n_k}) {
+      if (plan_.sink_logit && reads(*plan_.sink_logit, v)) say("the sink is no number of its head");
+    }
+    if (plan_.sink_logit && per_branch(plan_.combine)) say("a sink beside a softmax for each branch");
+    if (plan_.weights == Weights::softmax) return;
+    if (!plan_.score || plan_.sink_logit) say("direct weights have a score and no sink");
+    for (const auto& p : plan_.phases) {
+      if (p.passes.size() != 1 || p.passes[0].lse) say("direct weights have one pass and no LSE");
     }
   }
 

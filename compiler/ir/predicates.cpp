@@ -137,4 +137,8 @@ double PairValues::score(double s, std::int64_t b, std::int64_t h, std::int64_t 
   return state_->plan.score ? evaluate_real(*state_->plan.score, state_->scope, {b, h, q, k}, s) : s;
 }
 
+double PairValues::sink_logit(std::int64_t h) const {
+  return evaluate_real(*state_->plan.sink_logit, state_->scope, {.h = h});
+}
+
 }  // namespace weft::ir

@@ -55,6 +55,8 @@ class PairValues {
   /// The value of a part of any type; reals and booleans as numbers.
   double number(const Expr& e, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
   double score(double s, std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
+  /// Of a plan that has one.
+  double sink_logit(std::int64_t h) const;
 
  private:
   struct State;

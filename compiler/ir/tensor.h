@@ -63,6 +63,7 @@ struct Outcome {
   Tensor branch_lse;         ///< always
   Tensor score_sizes = {};   ///< [B, H, n_q], of the pattern's interpreter: S of the error bounds, of each row
   double max_abs_score = 0;  ///< … and of all
+  double largest_sum = 1;    ///< of a row's sigmoids, where it is more
   Clamped clamped = {};
 };
 

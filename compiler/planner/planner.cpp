@@ -28,8 +28,13 @@ constexpr PassEntry kPasses[] = {
 /// The scale where it is a number; where it differs from pair to pair it goes into the score.
 void set_score(const ir::Pattern& pattern, ir::Plan& plan) {
   const ir::ExprPtr s = ir::variable(ir::Variable::s);
-  const bool is_plain = !pattern.score || ir::same(*pattern.score, *s);
-  if (!is_plain) plan.score = pattern.score;
+  ir::ExprPtr score = pattern.score ? pattern.score : s;
+  if (pattern.sigmoid) {
+    score = ir::apply(ir::Op::sigmoid, {ir::replace(pattern.sigmoid, ir::Variable::s, score)});
+    plan.weights = ir::Weights::direct;
+  }
+  const bool is_plain = ir::same(*score, *s);
+  if (!is_plain) plan.score = score;
   if (!pattern.scale) return;
   if (pattern.scale->op == ir::Op::constant) {
     plan.scale =
@@ -37,8 +42,7 @@ void set_score(const ir::Pattern& pattern, ir::Plan& plan) {
     return;
   }
   plan.scale = 1;
-  plan.score =
-      ir::replace(is_plain ? s : pattern.score, ir::Variable::s, ir::apply(ir::Op::multiply, {s, pattern.scale}));
+  plan.score = ir::replace(score, ir::Variable::s, ir::apply(ir::Op::multiply, {s, pattern.scale}));
 }
 
 }  // namespace
@@ -60,6 +64,7 @@ Result<ir::Plan> plan(const ir::Pattern& pattern, const ir::Bind& bind, const Ta
   p.inputs = pattern.inputs;
   p.ring = pattern.ring;
   p.dropout = pattern.dropout;
+  p.sink_logit = pattern.sink_logit;
   set_score(pattern, p);
   for (const auto& pass : kPasses) {
     pass.run(draft);
@@ -83,6 +88,7 @@ ir::Pattern hop_of(const ir::Pattern& pattern, ir::RingLayout layout, std::int64
     return std::make_shared<const ir::Set>(std::move(set));
   };
   ir::Pattern out = pattern;
+  out.sink_logit = nullptr;  // it joins once, when all hops have been merged
   for (auto& branch : out.branches) {
     branch.set = ir::make_set(
         ir::SetKind::intersection,

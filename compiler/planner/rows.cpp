@@ -337,6 +337,7 @@ std::vector<ir::Pass> softmax_passes(const Draft& draft, const std::vector<ir::K
     }
     pass.ranges = ranges;
     pass.weight = combine == ir::Combine::unite ? ir::Weight::one : ir::Weight::count;
+    pass.lse = draft.plan.weights == ir::Weights::softmax;
     passes.push_back(std::move(pass));
   }
   if (separate || draft.plan.bind.branch_lse) {

@@ -30,8 +30,9 @@ double factor_of(const i64* pass) { return std::bit_cast<double>(pass[walk::kFac
 
 }  // namespace
 
-/// The LSE of a row of the tile, and what it adds to the loss's gradient.
+/// The LSE of a row of the tile, and what it adds to the loss's gradient. Direct weights are measured from 0.
 Walker::OfRow Walker::of_row(const i64* pass, i64 r) const {
+  if (at_.direct != 0) return {.lse = 0, .d_lse = 0};
   const i64 b = fact(kB), h = fact(kH) + r % fact(kGroup), x = in_scratch<i64>(at_.x)[r] - x_begin;
   const i64 branch = branch_of(pass);
   const bool own = pass[walk::kLseSlot] < 0;
@@ -57,7 +58,7 @@ void Walker::find_gradient_rows(const i64* pass, bool one_pass) const {
     const i64 x = in_scratch<i64>(at_.x)[r], head = r % heads;
     in_scratch<i64>(at_.q_row)[r] = read ? q.at(x, head) : zeros;
     in_scratch<i64>(at_.d_o_row)[r] = read ? d_o.at(x, head) : zeros;
-    in_scratch<i64>(at_.out_row)[r] = read ? o.at(x, head) : zeros;
+    in_scratch<i64>(at_.out_row)[r] = read && a_.o.data != nullptr ? o.at(x, head) : zeros;
     in_scratch<i64>(at_.o_row)[r] = present && a_.d_q.data != nullptr ? d_q.at(x, head) : nowhere;
   }
 }
@@ -93,6 +94,22 @@ void Walker::find_deltas(const i64* pass) const {
   }
 }
 
+/// The sink's weight has no value: what rows give to it is P (0 - delta).
+void Walker::add_sinks(const i64* pass) const {
+  if (at_.sink_elements == 0) return;
+  const i64 heads = fact(kGroup);
+  for (i64 head = 0; head < heads; ++head) {
+    const i64 h = fact(kH) + head;
+    const double sink = kernels_.sink_of(&a_, s_, h);
+    double sum = 0;
+    for (i64 r = fact(kRowsFrom); r < fact(kRowsTo); ++r) {
+      const float lse = of_row(pass, r).lse;
+      if (r % heads == head && lse != -kNever) sum -= std::exp(sink - lse) * in_scratch<float>(at_.delta)[r];
+    }
+    if (sum != 0) kernels_.add_sink(&a_, s_, h, static_cast<float>(sum));
+  }
+}
+
 /// One softmax over the tile's keys. With several, rowsum(dO * O) has the share of all of them, and each finds its own
 /// by a walk of two products.
 void Walker::run_gradient_pass(const i64* pass, bool one_pass) {
@@ -116,6 +133,7 @@ void Walker::run_gradient_tile(const i64* head, i64 passes) {
   load_gradient_rows(pass(0), passes == 1);
   kernels_.fresh(&a_, s_);
   for (i64 p = 0; p < passes; ++p) run_gradient_pass(pass(p), passes == 1);
+  add_sinks(pass(0));
   kernels_.scale_sums(&a_, s_);
   kernels_.store_rows(&a_, s_);
 }

@@ -185,6 +185,7 @@ void Walker::run_tile_of_phases(const i64* head, i64 phases) {
     at_.gradient != 0 ? run_gradient_pass(pass, true) : run_pass(pass);
   }
   if (!last) return carry(false);
+  if (at_.gradient != 0) add_sinks(pass);
   at_.gradient != 0 ? kernels_.scale_sums(&a_, s_) : finish_pass(pass);
   kernels_.store_rows(&a_, s_);
 }
@@ -213,8 +214,20 @@ void Walker::sweep(const i64* pass, bool full) {
   }
 }
 
+/// The sink of each row's head is a last term of its sum.
+void Walker::join_sink() const {
+  constexpr double kLog2E = 1.4426950408889634;
+  const i64 heads = fact(kGroup);
+  for (i64 head = 0; head < heads; ++head) {
+    const auto sink = static_cast<float>(kernels_.sink_of(&a_, s_, fact(kH) + head) * kLog2E);
+    for (i64 r = head; r < at_.rows; r += heads) in_scratch<float>(at_.top)[r] = sink;
+  }
+  kernels_.join_sink(&a_, s_);
+}
+
 /// LSE of the pass where it is wanted, and its share of O.
 void Walker::finish_pass(const i64* pass) const {
+  if (at_.sink != 0) join_sink();
   const i64 slot = pass[walk::kLseSlot];
   float* const lse = slot < 0 ? a_.lse : a_.branch_lse;
   if (lse != nullptr && pass[walk::kWritesLse] != 0) {

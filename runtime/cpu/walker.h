@@ -68,6 +68,7 @@ class Walker {
   void run_tile_of_phases(const i64* head, i64 phases);
   void run_pass(const i64* pass);
   void sweep(const i64* pass, bool full);
+  void join_sink() const;
   void finish_pass(const i64* pass) const;
   void carry(bool in) const;
 
@@ -118,6 +119,7 @@ class Walker {
   void load_gradient_rows(const i64* pass, bool one_pass) const;
   void measure_from(const i64* pass) const;
   void find_deltas(const i64* pass) const;
+  void add_sinks(const i64* pass) const;
   void run_gradient_tile(const i64* head, i64 passes);
   void run_gradient_pass(const i64* pass, bool one_pass);
   void clear_branches() const;

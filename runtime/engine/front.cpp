@@ -97,12 +97,19 @@ Status bind_options(ir::Pattern& pattern, const CompileOptions& options) {
 
 }  // namespace
 
+Status check_branch_lse(const ir::Pattern& pattern) {
+  if (!ir::has_lse(pattern)) return user_error("'weights sigmoid' divides by no sum: branches have no LSE");
+  if (!pattern.sink_logit) return done;
+  return user_error("'sink_logit' joins the sum of the whole row: there is no LSE of each branch beside it");
+}
+
 Result<ir::Bind> bind_of(const ir::Pattern& pattern, const CompileOptions& options) {
   const auto open = [](const char* what) {
     return user_error(fmt::format("the pattern leaves {} open, and the options do not say it", what));
   };
   if (!pattern.dim) return open("dim");
   if (!pattern.dtype) return open("dtype");
+  if (options.branch_lse) WEFT_CHECK(check_branch_lse(pattern));
   return ir::Bind{.d = *pattern.dim,
                   .d_v = *pattern.dim_v,
                   .dtype = *pattern.dtype,

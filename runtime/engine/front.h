@@ -33,6 +33,9 @@ Result<Front> read_pattern(const CheckedText& text, const Source& source, const 
 /// name in `options` is an error that lists the names; an option that contradicts the text shows the text.
 Result<Front> read_pattern(const Source& source, const CompileOptions& options);
 
+/// May the LSE of each branch be asked for? User error that says what of the pattern forbids it.
+Status check_branch_lse(const ir::Pattern& pattern);
+
 /// What is compiled in. User error where neither the text nor the options say dim or dtype.
 Result<ir::Bind> bind_of(const ir::Pattern& pattern, const CompileOptions& options);
 

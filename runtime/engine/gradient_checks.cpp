@@ -21,8 +21,10 @@ Status check_forward_results(const ir::Pattern& pattern, const RunArgs& args) {
   const auto missing = [](const char* name, const std::string& what) {
     return user_error(fmt::format("{} has no data; the backward pass reads {} that the forward wrote", name, what));
   };
+  if (args.out.data == nullptr && !ir::has_lse(pattern)) return done;
   if (args.out.data == nullptr) return missing("out", "the O");
   WEFT_CHECK(check_rows_of_o("out", args.out, args));
+  if (!ir::has_lse(pattern)) return done;
   const bool each = ir::per_branch(pattern.combine);
   if (!each && args.lse.data == nullptr) return missing("lse", "the LSE");
   if (!each || args.branch_lse.data != nullptr) return done;
@@ -32,6 +34,7 @@ Status check_forward_results(const ir::Pattern& pattern, const RunArgs& args) {
 /// Of the LSE that the combine mode has: of all branches together, or of each.
 Status check_d_lse(const ir::Pattern& pattern, const RunArgs& args) {
   if (args.d_lse.data == nullptr) return done;
+  if (!ir::has_lse(pattern)) return user_error("d_lse is given, and 'weights sigmoid' has no LSE");
   std::optional<std::int64_t> branches;
   if (ir::per_branch(pattern.combine)) branches = std::ssize(pattern.branches);
   return check_rows_of_lse("d_lse", args.d_lse, branches, args);

@@ -171,6 +171,10 @@ Status find_sequences(const LaunchContract& contract, const RunArgs& args, Launc
 
 /// As far as they are given: a backward pass reads what its forward was given to write.
 Status check_lse(const LaunchContract& contract, const RunArgs& args) {
+  const bool any = args.lse.data != nullptr || args.branch_lse.data != nullptr;
+  if (any && !ir::has_lse(contract.pattern)) {
+    return user_error("an LSE is asked for, and 'weights sigmoid' divides by no sum: it has none");
+  }
   if (args.lse.data != nullptr) {
     const auto combine = contract.pattern.combine;
     if (ir::per_branch(combine)) {
@@ -184,6 +188,7 @@ Status check_lse(const LaunchContract& contract, const RunArgs& args) {
     if (!contract.branch_lse && !contract.gradient) {
       return user_error("branch_lse was not asked for when the pattern was compiled (CompileOptions::branch_lse)");
     }
+    WEFT_CHECK(check_branch_lse(contract.pattern));
     WEFT_CHECK(check_rows_of_lse("branch_lse", args.branch_lse, std::ssize(contract.pattern.branches), args));
     WEFT_CHECK(check_distinct("branch_lse", args.branch_lse, kBranchLseAxes));
   }

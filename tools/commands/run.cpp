@@ -112,8 +112,12 @@ void remark_on_layout(const Job& job, const Console& console) {
 
 /// Where LSE goes: of the whole pattern wherever it is wanted or can be checked, of the branches where asked. A
 /// backward pass reads the one that the combine mode has.
-void add_lse(Job& job, const Options& options) {
+Status add_lse(Job& job, const Options& options) {
   const auto shape = job.operands.shape();
+  if (!ir::has_lse(job.file.pattern)) {
+    if (options.lse.empty()) return done;
+    return user_error("--lse: 'weights sigmoid' divides by no sum and has no LSE");
+  }
   const auto branches = static_cast<std::int64_t>(job.file.pattern.branches.size());
   const bool own = !ir::per_branch(job.file.pattern.combine), grad = !options.grad.empty();
   if (own && (options.check || grad || !options.lse.empty()))
@@ -121,6 +125,7 @@ void add_lse(Job& job, const Options& options) {
   if ((!options.lse.empty() && (options.lse_per_branch || !own)) || (grad && !own)) {
     job.operands.branch_lse = Array(DType::f32, {branches, shape.batch, shape.heads, shape.rows_computed()});
   }
+  return done;
 }
 
 /// Where the choices of `random` and `top` go.
@@ -224,7 +229,7 @@ Result<std::vector<GradientError>> check_backward(const Kernel& kernel, Job& job
   }
   Views views;
   const auto args = checked->args(job.operands.args(options, views), job.operands);
-  return compare_gradients(job.file.pattern, args, job.operands.q.dtype, forward.max_abs_score, rows, console);
+  return compare_gradients(job.file.pattern, args, job.operands.q.dtype, forward, rows, console);
 }
 
 Status write_outputs(const Job& job, const Options& options) {
@@ -313,7 +318,7 @@ int command_run(const Options& options, const Console& console) {
   if (job.file.pattern.ring) {
     console.remark("{}: 'ring' is not used here; results are those of one device", job.file.pattern.name);
   }
-  add_lse(job, options);
+  if (const auto added = add_lse(job, options); !added) return console.fail(added.error());
 
   auto compile = compile_for(job);
   if (options.target.empty()) {

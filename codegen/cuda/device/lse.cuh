@@ -19,6 +19,16 @@ __device__ __forceinline__ float* lse_at(const weft_args& a, Shared& s, const Ti
   return of_head == nullptr ? nullptr : of_head + sequence_row(s, t, r);
 }
 
+/// A row's sum with its head's sink as a last term: `m` and `l` are what they become, and what was measured from the old m
+/// is to be multiplied by the result.
+__device__ __forceinline__ float join_sink(const weft_args& a, int h, float& m, float& l) {
+  const float sink = sink_logit(a, h) * 1.44269504088896341f, top = fmaxf(m, sink);
+  const float by = exp2_approx(m - top);
+  l = __fmaf_rn(l, by, exp2_approx(sink - top));
+  m = top;
+  return by;
+}
+
 /// In the natural logarithm; m and l are a row's maximum and sum in base 2.
 __device__ __forceinline__ float lse_of_row(float m, float l) {
   return l == 0 ? -infinity() : (m + log2_approx(l)) * 0.693147180559945309f;

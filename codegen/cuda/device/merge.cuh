@@ -42,14 +42,20 @@ extern "C" __global__ void __launch_bounds__(kThreads) weft_merge(const weft_arg
   float sum[kMergedColumns] = {};
 #pragma unroll 1
   for (int n = 0; n < count; ++n) {
-    const Merged one = merge_chunks(a, state + n * kCarriedFloats, count * kCarriedFloats, lane);
+    Merged one = merge_chunks(a, state + n * kCarriedFloats, count * kCarriedFloats, lane);
+    if (kHasSink) {
+      const float by = join_sink(a, h, one.m, one.l);
+#pragma unroll
+      for (int i = 0; i < kMergedColumns; ++i) one.o[i] *= by;
+    }
     const i64* const pass = a.tables + word(of_head + n);
     float* const lse = word(pass + kWritesLse) ? lse_of_head(a, b, h, (int)word(pass + kLseSlot)) : nullptr;
     if (lane == 0 && lse != nullptr) store_global(lse + row, lse_of_row(one.m, one.l));
-    if (one.l == 0 || !word(pass + kOut)) continue;
-    const float factor = kSeveralSoftmaxes ? (float)__longlong_as_double(word(pass + kFactor)) : 1;
+    if ((!kDirect && one.l == 0) || !word(pass + kOut)) continue;
+    float factor = kSeveralSoftmaxes ? (float)__longlong_as_double(word(pass + kFactor)) : 1;
+    factor = kDirect ? factor / kDirect : factor * reciprocal_approx(one.l);
 #pragma unroll
-    for (int i = 0; i < kMergedColumns; ++i) sum[i] += one.o[i] * (factor * reciprocal_approx(one.l));
+    for (int i = 0; i < kMergedColumns; ++i) sum[i] += one.o[i] * factor;
   }
   const i64 at = times(b, a.o.stride_b) + times(h, a.o.stride_h) + times(row, a.o.stride_n);
   unsigned char* const to = (unsigned char*)a.o.data + at * kBytes<kStored>;

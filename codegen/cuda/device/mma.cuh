@@ -199,7 +199,7 @@ __device__ __forceinline__ void each_pair(Scores& scores, const Use& use) {
   }
 }
 
-/// Pairs that are not kept score minus infinity.
+/// Pairs that are not kept score minus infinity, or weigh nothing.
 __device__ __forceinline__ void mask_scores(Block& block) {
 #pragma unroll
   for (int i = 0; i < kTilesEach; ++i) {
@@ -208,7 +208,7 @@ __device__ __forceinline__ void mask_scores(Block& block) {
     for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        if ((kept & 1u << (4 * n + e)) == 0) block.scores[i][n][e] = -infinity();
+        if ((kept & 1u << (4 * n + e)) == 0) block.scores[i][n][e] = kDirect ? 0 : -infinity();
       }
     }
   }
@@ -274,7 +274,7 @@ __device__ __forceinline__ void count_branches(Shared& s, Block& block) {
   }
 }
 
-/// P = count * 2^(score - m), in the place of S.
+/// P = count * 2^(score - m), or count * score, in the place of S.
 __device__ __forceinline__ void weigh_scores(Shared& s, State& st, Block& block, float scale) {
 #pragma unroll
   for (int i = 0; i < kTilesEach; ++i) {
@@ -283,11 +283,12 @@ __device__ __forceinline__ void weigh_scores(Shared& s, State& st, Block& block,
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         float& p = block.scores[i][n][e];
-        p = exp2_approx(__fmaf_rn(p, scale, -st.m[2 * i + e / 2]));
+        p = kDirect ? p * kDirect : exp2_approx(__fmaf_rn(p, scale, -st.m[2 * i + e / 2]));
       }
     }
   }
   if constexpr (kCounts) count_branches(s, block);
+  if (kDirect) return;
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
 #pragma unroll

@@ -38,7 +38,7 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
       scale = kToBaseTwo;
     }
     if (block.partial) mask_scores(block);
-    raise_maxima(st, block.scores, scale);
+    if (!kDirect) raise_maxima(st, block.scores, scale);
     weigh_scores(s, st, block, scale);
     if constexpr (Pairs::kDrops) drop_weights<Pairs>(a, s, block);
   }

@@ -64,11 +64,28 @@ __device__ __forceinline__ void close_sums(Shared&, State& st) {
   }
 }
 
+/// Behind close_sums, once for all keys of a row.
+__device__ __forceinline__ void join_sinks(const weft_args& a, Shared& s, State& st, const Tile&) {
+  if (!kHasSink) return;
+  const Tile t = tile_of(s);
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    const float by = join_sink(a, t.h + head_of_row(s, row_at(i)), st.m[i], st.l[i]);
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+      st.o[i / 2][c][i % 2 * 2] *= by;
+      st.o[i / 2][c][i % 2 * 2 + 1] *= by;
+    }
+  }
+}
+
 /// O = factor * acc / l, 0 for rows without keys.
 __device__ __forceinline__ void normalize(const Shared&, State& st, float factor) {
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
-    const float scale = st.l[i] == 0 ? 0 : factor * reciprocal_approx(st.l[i]);
+    const float scale = kDirect          ? factor / kDirect
+                        : st.l[i] == 0 ? 0
+                                       : factor * reciprocal_approx(st.l[i]);
 #pragma unroll
     for (int c = 0; c < kColumnTiles; ++c) {
       st.o[i / 2][c][i % 2 * 2] *= scale;

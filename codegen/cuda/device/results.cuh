@@ -24,11 +24,32 @@ __device__ __forceinline__ float row_sum(const Shared& s, int row) {
   return kColumnWarps > 1 ? sum + get(s.sums[kRows + row]) : sum;
 }
 
+/// Behind close_sums, once for all keys of a row.
+__device__ __forceinline__ void join_sinks(const weft_args& a, Shared& s, State& st, const Tile& t) {
+  if (!kHasSink) return;
+  const int row = threadIdx.x;
+  if (row < kRows) {
+    float m = get(s.maxima[row]), l = row_sum(s, row);
+    store_shared(&s.weights[row], join_sink(a, t.h + head_of_row(s, row), m, l));
+    put(s.maxima[row], m);
+    put(s.sums[row], l);
+    if (kColumnWarps > 1) put(s.sums[kRows + row], 0.0f);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    const float by = load_shared<float>(&s.weights[row_of(r)]);
+#pragma unroll
+    for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] *= by;
+  }
+}
+
 /// O = factor * acc / l, 0 for rows without keys.
 __device__ __forceinline__ void normalize(const Shared& s, State& st, float factor) {
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
-    const float sum = row_sum(s, row_of(r)), scale = sum == 0 ? 0 : factor * reciprocal_approx(sum);
+    const float sum = row_sum(s, row_of(r));
+    const float scale = kDirect ? factor / kDirect : sum == 0 ? 0 : factor * reciprocal_approx(sum);
 #pragma unroll
     for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] *= scale;
   }

@@ -165,7 +165,7 @@ __device__ __forceinline__ void multiply_scores(Shared& s, const Rows& rows, boo
   }
 }
 
-/// Scores as the softmax wants them, where a full block of plain products does not already have them: in units of
+/// Direct weights times the number of branches that keep the pair; or scores as the softmax wants them, where a full block of plain products does not already have them: in units of
 /// log 2 with the logarithm of their weight, and minus infinity for pairs that are not kept. Loops that are not
 /// unrolled turn the registers by one, because an index would put them on the stack.
 template <typename Pairs>
@@ -191,7 +191,11 @@ __device__ __forceinline__ void finish_scores(const weft_args& a, Shared& s, con
       float score = column[0] * scale;
       if constexpr (Pairs::kScored) score = Pairs::score(a, t, score, get(s.x[row_of(r)]), k);
       const float weight = partial ? log2_approx((float)(counts[0] & 255)) : of_key;
-      score = weight > -infinity() ? __fmaf_rn(score, kToBaseTwo, weight) : -infinity();
+      if (kDirect) {
+        score = weight > -infinity() ? score * kDirect * exp2_approx(weight) : 0;
+      } else {
+        score = weight > -infinity() ? __fmaf_rn(score, kToBaseTwo, weight) : -infinity();
+      }
       counts[0] = counts[0] >> 8 | counts[1] << 24;
       counts[1] >>= 8;
 #pragma unroll
@@ -411,8 +415,10 @@ __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, Sta
   // Asked twice: asked once, the assembler lets registers meet more often, and d 64 loses a hundredth of the peak.
   if (!plain) finish_scores<Pairs>(a, s, t, from, count, partial, scores);
   if (!plain) scale = 1;
-  raise_maxima(s, st, scores, scale);
-  weigh_scores(s, scores, scale);
+  if (!kDirect) {
+    raise_maxima(s, st, scores, scale);
+    weigh_scores(s, scores, scale);
+  }
   const bool strange = partial && values_are_strange(s, aligned);
   store_values(s.stage, values);
   if (!aligned) stage_each_value(s.stage, s, 0);
