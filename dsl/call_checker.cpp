@@ -52,14 +52,37 @@ Typed ExpressionChecker::function(const Expr& e, const FunctionWord& word, const
                               e.args.size(), e.args.size() == 1 ? "is" : "are"));
     return {};
   }
+  if (word.rule == FunctionRule::rounding) return rounding(e, word, context);
   std::vector<Typed> args;
   bool known = true;
-  const bool rounds = word.rule == FunctionRule::rounding;
   for (const Arg& arg : e.args) {
-    args.push_back(check(*arg.value, rounds ? constant_context(fmt::format("'{}'", word.name)) : context));
+    args.push_back(check(*arg.value, context));
     known &= args.back().kind != Kind::unknown;
   }
   return known ? function_type(e, word, args, context) : Typed{};
+}
+
+/// Scores, and indices in them, may round what a kernel computes; everything else what is known before.
+Typed ExpressionChecker::rounding(const Expr& e, const FunctionWord& word, const Context& context) {
+  Context inside = context;
+  inside.strict = false;
+  if (!context.rounds) inside.where = fmt::format("'{}' here", word.name);
+  const Effects before = std::exchange(effects_, {});
+  const Typed arg = check(*e.args[0].value, inside);
+  const Effects own = std::exchange(effects_, before);
+  effects_.variables |= own.variables;
+  effects_.needs_blocks |= own.needs_blocks;
+  effects_.inputs |= own.inputs;
+  if (arg.kind == Kind::unknown) return {};
+  const bool computed = arg.kind != Kind::integer && (own.variables != 0 || own.inputs || own.rounds);
+  if (computed && !context.rounds) {
+    auto& d = findings_.add(Code::mixed_numbers, e.range,
+                            fmt::format("'{}' rounds what a kernel computes, which {} does not allow", word.name, context.where));
+    d.notes.emplace_back(kExact);
+    return {};
+  }
+  effects_.rounds |= computed;
+  return function_type(e, word, {arg}, context);
 }
 
 Typed ExpressionChecker::function_type(const Expr& e, const FunctionWord& word, const std::vector<Typed>& args,
@@ -250,6 +273,7 @@ Typed ExpressionChecker::input_index(const Expr& e, const Statement& input, cons
       return {};
     }
   }
+  effects_.inputs = true;
   if (!context.in_blocks) {
     for (const Axis& axis : input.axes) effects_.needs_blocks |= axis.word == "blocks";
   }

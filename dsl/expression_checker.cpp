@@ -175,6 +175,13 @@ Typed ExpressionChecker::symbol(const Expr& e, Symbol& symbol, const Context& co
     d.places.push_back({symbol.place, "defined here"});
     return {};
   }
+  if (symbol.effects.rounds && !context.rounds) {
+    auto& d = findings_.add(Code::mixed_numbers, e.range,
+                            fmt::format("'{}' rounds what a kernel computes, which {} does not allow", e.word, context.where));
+    d.places.push_back({symbol.place, "defined here"});
+    d.notes.emplace_back(kExact);
+    return {};
+  }
   if (symbol.effects.needs_blocks && !context.in_blocks) {
     auto& d =
         findings_.add(Code::needs_blocks, e.range, fmt::format("'{}' has a meaning inside 'blocks(…)' only", e.word));
@@ -183,6 +190,8 @@ Typed ExpressionChecker::symbol(const Expr& e, Symbol& symbol, const Context& co
   }
   effects_.variables |= symbol.effects.variables;
   effects_.mixed |= symbol.effects.mixed;
+  effects_.inputs |= symbol.effects.inputs;
+  effects_.rounds |= symbol.effects.rounds;
   effects_.needs_blocks |= symbol.effects.needs_blocks;
   return symbol.typed;
 }

@@ -15,10 +15,15 @@ struct Context {
   Variables variables = 0;  ///< that have a value
   std::string where;        ///< for messages: `an argument of 'window'`
   bool strict = false;      ///< integers and reals do not mix
+  bool rounds = false;      ///< reals that a kernel computes may become integers
   bool in_blocks = false;   ///< `q` and `k` are block numbers
   bool sizes = false;       ///< no `let` is known yet
   bool deferred = false;    ///< of a `let`: whether blocks are around shows where its name is used
 };
+
+/// Why no pair is chosen by what a kernel rounds.
+inline constexpr std::string_view kExact =
+    "which pairs are kept is exact; a score, and an index in one, may round what a kernel computes";
 
 /// The context of something that must be known before a kernel runs.
 Context constant_context(std::string where);
@@ -94,6 +99,7 @@ class ExpressionChecker {
   Typed call(const Expr& e, const Context& context);
   Typed unknown_call(const Expr& e);
   Typed function(const Expr& e, const FunctionWord& word, const Context& context);
+  Typed rounding(const Expr& e, const FunctionWord& word, const Context& context);
   Typed function_type(const Expr& e, const FunctionWord& word, const std::vector<Typed>& args, const Context& context);
   Typed over_list(const Expr& e, const FunctionWord& word, const Typed& list);
   Typed comprehension(const Expr& e, const Context& context);

@@ -43,6 +43,8 @@ struct Typed {
 struct Effects {
   Variables variables = 0;    ///< that it reads
   bool mixed = false;         ///< an integer meets a real
+  bool inputs = false;        ///< it reads one
+  bool rounds = false;        ///< it makes an integer of a real that a kernel computes
   bool needs_blocks = false;  ///< it has a meaning inside `blocks` only
 };
 

@@ -39,13 +39,13 @@ void PatternChecker::statement(const Statement& s) {
     case StatementKind::combine:
       return combine(s);
     case StatementKind::scale:
-      (void)expressions_.number(*s.value, {.variables = variables_at(Place::pair), .where = "'scale'"});
+      (void)expressions_.number(*s.value, {.variables = variables_at(Place::pair), .where = "'scale'", .rounds = true});
       return;
     case StatementKind::score:
-      (void)expressions_.number(*s.value, {.variables = variables_at(Place::score), .where = "'score'"});
+      (void)expressions_.number(*s.value, {.variables = variables_at(Place::score), .where = "'score'", .rounds = true});
       return advise_on_score(s, scope_, findings_);
     case StatementKind::sink_logit:
-      (void)expressions_.number(*s.value, {.variables = variables_at(Place::phase), .where = "'sink_logit'"});
+      (void)expressions_.number(*s.value, {.variables = variables_at(Place::phase), .where = "'sink_logit'", .rounds = true});
       return;
     case StatementKind::weights:
       return weights(s);
@@ -189,7 +189,7 @@ void PatternChecker::combine(const Statement& s) {
 void PatternChecker::weights(const Statement& s) {
   one_of(WordKind::weighting, s.word, s.name_range, "a way to make weights of scores");
   if (!s.value) return;
-  (void)expressions_.number(*s.value, {.variables = variables_at(Place::score), .where = "'weights'"});
+  (void)expressions_.number(*s.value, {.variables = variables_at(Place::score), .where = "'weights'", .rounds = true});
   if (s.word != "softmax") return;
   auto& d = findings_.add(Code::argument_count, s.value->outer, "'softmax' takes the score as it is");
   d.notes.emplace_back("what rewrites the score is the statement 'score'");

@@ -36,6 +36,7 @@ const std::vector<SetWord>& sets() {
 FunctionRule rule_of(Signature signature) {
   if (signature == Signature::choice) return FunctionRule::choice;
   if (signature == Signature::of_integer) return FunctionRule::slope;
+  if (signature == Signature::of_real) return FunctionRule::rounding;
   return signature == Signature::reals ? FunctionRule::real : FunctionRule::join;
 }
 

@@ -64,7 +64,7 @@ enum class FunctionRule {
   join,        ///< numbers; real when one of them is
   real,        ///< numbers; always real
   slope,       ///< integer to real
-  rounding,    ///< a number that is known before the kernel runs, to an integer
+  rounding,    ///< a number to an integer; where pairs are chosen, one that is known before the kernel runs
   choice,      ///< boolean and two alike
   length,      ///< list to integer
   quantifier,  ///< list of booleans, or a comprehension of them

@@ -164,6 +164,14 @@ Value sigmoid(Builder& f, const Value& x) {
   return f.op("fdiv", like(f, x, 1.0), f.fadd(like(f, x, 1.0), e));
 }
 
+Value whole_below(Builder& f, const Value& x) {
+  const Value most = like(f, x, 0x1p30), least = like(f, x, -0x1p30);
+  Value inside = f.select(f.fcmp("ogt", x, most), most, f.select(f.fcmp("olt", x, least), least, x));
+  inside = f.select(f.fcmp("uno", x, x), like(f, x, 0.0), inside);
+  const Value whole = f.cast("fptosi", floor(f, inside), with_element(x, "i32"));
+  return f.cast("sext", whole, with_element(x, "i64"));
+}
+
 Value to_real(Builder& f, const Value& x, bool wide) {
   if (wide || lanes_of(x) == 1) return f.cast("sitofp", x, with_element(x, "float"));
   // Both halves fit in 51 bits; their sum is rounded once to f64.

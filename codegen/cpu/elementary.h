@@ -34,6 +34,8 @@ Value sigmoid(Builder& f, const Value& x);  ///< 3 ulp down to e^-88, 0 below
 
 /// i64 to f32, rounded to nearest; `wide`: the target converts vectors of i64.
 Value to_real(Builder& f, const Value& x, bool wide);
+/// i64; see weft::whole_below().
+Value whole_below(Builder& f, const Value& x);
 /// The slope of head h of `heads`, semantics section 5; both i64.
 Value alibi(Builder& f, const Value& h, const Value& heads);
 

@@ -30,6 +30,12 @@ Value constant(const ir::Expr& e) {
   return e.type == Type::real ? Builder::f32(e.real) : Builder::i1(e.boolean);
 }
 
+/// Does an expression have such a node, where it was not looked at before?
+bool has(const ir::Expr& e, Op op, std::set<const ir::Expr*>& seen) {
+  if (!seen.insert(&e).second) return false;
+  return e.op == op || std::any_of(e.args.begin(), e.args.end(), [&](const auto& arg) { return has(*arg, op, seen); });
+}
+
 /// Is 1 / v, and v itself, a normal f32? Then multiplying by it costs half an ulp and not a division.
 bool has_reciprocal(const ir::Expr& e) {
   const double magnitude = std::abs(e.real);
@@ -54,6 +60,7 @@ bool Expression::is_known(const ir::Expr& e, std::map<const ir::Expr*, bool>& se
 }
 
 void Expression::prepare(const ir::Expr& e) {
+  rounds_ = rounds_ || has(e, Op::floor, seen_);
   std::map<const ir::Expr*, bool> known;
   std::map<const ir::Expr*, bool> visited;
   const auto visit = [&](const auto& self, const ir::Expr& at) -> void {
@@ -67,6 +74,11 @@ void Expression::prepare(const ir::Expr& e) {
 }
 
 Value Expression::value(const ir::Expr& e) {
+  rounds_ = rounds_ || has(e, Op::floor, seen_);
+  return known(e);
+}
+
+Value Expression::known(const ir::Expr& e) {
   if (e.op == Op::constant) return constant(e);
   if (e.op == Op::variable) return variables_.at(e.variable);
   if (const auto at = known_.find(&e); at != known_.end()) return at->second;
@@ -90,12 +102,14 @@ void Expression::level(std::vector<Value>& args) {
 
 Value Expression::spell(const ir::Expr& e) {
   std::vector<Value> args;
-  for (const auto& arg : e.args) args.push_back(value(*arg));
+  for (const auto& arg : e.args) args.push_back(known(*arg));
   if (e.op == Op::input) return element(e, args);
   if (e.op == Op::listed) return listed(e, args);
   if (e.op == Op::to_real) return to_real(*f_, args[0], wide_);
+  if (e.op == Op::floor) return whole_below(*f_, args[0]);
   if (e.op == Op::alibi) return alibi(*f_, args[0], variables_.at(ir::Variable::heads));
-  if (e.op == Op::divide && has_reciprocal(*e.args[1])) {
+  // Half an ulp beside a quotient that is whole may be beside the integer that floor() makes of it.
+  if (e.op == Op::divide && has_reciprocal(*e.args[1]) && !rounds_) {
     args[1] = Builder::f32(1 / e.args[1]->real);
     level(args);
     return f_->fmul(args[0], args[1]);

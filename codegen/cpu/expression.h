@@ -5,6 +5,7 @@
 #include "compiler/target/target.h"
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,8 @@ class Expression {
     std::vector<AxisFacts> axes;
   };
 
+  /// The value of a part.
+  Value known(const ir::Expr& e);
   bool is_known(const ir::Expr& e, std::map<const ir::Expr*, bool>& seen) const;
   Value spell(const ir::Expr& e);
   Value integer(const ir::Expr& e, const std::vector<Value>& args);
@@ -85,6 +88,8 @@ class Expression {
   std::map<const ir::Expr*, Value, Before> known_;
   std::map<std::string, Value> widened_;
   std::map<int, InputFacts> facts_;
+  bool rounds_ = false;  ///< some expression makes integers of reals
+  std::set<const ir::Expr*> seen_;
 };
 
 /// Declarations and functions that expressions use, once a module; of functions, those that `callers` call.

@@ -89,6 +89,7 @@ class Speller {
     if (is_comparison(e.op)) return compare(node);
     if (e.type == Type::boolean) return logical(node);
     if (e.op == Op::to_real) return set(node, "(float)" + in_place(arg(node, 0), unary), unary);
+    if (e.op == Op::floor) return call(node, "whole_below", false);
     if (e.op == Op::alibi) return alibi(node);
     if (e.type == Type::real) return real(node);
     integer(node);

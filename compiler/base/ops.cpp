@@ -1,6 +1,7 @@
 #include "compiler/base/ops.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace weft {
 namespace {
@@ -112,7 +113,14 @@ std::int64_t floor_mod(std::int64_t a, std::int64_t b) {
   return rest >= 0 ? rest : b < 0 ? rest - b : rest + b;
 }
 
+std::int64_t whole_below(double x) {
+  if (std::isnan(x)) return 0;
+  constexpr auto kMost = static_cast<double>(kLargestWhole);
+  return static_cast<std::int64_t>(std::floor(std::clamp(x, -kMost, kMost)));
+}
+
 std::optional<WideInterval> interval_of(Op op, const WideInterval& a, const WideInterval& b) {
+  if (op == Op::floor) return WideInterval{-kLargestWhole, kLargestWhole};
 #define WEFT_INTEGERS(name, value, range, ...) \
   if (op == Op::name) return range;
 #include "compiler/base/ops.def"

@@ -36,6 +36,7 @@ enum class Signature {
   logic,       ///< booleans → boolean
   choice,      ///< a boolean and two alike → these
   of_integer,  ///< integer → real
+  of_real,     ///< real → integer
 };
 
 enum class Cost { simple, division, root, function, memory };
@@ -83,6 +84,10 @@ bool holds(Op op, const T& a, const T& b) {
 std::int64_t floor_div(std::int64_t a, std::int64_t b);
 /// Never negative, also for a negative divisor, so that `%` is what the language page says.
 std::int64_t floor_mod(std::int64_t a, std::int64_t b);
+
+/// A real as an integer: the next one below, -2^30 or 2^30 beyond these, 0 of NaN.
+inline constexpr std::int64_t kLargestWhole = std::int64_t{1} << 30;
+std::int64_t whole_below(double x);
 
 /// Ends are included.
 struct WideInterval {

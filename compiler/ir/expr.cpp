@@ -37,7 +37,7 @@ std::size_t first_value(Op op) { return facts(op).signature == Signature::choice
 
 void unify(Op op, Args& args) {
   const Signature signature = facts(op).signature;
-  if (signature == Signature::of_integer) return;
+  if (signature == Signature::of_integer || signature == Signature::of_real) return;
   const std::size_t first = first_value(op);
   bool real = signature == Signature::reals;
   for (std::size_t i = first; i < args.size(); ++i) real = real || args[i]->type == Type::real;
@@ -51,6 +51,7 @@ Type result_type(Op op, const Args& args) {
   const Signature signature = facts(op).signature;
   if (is_comparison(op) || signature == Signature::logic) return Type::boolean;
   if (signature == Signature::of_integer) return Type::real;
+  if (signature == Signature::of_real) return Type::integer;
   return args[first_value(op)]->type;
 }
 
@@ -65,6 +66,7 @@ ExprPtr fold_constants(Op op, const Args& args, SourceRange range) {
   const Expr& a = *args[0];
   const Expr& b = args.size() > 1 ? *args[1] : a;
   if (op == Op::alibi) return nullptr;
+  if (op == Op::floor) return constant(whole_below(a.real), range);
   if (op == Op::to_real) return constant_real(static_cast<double>(a.integer), range);
   if (is_comparison(op)) return fold_comparison(op, a, b, range);
   if (a.type == Type::integer) {

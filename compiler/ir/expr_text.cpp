@@ -57,6 +57,8 @@ bool fits(Op op, const std::vector<ExprPtr>& args) {
       return all(is(Type::boolean));
     case Signature::of_integer:
       return all(is(Type::integer));
+    case Signature::of_real:
+      return all(is(Type::real));
     case Signature::none:
       break;
   }

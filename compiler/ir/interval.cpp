@@ -42,6 +42,7 @@ Interval interval_of(const Expr& e, const Ranges& ranges) {
     if (first == Truth::no) return interval_of(*e.args[2], ranges);
     return unite(interval_of(*e.args[1], ranges), interval_of(*e.args[2], ranges));
   }
+  if (e.op == Op::floor) return {-kLargestWhole, kLargestWhole};
   Interval a = interval_of(*e.args[0], ranges);
   const Interval b = e.args.size() > 1 ? interval_of(*e.args[1], ranges) : a;
   // A value that may have wrapped says nothing of what is made of it, but a remainder is small all the same.

@@ -234,14 +234,22 @@ ExprPtr lower_index(Lowering& l, const Names& names, const dsl::Expr& e) {
   return limited(l, input_at(*number, type, std::move(indices), e.range), e.range);
 }
 
-/// Rounds what is known before the kernel runs; integers stay as they are.
+/// What a kernel computes: in f32, so that a number beside an integer may fall to either side.
+ExprPtr lower_whole(Lowering& l, const std::string& word, const ExprPtr& x, SourceRange range) {
+  const auto make = [&](Op op, Args args) { return checked(l, op, std::move(args), range); };
+  const auto below = [&](const ExprPtr& value) { return make(Op::floor, {value}); };
+  if (word == "floor") return below(x);
+  if (word == "ceil") return make(Op::negate, {below(make(Op::negate, {x}))});
+  const ExprPtr half = constant_real(0.5), is_negative = make(Op::less, {x, constant_real(0)});
+  return make(Op::select,
+              {is_negative, make(Op::negate, {below(make(Op::subtract, {half, x}))}), below(make(Op::add, {x, half}))});
+}
+
+/// Integers stay as they are.
 ExprPtr lower_rounding(Lowering& l, const Names& names, const dsl::Expr& e) {
   const ExprPtr value = lower_expr(l, names, *e.args[0].value);
-  if (!value || is_integer_constant(value)) return value;
-  if (value->op != Op::constant || value->type != Type::real) {
-    l.report(finding(Code::parameter_type, e.range, "this must be a number that is known before the kernel runs"));
-    return nullptr;
-  }
+  if (!value || value->type == Type::integer) return value;
+  if (value->op != Op::constant) return lower_whole(l, e.word, value, e.range);
   const dsl::Folded whole = dsl::fold_function(e.word, {dsl::Value{value->real}});
   if (whole.value && whole.value->integer()) return constant(*whole.value->integer(), e.range);
   l.report(finding(Code::overflow, e.range, "this integer does not fit in 64 bits"));

@@ -121,6 +121,7 @@ std::int64_t evaluate_integer(const Expr& e, const Scope& scope, const Pair& pai
   if (e.op == Op::select) {
     return evaluate_integer(*e.args[takes_first(e, scope, pair, s) ? 1 : 2], scope, pair, s);
   }
+  if (e.op == Op::floor) return whole_below(evaluate_real(*e.args[0], scope, pair, s));
   const std::int64_t a = evaluate_integer(*e.args[0], scope, pair, s);
   return apply_integer(e.op, a, e.args.size() > 1 ? evaluate_integer(*e.args[1], scope, pair, s) : 0);
 }

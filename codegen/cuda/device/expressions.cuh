@@ -9,6 +9,11 @@ __device__ __forceinline__ i64 wrapped_sum(i64 x, i64 y) { return (i64)((u64)x +
 __device__ __forceinline__ i64 wrapped_difference(i64 x, i64 y) { return (i64)((u64)x - (u64)y); }
 __device__ __forceinline__ i64 wrapped_product(i64 x, i64 y) { return (i64)((u64)x * (u64)y); }
 
+/// The next integer below, at most 2^30 away from 0; 0 of NaN.
+__device__ __forceinline__ int whole_below(float x) {
+  return x == x ? (int)floorf(fminf(fmaxf(x, -0x1p30f), 0x1p30f)) : 0;
+}
+
 /// x / y, floored.
 template <typename T>
 __device__ __forceinline__ T floored_quotient(T x, T y) {
