@@ -76,8 +76,9 @@ Typed ExpressionChecker::rounding(const Expr& e, const FunctionWord& word, const
   if (arg.kind == Kind::unknown) return {};
   const bool computed = arg.kind != Kind::integer && (own.variables != 0 || own.inputs || own.rounds);
   if (computed && !context.rounds) {
-    auto& d = findings_.add(Code::mixed_numbers, e.range,
-                            fmt::format("'{}' rounds what a kernel computes, which {} does not allow", word.name, context.where));
+    auto& d = findings_.add(
+        Code::mixed_numbers, e.range,
+        fmt::format("'{}' rounds what a kernel computes, which {} does not allow", word.name, context.where));
     d.notes.emplace_back(kExact);
     return {};
   }

@@ -176,8 +176,9 @@ Typed ExpressionChecker::symbol(const Expr& e, Symbol& symbol, const Context& co
     return {};
   }
   if (symbol.effects.rounds && !context.rounds) {
-    auto& d = findings_.add(Code::mixed_numbers, e.range,
-                            fmt::format("'{}' rounds what a kernel computes, which {} does not allow", e.word, context.where));
+    auto& d = findings_.add(
+        Code::mixed_numbers, e.range,
+        fmt::format("'{}' rounds what a kernel computes, which {} does not allow", e.word, context.where));
     d.places.push_back({symbol.place, "defined here"});
     d.notes.emplace_back(kExact);
     return {};

@@ -179,7 +179,8 @@ void PatternChecker::report_unused() {
 
 void PatternChecker::let(const Statement& s) {
   (void)expressions_.take_effects();
-  const Context anywhere{.variables = variables_at(Place::score), .where = "a definition", .rounds = true, .deferred = true};
+  const Context anywhere{
+      .variables = variables_at(Place::score), .where = "a definition", .rounds = true, .deferred = true};
   const Typed typed = expressions_.check(*s.value, anywhere);
   Effects effects = expressions_.take_effects();
   if (typed.kind == Kind::input) expressions_.wrong_type(*s.value, typed, "a set or an expression");

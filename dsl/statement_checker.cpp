@@ -42,10 +42,12 @@ void PatternChecker::statement(const Statement& s) {
       (void)expressions_.number(*s.value, {.variables = variables_at(Place::pair), .where = "'scale'", .rounds = true});
       return;
     case StatementKind::score:
-      (void)expressions_.number(*s.value, {.variables = variables_at(Place::score), .where = "'score'", .rounds = true});
+      (void)expressions_.number(*s.value,
+                                {.variables = variables_at(Place::score), .where = "'score'", .rounds = true});
       return advise_on_score(s, scope_, findings_);
     case StatementKind::sink_logit:
-      (void)expressions_.number(*s.value, {.variables = variables_at(Place::phase), .where = "'sink_logit'", .rounds = true});
+      (void)expressions_.number(*s.value,
+                                {.variables = variables_at(Place::phase), .where = "'sink_logit'", .rounds = true});
       return;
     case StatementKind::weights:
       return weights(s);

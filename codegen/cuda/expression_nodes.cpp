@@ -48,7 +48,8 @@ Interval Nodes::values_of(const ir::Expr& e, const std::vector<int>& args) const
 /// Where a step follows, a quotient must not be one unit beside it.
 void Nodes::find_sharp() {
   for (auto node = all.rbegin(); node != all.rend(); ++node) {
-    const bool sees = node->sharp || is_comparison(node->e->op) || node->e->op == Op::modulo || node->e->op == Op::floor;
+    const bool sees =
+        node->sharp || is_comparison(node->e->op) || node->e->op == Op::modulo || node->e->op == Op::floor;
     for (int number : node->args) {
       Node& operand = all[static_cast<std::size_t>(number)];
       operand.sharp = operand.sharp || sees;

@@ -173,7 +173,7 @@ Arguments::Arguments(const ir::Plan& plan, const ir::Shape& shape, const Layout&
   const bool separate = plan.combine == ir::Combine::sum || plan.combine == ir::Combine::mean;
   const bool with_branches = separate || plan.bind.branch_lse;
   const auto rows = static_cast<std::size_t>(shape.batch * shape.heads * shape.n_q);
-  lse_.assign(separate ? 0 : rows, poison);
+  lse_.assign(separate || plan.weights == ir::Weights::direct ? 0 : rows, poison);
   branch_lse_.assign(with_branches ? rows * static_cast<std::size_t>(plan.branches) : 0, poison);
   carry_.assign(rows * static_cast<std::size_t>(plan.carry_bytes_per_row()) / 4, poison);
 }

@@ -72,7 +72,7 @@ std::string check_random(const test::RandomProblem& p, const Target& target, ir:
   if (!got.ok()) return got.error().message;
   double v_max = 0;
   for (double x : v.data) v_max = std::max(v_max, std::abs(x));
-  auto bounds = ir::error_bounds(p.pattern, dtype, s.n_k, v_max, want->max_abs_score);
+  auto bounds = ir::error_bounds(p.pattern, dtype, s.n_k, v_max, want->max_abs_score, want->largest_sum);
   if (target.kind == TargetKind::cpu) bounds = {bounds.o / 2, bounds.lse / 2};
   if (auto d = difference(got->o, want->o, bounds.o, "O"); !d.empty()) return d;
   if (!got->lse.data.empty()) {

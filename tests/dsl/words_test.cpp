@@ -29,6 +29,8 @@ TEST(Words, EachStatementIsParsed) {
                                                "combine joint detached;",
                                                "scale 1;",
                                                "score s;",
+                                               "sink_logit 0.5 * h;",
+                                               "weights sigmoid(s - 2);",
                                                "dropout 0.1;",
                                                "ring any zigzag;",
                                                "schedule { tile_q: 3; }",
@@ -118,7 +120,22 @@ TEST(Values, RoundToIntegers) {
   EXPECT_EQ(dsl::fold_function("round", {Value{std::numeric_limits<double>::infinity()}}).trouble, Trouble::overflow);
   EXPECT_EQ(marked("const a = 3.0; pattern p { branch window(floor(a / 2), 0); keep sink(floor(inf)); }"),
             std::vector<std::string>{"E0216 'floor(inf)'"});
-  EXPECT_EQ(marked(in_pattern("score floor(s);")), std::vector<std::string>{"E0233 's'"});
+}
+
+/// What a kernel rounds may be a score or the place of a bias, and chooses no pair.
+TEST(Values, RoundInScoresWhatAKernelComputes) {
+  const std::string bias = "input bias: f32[8]; input x: f32[1]; ";
+  const std::string read = " score s + bias[0] + x[0];";
+  for (const auto& fine :
+       {std::string("score floor(s) + bias[floor(log(1 + abs(q - k)))] + x[0];"),
+        "scale 1.0 / ceil(0.5 * h + 1);" + read, "weights sigmoid(round(s) - 1);" + read,
+        "sink_logit floor(x[0]);" + read, std::string("let z = round(0.5 * q); score s + bias[z] + x[0];")})
+    EXPECT_EQ(marked(in_pattern(bias + fine)), std::vector<std::string>{}) << fine;
+  const auto refused = [&](const std::string& text) { return marked(in_pattern(bias + text)).at(0); };
+  EXPECT_EQ(refused("keep where(k < floor(0.5 * q)); score s + bias[0] + x[0];"), "E0213 'floor(0.5 * q)'");
+  EXPECT_EQ(refused("keep where(k < ceil(x[0])); score s + bias[0];"), "E0213 'ceil(x[0])'");
+  EXPECT_EQ(refused("let z = round(0.5 * q); keep where(k < z); score s + bias[z] + x[0];"), "E0213 'z'");
+  EXPECT_EQ(marked(in_pattern("keep window(floor(q / 2), 0);")), std::vector<std::string>{"E0233 'q'"});
 }
 
 TEST(Values, TroublesAreNamed) {

@@ -49,7 +49,7 @@ class Loss {
     const Outcome out = outcome(p);
     const bool mixed = p.pattern.combine == Combine::joint_detached;
     return (mixed ? sum_of_mix(p) : sum(problem_.d_o, out.o)) +
-           sum(problem_.d_lse, out.lse.data.empty() ? out.branch_lse : out.lse);
+           (has_lse(p.pattern) ? sum(problem_.d_lse, out.lse.data.empty() ? out.branch_lse : out.lse) : 0);
   }
 
  private:
@@ -73,6 +73,7 @@ class Loss {
       TestProblem one = p;
       one.pattern.combine = Combine::joint;
       one.pattern.branches = {p.pattern.branches[i]};
+      one.pattern.sink_logit = nullptr;
       Tensor weighed = outcome(one).o;
       for (std::int64_t row = 0; row < s.batch * s.n_q * s.heads; ++row) {
         const std::int64_t b = row / s.heads / s.n_q, q = row / s.heads % s.n_q, h = row % s.heads;
@@ -169,7 +170,8 @@ GradientProblem::GradientProblem(TestProblem problem, std::uint64_t seed) : of(s
 }
 
 Result<Gradients> GradientProblem::gradients() const {
-  return interpret_gradients(of.pattern, of.shape, of.q, of.k, of.v, of.inputs, d_o, &d_lse);
+  return interpret_gradients(of.pattern, of.shape, of.q, of.k, of.v, of.inputs, d_o,
+                             has_lse(of.pattern) ? &d_lse : nullptr);
 }
 
 Checked check_gradients(const GradientProblem& problem, const Gradients& found, std::uint64_t seed) {

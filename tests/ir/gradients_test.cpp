@@ -95,6 +95,59 @@ TEST(Gradients, OfInputsThatAScoreAndAScaleRead) {
   EXPECT_EQ(check(problem).wrong, "") << "an index beyond an end reads the nearest element";
 }
 
+/// A problem with a sink that an input of heads gives, and rows that keep nothing.
+GradientProblem with_sink(Combine combine = Combine::joint, double dropout = 0) {
+  GradientProblem problem = small(combine, dropout);
+  Pattern& p = problem.of.pattern;
+  p.branches = {{make_set(SetKind::window, {2, -1}), {}, {}}, {make_set(SetKind::window, {4, -2}), {}, {}}};
+  problem.of.shape.offset = {0, 0};
+  p.inputs = {{.name = "sinks", .type = InputType::f32, .axes = {{Axis::Kind::heads, 0}}, .range = {}}};
+  problem.of.inputs = {normal_tensor({4}, 9)};
+  p.sink_logit = apply(Op::multiply, {number(1.5), input_at(0, Type::real, {h})});
+  return problem;
+}
+
+TEST(Gradients, OfSinks) {
+  for (const Combine combine : {Combine::joint, Combine::joint_detached, Combine::unite}) {
+    for (const double dropout : {0.0, 0.4}) {
+      const GradientProblem problem = with_sink(combine, dropout);
+      const Gradients found = gradients_of(problem);
+      EXPECT_EQ(check_gradients(problem, found, 1).wrong, "") << to_string(combine) << " " << dropout;
+      for (const double x : found.inputs[0].data) EXPECT_NE(x, 0);
+      GradientProblem other = problem;
+      other.of.pattern.sink_logit = number(0);
+      EXPECT_NE(check_gradients(problem, gradients_of(other), 1).wrong, "") << "another sink";
+    }
+  }
+}
+
+/// Row 0 keeps no key: O is 0 and the LSE is the sink, whatever dO holds.
+TEST(Gradients, OfASinkAloneAreThoseOfItsLse) {
+  GradientProblem problem = with_sink();
+  for (std::int64_t c = 0; c < 2; ++c) problem.d_o.at(0, 0, 1, c) = std::nan("");
+  const Gradients before = gradients_of(problem);
+  EXPECT_TRUE(std::isfinite(before.inputs[0].data[1]));
+  problem.d_lse.data[static_cast<std::size_t>(1 * problem.of.shape.n_q)] += 1;
+  EXPECT_NEAR(gradients_of(problem).inputs[0].data[1] - before.inputs[0].data[1], 1.5, 1e-12);
+}
+
+TEST(Gradients, OfSigmoids) {
+  for (const Combine combine : {Combine::joint, Combine::unite}) {
+    for (const double dropout : {0.0, 0.4}) {
+      GradientProblem problem = small(combine, dropout);
+      problem.of.pattern.score = apply(Op::multiply, {number(0.7), s});
+      problem.of.pattern.sigmoid = apply(Op::subtract, {s, number(0.4)});
+      EXPECT_EQ(check(problem).wrong, "") << to_string(combine) << " " << dropout;
+      GradientProblem other = problem;
+      other.of.pattern.sigmoid = s;
+      EXPECT_NE(check_gradients(problem, gradients_of(other), 1).wrong, "") << "another bias";
+    }
+  }
+  GradientProblem problem = with_bias(apply(Op::modulo, {apply(Op::subtract, {q, k}), constant(5)}));
+  problem.of.pattern.sigmoid = apply(Op::subtract, {s, input_at(0, Type::real, {h, constant(1)})});
+  EXPECT_EQ(check(problem).wrong, "") << "an input that the score reads, and the sigmoid as well";
+}
+
 /// Gradients that are not those of the problem must be seen: else nothing above says anything.
 TEST(Gradients, TheComparisonSeesWhatIsWrong) {
   const auto seen = [](const GradientProblem& problem, const GradientProblem& other) {
@@ -199,6 +252,13 @@ TEST(Gradients, RefusesWhatDoesNotFit) {
   EXPECT_EQ(message(), "the LSE of branches has no gradient but with combine sum and combine mean");
   problem.d_lse = Tensor({2, 7, 4});
   EXPECT_EQ(message(), "dLSE has shape [2, 7, 4], expected [2, 4, 7]");
+  problem.of.pattern.sigmoid = s;
+  EXPECT_EQ(interpret_gradients(problem.of.pattern, problem.of.shape, problem.of.q, problem.of.k, problem.of.v, {},
+                                problem.d_o, &problem.d_lse)
+                .error()
+                .message,
+            "weights sigmoid has no LSE, and so no gradient of one");
+  problem.of.pattern.sigmoid = nullptr;
   problem.d_o = Tensor({2, 7, 4, 3});
   EXPECT_EQ(message(), "dO has shape [2, 7, 4, 3], expected [2, 7, 4, 2]");
 }
@@ -231,6 +291,8 @@ TEST(Gradients, OfRandomPrograms) {
     seen["dropout"] += pattern->dropout > 0;
     seen["score"] += pattern->score != nullptr;
     seen["scale"] += pattern->scale != nullptr;
+    seen["sink"] += pattern->sink_logit != nullptr;
+    seen["sigmoid"] += pattern->sigmoid != nullptr;
     seen["shared heads"] += program.shape.heads != program.shape.kv_heads;
     seen["other n_q"] += program.shape.n_q != program.shape.n_k;
     seen["offset"] += !program.shape.offset.empty();

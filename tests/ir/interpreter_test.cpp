@@ -48,6 +48,49 @@ TEST(Interpreter, JointCountsAPairOnceForEachBranchAndUnionOnce) {
   EXPECT_TRUE(twice.run().lse.data.empty());
 }
 
+/// A key that scores the sink's logit and whose V is 0 says the same.
+TEST(Interpreter, ASinkIsAKeyWithoutAValue) {
+  const SetPtr late = of(SetKind::window, {3, -1});
+  for (const Combine combine : {Combine::joint, Combine::joint_detached, Combine::unite}) {
+    TestProblem problem(pattern_of({late, of(SetKind::window, {5, -2})}, combine), square(12, 2));
+    const Outcome without = problem.run();
+    problem.pattern.sink_logit = apply(Op::subtract, {constant_real(1.5), apply(Op::to_real, {variable(Variable::h)})});
+    const Outcome with = problem.run();
+    for (std::int64_t h = 0; h < 2; ++h) {
+      for (std::int64_t row = 0; row < 12; ++row) {
+        const auto at = static_cast<std::size_t>(h * 12 + row);
+        const double sink = 1.5 - static_cast<double>(h), lse = without.lse.data[at];
+        EXPECT_DOUBLE_EQ(with.lse.data[at], std::log(std::exp(lse) + std::exp(sink)));
+        const double share = std::exp(lse - with.lse.data[at]);
+        EXPECT_NEAR(with.o.at(0, row, h, 1), share * without.o.at(0, row, h, 1), 1e-15);
+      }
+      EXPECT_EQ(with.lse.data[static_cast<std::size_t>(h * 12)], 1.5 - static_cast<double>(h)) << "no key";
+      EXPECT_EQ(with.o.at(0, 0, h, 0), 0);
+    }
+    problem.pattern.sink_logit = constant_real(-kInfinity);
+    EXPECT_EQ(problem.run().lse.data, without.lse.data);
+    EXPECT_EQ(problem.run().o.data, without.o.data);
+  }
+}
+
+TEST(Interpreter, SigmoidsAreNotDividedByAnything) {
+  TestProblem problem(pattern_of({of(SetKind::all), of(SetKind::sink, {1})}), square(2, 1, 1));
+  problem.q.data = {0, 0};
+  problem.v.data = {3, 10};
+  problem.pattern.sigmoid = apply(Op::subtract, {variable(Variable::s), constant_real(std::log(3.0))});
+  const Outcome out = problem.run();
+  EXPECT_DOUBLE_EQ(out.o.data[0], 0.25 * (2 * 3 + 10)) << "sigmoid(-log 3) is a quarter";
+  EXPECT_TRUE(out.lse.data.empty() && out.branch_lse.data.empty());
+  EXPECT_EQ(out.largest_sum, 1) << "no more than a softmax has";
+  problem.pattern.combine = Combine::unite;
+  EXPECT_DOUBLE_EQ(problem.run().o.data[0], 0.25 * (3 + 10));
+  problem.pattern.sigmoid = constant_real(kInfinity);
+  EXPECT_DOUBLE_EQ(problem.run().o.data[0], 13);
+  EXPECT_EQ(problem.run().largest_sum, 2);
+  EXPECT_DOUBLE_EQ(error_bounds(problem.pattern, DType::f32, 2, 1, 0, 2).o,
+                   2 * error_bounds(problem.pattern, DType::f32, 2, 1, 0).o);
+}
+
 TEST(Interpreter, JointIsTheMixByDenominators) {
   const TestProblem joint(longnet(), square(23, 2));
   const Outcome out = joint.run();

@@ -38,7 +38,7 @@ struct Problem {
     return any;
   }
   ir::Bounds bounds(ir::DType dtype) const {
-    return ir::error_bounds(pattern, dtype, program.shape.n_k, max_abs_v, meant.max_abs_score);
+    return ir::error_bounds(pattern, dtype, program.shape.n_k, max_abs_v, meant.max_abs_score, meant.largest_sum);
   }
 };
 

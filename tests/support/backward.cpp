@@ -108,7 +108,7 @@ BackwardProblem draw_backward(const ir::Pattern& pattern, const ir::Shape& shape
       .v = v,
       .inputs = inputs,
       .d_o = Stored(draw({shape.batch, shape.n_q, shape.heads, shape.d_v}), from_ir(dtype)).values()};
-  if (seed % 2 == 0) return problem;
+  if (seed % 2 == 0 || !ir::has_lse(pattern)) return problem;
   Extents extents = {shape.batch, shape.heads, shape.n_q};
   if (ir::per_branch(pattern.combine)) extents.insert(extents.begin(), std::ssize(pattern.branches));
   problem.d_lse = Stored(draw(extents), DType::f32).values();
@@ -162,7 +162,7 @@ Result<ir::Gradients> BackwardKernel::run(const BackwardProblem& problem, const 
                .offset = s.offset,
                .dropout_seed = s.dropout_seed,
                .threads = options.threads};
-  (each ? args.branch_lse : args.lse) = each ? branch_lse.output() : lse.output();
+  if (ir::has_lse(problem.pattern)) (each ? args.branch_lse : args.lse) = each ? branch_lse.output() : lse.output();
   WEFT_CHECK(forward_.run(args));
   const Stored dq(problem.q.shape, dtype, gap), dk(problem.k.shape, dtype, gap), dv(problem.v.shape, dtype, gap);
   args.d_out = d_o.view();
@@ -192,13 +192,17 @@ std::string difference(const BackwardProblem& problem, const ir::Gradients& foun
   if (!meant) return meant.error().message;
   const auto forward = ir::interpret(p.pattern, p.shape, p.q, p.k, p.v, p.inputs);
   if (!forward) return forward.error().message;
-  const auto bounds = ir::error_bounds(p.pattern, p.dtype, p.shape.n_k, largest(p.v), forward->max_abs_score);
-  // Rounding of O acts as a dLSE of its size.
-  const auto passed_on = p.meant(bounds.o * largest(p.d_o));
-  if (!passed_on) return passed_on.error().message;
-  std::vector<double> further;
-  each_tensor(p.pattern, *passed_on, *passed_on,
-              [&](const std::string&, const ir::Tensor& t, const ir::Tensor&) { further.push_back(largest(t)); });
+  const auto bounds =
+      ir::error_bounds(p.pattern, p.dtype, p.shape.n_k, largest(p.v), forward->max_abs_score, forward->largest_sum);
+  // Rounding of O acts as a dLSE of its size; of weights that have no LSE, nothing is made of O.
+  std::vector<double> further(3 + p.inputs.size());
+  if (ir::has_lse(p.pattern)) {
+    const auto passed_on = p.meant(bounds.o * largest(p.d_o));
+    if (!passed_on) return passed_on.error().message;
+    further.clear();
+    each_tensor(p.pattern, *passed_on, *passed_on,
+                [&](const std::string&, const ir::Tensor& t, const ir::Tensor&) { further.push_back(largest(t)); });
+  }
   std::string out;
   std::size_t number = 0;
   each_tensor(p.pattern, found, *meant, [&](const std::string& name, const ir::Tensor& a, const ir::Tensor& b) {

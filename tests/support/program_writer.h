@@ -57,6 +57,8 @@ class ProgramWriter {
   std::string dilated_branches();
   std::string head_policy(std::int64_t count);
   std::string lets();
+  std::string combine();
+  std::string weights(const std::string& combine);
   std::string endings();
   void add_parameter(std::string& out, const std::string& type, const std::vector<std::string>& values);
 

@@ -213,12 +213,45 @@ std::string ProgramWriter::branches() {
   return out;
 }
 
+std::string ProgramWriter::combine() {
+  if (random_.one_in(3)) return "";
+  return random_.pick(std::vector<std::string>{"joint", "joint detached", "union", "sum", "mean"});
+}
+
+/// A sink, or sigmoids: where the way to combine branches allows it.
+std::string ProgramWriter::weights(const std::string& combine) {
+  if (combine == "sum" || combine == "mean" || !random_.one_in(4)) return "";
+  program_.branch_lse = false;
+  if (combine != "joint detached" && random_.one_in(2)) {
+    switch (random_.between(0, 3)) {
+      case 0:
+        return "  weights sigmoid;\n";
+      case 1:
+        return "  weights sigmoid(s - 2 + 0.25 * h);\n";
+      case 2:
+        return form("  weights sigmoid({});\n", {score(1)});
+      default:
+        return form("  weights sigmoid(s + {});\n", {summand()});
+    }
+  }
+  switch (random_.between(0, 3)) {
+    case 0:
+      return "  sink_logit 0;\n";
+    case 1:
+      return "  sink_logit 0.5 * h - 1;\n";
+    case 2:
+      return "  sink_logit select(h == 0, -inf, 2);\n";
+    default: {
+      const std::string sinks = input("sinks", "f32", "heads", {.n_k = program_.shape.n_k});
+      return form(random_.one_in(2) ? "  sink_logit {}[h];\n" : "  sink_logit tanh({}[h]) * 4;\n", {sinks});
+    }
+  }
+}
+
 std::string ProgramWriter::endings() {
   std::string out;
-  if (!random_.one_in(3)) {
-    out += "  combine " + random_.pick(std::vector<std::string>{"joint", "joint detached", "union", "sum", "mean"}) +
-           ";\n";
-  }
+  const std::string way = combine();
+  if (!way.empty()) out += "  combine " + way + ";\n";
   if (random_.one_in(3)) out += "  scale " + scale() + ";\n";
   if (random_.one_in(3)) {
     const std::string score_of_p = score(static_cast<int>(random_.between(1, 3)));
@@ -227,6 +260,7 @@ std::string ProgramWriter::endings() {
     out += masked ? form("  score select({}, {}, log(0.0));\n", {relation({.n_k = program_.shape.n_k}), score_of_p})
                   : form("  score {};\n", {score_of_p});
   }
+  out += weights(way);
   if (random_.one_in(6)) out += random_.one_in(2) ? "  dropout 0.25;\n" : "  dropout 0.5;\n";
   if (random_.one_in(12)) out += "  ring any zigzag;\n";
   if (random_.one_in(15)) out += "  schedule {\n    tile_q: 64;\n  }\n";

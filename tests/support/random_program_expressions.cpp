@@ -188,9 +188,11 @@ std::string ProgramWriter::condition(int nesting, const Place& place) {
 /// A summand of a few units at most, exact or nearly: what a score adds must not drown it.
 std::string ProgramWriter::summand() {
   const Place place{.n_k = program_.shape.n_k};
-  switch (random_.between(0, 6)) {
+  switch (random_.between(0, 7)) {
     case 0:
       return "alibi(h) * (k - q)";
+    case 7:
+      return form("{}((q - k) * 0.25) * 0.125", {random_.pick(std::vector<std::string>{"floor", "ceil", "round"})});
     case 1:
     case 2:
       return element(place, "f32", "bias");

@@ -21,9 +21,9 @@ constexpr int kLengths = 0;          // those of them that are lengths, which bo
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
 constexpr int kSharedFixed = 38912;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
-constexpr bool kSeveralSoftmaxes = false, kPaged = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
-               kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
-               kHasParts = false;  // what this kernel does without
+constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kPaged = false, kHasClasses = false,
+               kHasRowBits = false, kHasRowConditions = false, kHasStreams = false, kHasFilters = false,
+               kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -45,6 +45,7 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 
 #include "keys.cuh"
 #include "tile.cuh"
+#include "sinkless.cuh"
 #include "lse.cuh"
 #include "settle.cuh"
 #include "carried.cuh"
@@ -74,6 +75,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   close_sums(shared, state);
   const bool chunk = kCutsKeys && a.chunks > 1;  // of keys: weft_merge goes on
   if (!chunk) {
+    join_sinks(a, shared, state, tile);
     const i64* const pass = get(shared.pass);
     if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
     normalize(shared, state, 1);

@@ -26,8 +26,8 @@ constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kHasSlots = true;     // an LSE for each branch
-constexpr bool kSharesTiles = false, kPaged = false, kHasRowConditions = false, kHasFilters = false, kHasForms = false,
-               kHasParts = false;  // what this kernel does without
+constexpr bool kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false, kHasRowConditions = false,
+               kHasFilters = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -49,6 +49,7 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 
 #include "keys.cuh"
 #include "tile.cuh"
+#include "sinkless.cuh"
 #include "lse.cuh"
 #include "settle.cuh"
 #include "carried.cuh"

@@ -24,8 +24,8 @@ constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditi
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
-constexpr bool kSeveralSoftmaxes = false, kSharesTiles = false, kPaged = false, kHasRowConditions = false,
-               kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false,
+               kHasRowConditions = false, kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -47,6 +47,7 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 
 #include "keys.cuh"
 #include "tile.cuh"
+#include "sinkless.cuh"
 #include "lse.cuh"
 #include "settle.cuh"
 #include "carried.cuh"
@@ -76,6 +77,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   close_sums(shared, state);
   const bool chunk = kCutsKeys && a.chunks > 1;  // of keys: weft_merge goes on
   if (!chunk) {
+    join_sinks(a, shared, state, tile);
     const i64* const pass = get(shared.pass);
     if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
     normalize(shared, state, 1);

@@ -23,8 +23,9 @@ constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
 constexpr int kSharedFixed = 38912;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasSlots = true;     // an LSE for each branch
-constexpr bool kPaged = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
-               kHasFilters = false, kHasSegments = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kDirect = false, kHasSink = false, kPaged = false, kHasClasses = false, kHasRowBits = false,
+               kHasRowConditions = false, kHasStreams = false, kHasFilters = false, kHasSegments = false,
+               kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -46,6 +47,7 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 
 #include "keys.cuh"
 #include "tile.cuh"
+#include "sinkless.cuh"
 #include "lse.cuh"
 #include "settle.cuh"
 #include "carried.cuh"

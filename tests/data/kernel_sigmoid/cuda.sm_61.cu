@@ -1,0 +1,98 @@
+// Attention kernel made by Weft for sm_61: f16 storage, f32 arithmetic on plain lanes.
+// Which rows a tile holds and which keys it visits stands in the tables of the argument block, so that no
+// length, segment or rate is compiled in. Read it from the end: weft_kernel opens a tile, attend walks its keys,
+// attend_block multiplies a block of them.
+
+// ---- the plan's choices ----
+
+constexpr int kRows = 128;           // queries of a tile: what one block of threads computes
+constexpr int kKeys = 64;            // keys computed at a time
+constexpr int kThreads = 128;        // of a block
+constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
+constexpr int kDim = 64;             // columns of Q and K
+constexpr int kDimV = 64;            // columns of V and O
+constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
+constexpr int kDepth = 8;            // columns of Q and K in a chunk
+constexpr int kStaged = 16;          // rows of V in a chunk
+constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
+constexpr int kDirect = 1;           // times the scores are the weights: nothing is divided by their sum
+constexpr bool kSharesTiles = true;  // heads that share K and V may stand in one tile
+constexpr int kInputs = 0;           // tensors beside Q, K and V
+constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
+constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
+constexpr int kSharedFixed = 38912;  // bytes of shared memory …
+constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
+constexpr bool kSeveralSoftmaxes = false, kHasSink = false, kPaged = false, kHasClasses = false, kHasRowBits = false,
+               kHasRowConditions = false, kHasStreams = false, kHasFilters = false, kHasSegments = false,
+               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+
+#include "args.h"
+#include "words.h"
+using namespace weft::walk;
+
+#include "ptx.cuh"
+#include "numbers.cuh"
+
+constexpr Element kStored = Element::f16;
+
+#include "simt_memory.cuh"
+#include "block.cuh"
+#include "rows.cuh"
+#include "unconditional.cuh"
+#include "schedule.cuh"
+
+// There are no summaries to pass over keys by.
+__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
+
+#include "keys.cuh"
+#include "tile.cuh"
+#include "expressions.cuh"
+#include "sinkless.cuh"
+#include "lse.cuh"
+#include "settle.cuh"
+#include "carried.cuh"
+#include "merge.cuh"
+#include "lanes.cuh"
+#include "mask.cuh"
+#include "stage.cuh"
+#include "simt.cuh"
+#include "results.cuh"
+#include "attend.cuh"
+
+// ---- what the pattern says of single pairs ----
+
+struct Pairs : PlainPairs {
+  static constexpr bool kScored = true;
+  static constexpr int kKeysAtOnce = 1, kRowsAtOnce = 8;
+
+  /// sigmoid(s - log(n_k))
+  static __device__ __forceinline__ float score(const weft_args& a, const Tile& t, float s, int q, int k) {
+    return sigmoid(s - logf((float)(int)a.n_k));
+  }
+};
+
+// ---- the kernel: block i computes tile number tile_begin + i ----
+
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(const weft_args a) {
+  WEFT_SHARED_MEMORY(memory);
+  Shared& shared = *(Shared*)memory;
+  const i64* head;  // tables of the tile's head
+  if (!open_tile(a, shared, head)) return;
+  const Tile& tile = shared.tile;
+  const Views views = open_views(a, shared, tile);
+  State state;
+
+  // One softmax over the keys of every branch.
+  const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt));
+  clear(shared, state);
+  attend<Pairs>(a, shared, state, views, tile, zones);
+  close_sums(shared, state);
+  const bool chunk = kCutsKeys && a.chunks > 1;  // of keys: weft_merge goes on
+  if (!chunk) {
+    join_sinks(a, shared, state, tile);
+    const i64* const pass = get(shared.pass);
+    if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+    normalize(shared, state, 1);
+  }
+  store_rows(a, shared, state, tile, chunk);
+}
