@@ -156,7 +156,10 @@ void warn_of_empty_rows(Lowering& l) {
   if (!first && (dilated || !is_bare(kManyTokens - 1))) return;
   Diagnostic d = finding(Code::empty_rows, branches[0].set->range,
                          fmt::format("this mask keeps no key for the {} query", first ? "first" : "last"));
-  d.notes.push_back("rows without keys give zero output and LSE -inf");
+  const Pattern& p = l.pattern;
+  d.notes.push_back(fmt::format("rows without keys give zero output{}", !has_lse(p)    ? ""
+                                                                        : p.sink_logit ? " and the sink as LSE"
+                                                                                       : " and LSE -inf"));
   l.report(std::move(d));
 }
 

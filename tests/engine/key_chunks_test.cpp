@@ -71,6 +71,8 @@ constexpr Pattern kPatterns[] = {
     {"pattern p { branches dilated(segments: [512, 8192], rates: [1, 2]); combine mean; keep causal; }", 2, false},
     {"pattern p { branch global(5); branch causal; branch window(300, 0); keep causal; combine sum; }", 3, false},
     {"pattern p { branch window(300, 0); branch global(5); keep causal; }", 2},
+    {"pattern p { branch window(300, 0); branch global(5); keep causal; sink_logit 3 + h; }"},
+    {"pattern p { branch window(900, 0); branch global(5); keep causal; weights sigmoid(s - 4); }", 0, false},
 };
 
 TEST_P(KeyChunks, AreAllThatARowKeeps) {

@@ -110,16 +110,18 @@ TEST(GoldenComparison, SeesWrongGradients) {
     std::vector<ir::Tensor*> tensors = {&found.dq, &found.dk, &found.dv};
     for (auto& input : found.inputs) tensors.push_back(&input);
     for (ir::Tensor* t : tensors) {
+      if (t->data.empty()) continue;  // of an input of integers
       const ir::Tensor right = *t;
-      t->data[7] += 1.5 * golden->gradients->bound * largest(right);
+      double& one = t->data[t->data.size() / 2];
+      one += 1.5 * golden->gradients->bound * largest(right);
       EXPECT_NE(difference(golden.value(), found), "") << name;
       *t = right;
-      t->data[7] = std::nan("");
+      t->data[t->data.size() / 2] = std::nan("");
       EXPECT_NE(difference(golden.value(), found), "") << name;
       *t = right;
     }
   }
-  EXPECT_EQ(cases, 5);
+  EXPECT_EQ(cases, 10);
 }
 
 }  // namespace

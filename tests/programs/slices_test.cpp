@@ -104,7 +104,7 @@ class Launches {
                  .dropout_seed = s.dropout_seed};
     args.q.data = q_.data() + static_cast<std::size_t>(begin * row) * size_of(dtype_);
     args.q.stride[0] = s.n_q * row;
-    if (pattern_->combine != ir::Combine::sum && pattern_->combine != ir::Combine::mean)
+    if (!ir::per_branch(pattern_->combine) && ir::has_lse(*pattern_))
       args.lse = dense_output(results.lse.data(), DType::f32, {s.batch, s.heads, rows});
     if (program_.branch_lse)
       args.branch_lse = dense_output(results.branch_lse.data(), DType::f32, {branches, s.batch, s.heads, rows});
