@@ -33,12 +33,13 @@ constexpr Planted kPlanted[] = {
     {"sum_as_it_was", "sm_61", false, "l = __fmaf_rn(l, by, exp2_approx(sink - top))", "l += exp2_approx(sink - top)",
      "wrong"},
     {"o_as_it_was", "sm_61", false, "st.o[r][c] *= by;", ";", "wrong"},
-    {"barrier_behind_sinks", "sm_61", false, "if (kColumnWarps > 1) put(s.sums[kRows + row], 0.0f);\n  }\n  __syncthreads();",
+    {"barrier_behind_sinks", "sm_61", false,
+     "if (kColumnWarps > 1) put(s.sums[kRows + row], 0.0f);\n  }\n  __syncthreads();",
      "if (kColumnWarps > 1) put(s.sums[kRows + row], 0.0f);\n  }", "race"},
     {"left_out", "sm_61", false, "join_sinks(a, shared, state, tile);", "", "wrong"},
     {"sinks_of_matrices", "sm_80", false, "", "", ""},
-    {"o_of_matrices_as_it_was", "sm_80", false, "st.o[i / 2][c][i % 2 * 2 + 1] *= by;\n    }\n  }\n}\n\n/// O =", "}\n  }\n}\n\n/// O =",
-     "wrong"},
+    {"o_of_matrices_as_it_was", "sm_80", false,
+     "st.o[i / 2][c][i % 2 * 2 + 1] *= by;\n    }\n  }\n}\n\n/// O =", "}\n  }\n}\n\n/// O =", "wrong"},
     {"sigmoids", "sm_61", true, "", "", ""},
     {"divided", "sm_61", true, "const float scale = kDirect ? factor / kDirect : sum == 0",
      "const float scale = sum == 0", "wrong"},
@@ -47,7 +48,6 @@ constexpr Planted kPlanted[] = {
      "score * kDirect * exp2_approx(weight) : score;", "wrong"},
     {"sigmoids_of_matrices", "sm_80", true, "", "", ""},
     {"as_large_as_multiplied", "sm_80", true, "? factor / kDirect\n", "? factor\n", "wrong"},
-    {"unkept_pairs_of_matrices_weigh", "sm_80", true, "kDirect ? 0 : -infinity();", "kDirect ? 256 : -infinity();", "wrong"},
 };
 
 /// Two branches that share keys, rows without keys, and a sink above and below the scores of its head's rows.
@@ -57,7 +57,8 @@ ir::Pattern pattern(bool sigmoid) {
   for (const std::int64_t reach : {70, 30})
     p.branches.push_back({.set = make_set(SetKind::window, {reach, -2}), .heads = {}, .range = {}});
   const ir::ExprPtr h = ir::apply(Op::to_real, {ir::variable(ir::Variable::h)});
-  const ir::ExprPtr of_head = ir::apply(Op::subtract, {ir::apply(Op::multiply, {h, ir::constant_real(6)}), ir::constant_real(3)});
+  const ir::ExprPtr of_head =
+      ir::apply(Op::subtract, {ir::apply(Op::multiply, {h, ir::constant_real(6)}), ir::constant_real(3)});
   if (sigmoid) {
     p.sigmoid = ir::apply(Op::subtract, {ir::variable(ir::Variable::s), ir::constant_real(2)});
   } else {
