@@ -42,7 +42,9 @@ Opened open_pattern(const Options& options, const Console& console) {
   if (!source) return {.status = console.fail(source.error())};
   auto compile = compile_options(options, *source);
   if (!compile) return {.status = console.usage(compile.error().message)};
-  auto front = read_pattern(*source, *compile);
+  auto asked = *compile;
+  asked.gradient = asked.gradient || !options.grad.empty();  // `run --grad` is about both passes
+  auto front = read_pattern(*source, asked);
   if (!front) return {.status = console.fail(front.error(), &*source)};
   console.warnings(front->warnings, *source);
   compile->pattern = front->pattern.name;

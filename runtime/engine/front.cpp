@@ -1,5 +1,6 @@
 #include "runtime/engine/front.h"
 
+#include "compiler/ir/jumps.h"
 #include "compiler/ir/lower.h"
 #include "compiler/planner/planner.h"
 #include "dsl/parse.h"
@@ -137,6 +138,9 @@ Result<Front> read_pattern(const CheckedText& text, const Source& source, const 
   std::vector<Diagnostic> findings;
   WEFT_TRY(auto pattern, ir::lower(text.file, name, params, &findings));
   WEFT_CHECK(bind_options(pattern, options));
+  if (options.gradient) {
+    if (auto jump = ir::warn_of_jumps(pattern)) findings.push_back(std::move(*jump));
+  }
   return Front{.pattern = std::move(pattern), .warnings = std::move(findings)};
 }
 

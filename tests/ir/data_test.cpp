@@ -1,3 +1,4 @@
+#include "compiler/ir/jumps.h"
 #include "compiler/ir/lower.h"
 #include "dsl/help.h"
 #include "dsl/parse.h"
@@ -25,6 +26,11 @@ std::string rendered(const std::vector<Diagnostic>& diagnostics, const Source& s
   return out;
 }
 
+/// What is told where gradients are asked for.
+void add_jump(const Pattern& pattern, std::vector<Diagnostic>& findings) {
+  if (auto jump = warn_of_jumps(pattern)) findings.push_back(std::move(*jump));
+}
+
 Params params_of(const fs::path& folder) {
   Params params;
   std::istringstream lines(test::read_text(folder / "args"));
@@ -49,6 +55,7 @@ Said say(const fs::path& folder) {
     std::vector<Diagnostic> findings;
     const auto pattern = lower(file.value(), def.name, params, &findings);
     if (pattern.ok()) said.patterns += print(pattern.value());
+    if (pattern.ok()) add_jump(*pattern, findings);
     if (!pattern.ok()) findings = pattern.error().diagnostics;
     said.diagnostics += rendered(findings, source);
   }
@@ -78,6 +85,7 @@ std::string codes_of(const std::string& text) {
   if (!file.ok()) return rendered(file.error().diagnostics, source);
   std::vector<Diagnostic> findings;
   const auto pattern = lower(*file, file->patterns.at(0).name, {}, &findings);
+  if (pattern.ok()) add_jump(*pattern, findings);
   return rendered(pattern.ok() ? findings : pattern.error().diagnostics, source);
 }
 
