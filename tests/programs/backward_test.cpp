@@ -60,6 +60,11 @@ const Case kLong[] = {
      {.n_q = 900, .n_k = 900, .heads = 2, .kv_heads = 2, .d = 8, .d_v = 8}},
     {"pattern p { input bias: f32[heads, keys]; input gate: f32[heads]; keep causal; score s * gate[h] + bias[h, k]; }",
      {.n_q = 650, .n_k = 650, .heads = 3, .kv_heads = 1, .d = 8, .d_v = 8}},
+    {"pattern p { input z: f32[heads]; branches dilated(segments: [1000, 1537, 1700], rates: [1, 2, 3]); keep causal; "
+     "sink_logit z[h]; }",
+     {.n_q = 1800, .n_k = 1800, .heads = 2, .kv_heads = 1, .d = 8, .d_v = 8}},
+    {"pattern p { input z: f32[heads]; branch causal; branch window(90, -1); weights sigmoid(s + z[h] - 3); }",
+     {.n_q = 900, .n_k = 900, .heads = 2, .kv_heads = 1, .d = 16, .d_v = 8}},
     {"pattern p { keep causal; dropout 0.3; }",
      {.n_q = 640, .n_k = 640, .heads = 2, .kv_heads = 1, .d = 8, .d_v = 8, .offset = {}, .dropout_seed = 99}},
     {"pattern p { keep causal; score 20 * tanh(s / 20); }",
@@ -163,6 +168,7 @@ TEST_P(WildBackward, StaysWhereItBelongs) {
       compare("dq", found->dq, meant->dq);
       compare("dk", found->dk, meant->dk);
       compare("dv", found->dv, meant->dv);
+      for (std::size_t i = 0; i < meant->inputs.size(); ++i) compare("input", found->inputs[i], meant->inputs[i]);
       EXPECT_TRUE(std::any_of(meant->dq.data.begin(), meant->dq.data.end(), [](double x) { return !std::isnan(x); }));
     }
   }
@@ -173,6 +179,10 @@ INSTANTIATE_TEST_SUITE_P(, WildBackward,
                                            "pattern p { branches dilated(segments: [32, 64], rates: [1, 2]); }",
                                            "pattern p { keep where((q - k) % 3 != 1) & causal; }",
                                            "pattern p { keep segment(64); }",
+                                           // Most rows keep nothing but their sink.
+                                           "pattern p { input z: f32[heads]; keep where(q % 8 == 1) & window(40, 0); "
+                                           "sink_logit z[h]; }",
+                                           "pattern p { keep window(20, 5); weights sigmoid; }",
                                            "pattern p { branch window(9, 0); branch sink(2); combine sum; }"),
                          [](const auto& row) { return fmt::format("pattern_{}", row.index); });
 
