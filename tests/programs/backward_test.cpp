@@ -183,6 +183,8 @@ INSTANTIATE_TEST_SUITE_P(, WildBackward,
                                            "pattern p { input z: f32[heads]; keep where(q % 8 == 1) & window(40, 0); "
                                            "sink_logit z[h]; }",
                                            "pattern p { keep window(20, 5); weights sigmoid; }",
+                                           // Rows that keep keys and weigh none of them.
+                                           "pattern p { score select(q % 8 == 1, s, -inf); }",
                                            "pattern p { branch window(9, 0); branch sink(2); combine sum; }"),
                          [](const auto& row) { return fmt::format("pattern_{}", row.index); });
 
