@@ -10,6 +10,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <string_view>
 
 /// Gradients of the CPU where random programs are too short: several units of rows, phases, heads that share keys; NaN
 /// at any place; sums over very many rows and keys.
@@ -149,6 +150,9 @@ TEST_P(WildBackward, StaysWhereItBelongs) {
   std::mt19937_64 random(7);
   for (const char* target : {"cpu", "cpu:x86-64"}) {
     for (int turn = 0; turn < 8; ++turn) {
+      // A key may spoil the rows that keep it, also those that weigh it 0.
+      const bool of_keys = turn % 4 == 1 || turn % 4 == 2;
+      if (of_keys && std::string_view(GetParam()).find("-inf") != std::string_view::npos) continue;
       Loss loss({GetParam(), shape}, 2 * static_cast<std::uint64_t>(turn));
       const auto kernel = loss.kernel(target);
       ASSERT_TRUE(kernel.ok()) << kernel.error().message;
