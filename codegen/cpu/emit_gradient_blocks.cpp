@@ -131,20 +131,22 @@ void add_rows(Part& f, const RowSums& of, const Value& key, int keys, const Valu
   }
 }
 
-/// dV and dK of keys from `first` to `last`, whole register tiles of them.
+/// dV and dK of keys from `first` to `last`, whole register tiles of them. With `guard` one key and one vector at a
+/// time: NaN is rare, and selects in register tiles would be a quarter of what there is to compile.
 void add_keys(Part& f, const Value& first, const Value& last, const Value& begin, const Value& end,
               const Value* guard = nullptr) {
   const Kernel& k = f.kernel;
-  f.for_each(first, last, k.micro_k, [&](const Value& key) {
+  const int keys = guard == nullptr ? k.micro_k : 1, vectors = guard == nullptr ? k.micro_q : 1;
+  f.for_each(first, last, keys, [&](const Value& key) {
     for (const RowSums& of : {of_d_v(k), of_d_k(k)}) {
       f.comment(of.at > 0 ? "dV += P^T dO" : "dK += dS^T Q");
-      const int step = k.micro_q * k.lanes, whole = of.columns / step * step;
+      const int step = vectors * k.lanes, whole = of.columns / step * step;
       if (whole > 0) {
         f.for_each(kZero, Part::i64(whole), step,
-                   [&](const Value& c) { add_rows(f, of, key, k.micro_k, c, k.micro_q, begin, end, guard); });
+                   [&](const Value& c) { add_rows(f, of, key, keys, c, vectors, begin, end, guard); });
       }
       if (whole < of.columns)
-        add_rows(f, of, key, k.micro_k, Part::i64(whole), (of.columns - whole) / k.lanes, begin, end, guard);
+        add_rows(f, of, key, keys, Part::i64(whole), (of.columns - whole) / k.lanes, begin, end, guard);
     }
   });
 }
