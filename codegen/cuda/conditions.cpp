@@ -1,11 +1,13 @@
 #include "codegen/cuda/conditions.h"
 
 #include "codegen/cuda/expression.h"
+#include "codegen/cuda/expression_nodes.h"
 #include "codegen/cuda/lists.h"
 #include "compiler/ir/predicates.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 
 namespace weft::codegen::cuda {
@@ -22,6 +24,11 @@ ExprPtr truth_of(const ir::Predicate& p) {
 }
 
 bool on_rows(const ir::Predicate& p) { return !ir::reads_key(p, Stationary::query); }
+
+/// Has a condition on pairs an interval of keys that an int holds?
+bool is_small(const ir::Predicate& p, const ir::Plan& plan) {
+  return p.key && !on_rows(p) && Nodes(*p.key, plan.inputs).all.back().values.fits_int();
+}
 
 class Writer {
  public:
@@ -97,7 +104,8 @@ class Writer {
       w_.blank();
     };
     number("kind_of", [&](std::size_t i) {
-      return on_rows(plan_.predicates[i]) ? "kOnRows" : plan_.predicates[i].key ? "kInterval" : "0";
+      if (on_rows(plan_.predicates[i])) return "kOnRows";
+      return is_small(plan_.predicates[i], plan_) ? "kInterval | kSmall" : plan_.predicates[i].key ? "kInterval" : "0";
     });
     number("modulus_of", [&](std::size_t i) {
       const std::int64_t modulus = plan_.predicates[i].modulus;
@@ -136,6 +144,11 @@ class Writer {
 };
 
 }  // namespace
+
+bool compares_values(const ir::Plan& plan) {
+  return std::any_of(plan.predicates.begin(), plan.predicates.end(),
+                     [&](const ir::Predicate& p) { return is_small(p, plan); });
+}
 
 void write_conditions(TextWriter& w, const ir::Plan& plan) {
   w.blank();

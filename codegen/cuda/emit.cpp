@@ -88,8 +88,10 @@ std::int64_t shared_struct_bytes(const ir::Plan& plan) {
   const auto conditions = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.predicates.size()));
   const std::int64_t of_rows = c.tile_q * (8 + 4 + 4 + 4) + (ir::heads_may_share(plan) ? c.tile_q : 4);
   const std::int64_t of_keys = of_class.listed_keys(plan) * (4 + 4) + c.tile_k * 4;
+  const std::int64_t of_conditions = (plan.predicates.empty() ? 2 * 4 : c.tile_q + c.tile_k) * 4 +
+                                     (compares_values(plan) ? 2 * c.tile_q + c.tile_k : 3 * 4) * 4;
   const std::int64_t bytes = of_class.working_bytes(plan) + kTileBytes + of_rows + of_keys + inputs * 4 +
-                             c.threads / 32 * 4 + conditions * kConditionBytes;
+                             c.threads / 32 * 4 + conditions * kConditionBytes + of_conditions;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
@@ -124,6 +126,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
   constant("kConditions", static_cast<std::int64_t>(plan.predicates.size()), "on pairs, beyond bounds and congruences");
+  constant.flag("kByValues", compares_values(plan), "pairs by a value of the key, which rows compare");
   if (plan.phases.size() > 1)
     constant("kPhases", static_cast<std::int64_t>(plan.phases.size()), "launches, with f32 state carried between them");
   constant("kSharedFixed", shared_struct_bytes(plan), "bytes of shared memory …");

@@ -100,7 +100,7 @@ constexpr Planted kPlanted[] = {
     {"lanes_that_do_not_agree", "__any_sync(0xFFFFFFFFu, kept_by_any(block.kept, i) != 0)",
      "(kept_by_any(block.kept, i) != 0)", "matrix instruction"},
     // Lists and masks
-    {"mask_one_too_far", "(y.x < hi[i])", "(y.x <= hi[i])", "wrong"},
+    {"mask_one_too_far", "(key.y < row.hi)", "(key.y <= row.hi)", "wrong"},
     {"no_counts_of_partial_blocks", "*= counts[e / 4][e % 4]", "*= 1", "wrong"},
     {"no_counts_of_full_blocks", "[i % 2 * 2] *= count.x", "[i % 2 * 2] *= 1", "wrong"},
     // Softmax

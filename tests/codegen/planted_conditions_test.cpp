@@ -35,6 +35,11 @@ constexpr const char* kOthers = "input t: i32[batch, tokens]; branch causal - do
 // Four runs of rows a tile; and blocks of keys that share an answer.
 constexpr const char* kChosen = "branch blocks(16, random(3, seed: 5));";
 constexpr const char* kNotChosen = "branch causal - blocks(16, random(3, seed: 5));";
+// Asked of every pair: what is no interval of keys, and of two intervals the second.
+constexpr const char* kPairs = "branch where((q * 3 + k * k) % 5 < 2);";
+constexpr const char* kTwoValues = "branch where(q % 7 == k % 7) & where(q % 3 == k % 3);";
+constexpr const char* kOtherPairs = "input t: i32[batch, tokens]; branch causal - document(t) - where(q % 3 == k % 3);";
+constexpr const char* kTwoRuns = "branch where((q / 16 + k) % 3 == 0) & where((q / 32 + k) % 2 == 0);";
 constexpr const char* kRuns = "branch where((q / 16 + k) % 3 == 0);";
 // Lines of a grid: intervals of keys.
 constexpr const char* kGrid = "grid 20, 10; branch neighborhood(size: [5, 5]);";
@@ -59,6 +64,10 @@ constexpr Planted kOnCuda[] = {
     {"nothing_in_chosen_blocks", kChosen, "", ""},
     {"nothing_in_other_blocks", kNotChosen, "", ""},
     {"nothing_in_runs", kRuns, "", ""},
+    {"nothing_in_two_runs", kTwoRuns, "", ""},
+    {"nothing_in_two_values", kTwoValues, "", ""},
+    {"nothing_in_pairs", kPairs, "", ""},
+    {"nothing_in_other_pairs", kOtherPairs, "", ""},
     {"nothing_in_some_rows", kSomeRows, "", ""},
     {"nothing_in_other_rows", kOtherRows, "", ""},
     // Runs of rows
@@ -73,14 +82,22 @@ constexpr Planted kOnCuda[] = {
     {"only_the_first_run_is_asked", kRuns,
      "for (int r = 0; r < runs && !any; ++r) any =", "for (int r = 0; r < min(runs, 1) && !any; ++r) any ="},
     // Filters and masks
-    {"filter_accepted_for_rows_that_disagree", kRuns, "(get(c.kind) & kOnRows) == 0 && get(c.runs) == 1;",
-     "(get(c.kind) & kOnRows) == 0 && get(c.runs) >= 1;"},
+    {"filter_accepted_for_rows_that_disagree", kRuns, "if (runs == 1) return kByKey;", "if (runs >= 1) return kByKey;"},
     {"zone_full_for_rows_that_disagree", kNotChosen, "met.all &= get(c.runs) == 1;", "met.all &= get(c.runs) >= 1;"},
     {"negation_dropped_by_the_filter", kNotChosen, "get(c.row[r]), y) != use.negated;", "get(c.row[r]), y);"},
-    {"negation_dropped_by_the_mask", kOthers, "holds(a, t, use.condition, q, k) == use.negated",
+    {"runs_that_fail_are_kept", kRuns, "((row.runs & key.fails) == 0)", "true"},
+    {"row_of_the_run_before", kRuns, "get(c.row[r]) <= x ? 1 : 0", "get(c.row[r]) < x ? 1 : 0"},
+    {"negation_dropped_by_the_runs", kNotChosen, "get(c.row[r]), y) == use.negated ? 1u : 0u)",
+     "get(c.row[r]), y) ? 0u : 1u)"},
+    {"two_conditions_in_the_same_bits", kTwoRuns, "++so_far.slots;", "so_far.slots = 1;"},
+    {"one_value_more_of_a_row", kDocuments, "(key.value <= row.most)", "(key.value <= row.most + 1)"},
+    {"one_value_less_of_a_row", kDocuments, "(key.value >= row.least)", "(key.value > row.least)"},
+    {"negation_dropped_by_the_values", kOthers, "if (asked == kByValue && use.negated) open |= kValueNegated;", ""},
+    {"second_condition_on_values_overlooked", kTwoValues, "if (asked == kByPair) open |= kAsksPairs;", ""},
+    {"negation_dropped_by_the_mask", kOtherPairs, "holds(a, t, use.condition, q, k) == use.negated",
      "!holds(a, t, use.condition, q, k)"},
-    {"mask_of_a_neighbouring_row", kDocuments, "get(s.x[row_of(bit % 8)])", "get(s.x[row_of((bit + 1) % 8)])"},
-    {"mask_of_a_neighbouring_key", kDocuments, "get(s.hit[key_of(4 * four + bit / 8)])",
+    {"mask_of_a_neighbouring_row", kPairs, "get(s.x[row_of(bit % 8)])", "get(s.x[row_of((bit + 1) % 8)])"},
+    {"mask_of_a_neighbouring_key", kPairs, "get(s.hit[key_of(4 * four + bit / 8)])",
      "get(s.hit[key_of(4 * four + (bit / 8 + 1) % 4)])"},
     // Intervals
     {"end_of_an_interval_one_too_near", kDocuments, "key >= get(c.hi)", "key + 1 >= get(c.hi)"},
@@ -102,7 +119,7 @@ constexpr Planted kOnCuda[] = {
     {"last_place_never_read", kChosen, "int lo = 0, hi = (int)list.count;", "int lo = 0, hi = (int)list.count - 2;"},
     {"place_behind_the_last", kChosen, "lo < (int)list.count && load_written", "load_written", "", "out of bounds"},
     {"block_of_the_next_query", kChosen, "is_listed(a.lists[0], t, q >> 4, k >> 4)",
-     "is_listed(a.lists[0], t, min(q + 1, 199) >> 4, k >> 4)"},
+     "is_listed(a.lists[0], t, min(q + 16, 199) >> 4, k >> 4)"},
     {"block_of_the_next_key", kChosen, "is_listed(a.lists[0], t, q >> 4, k >> 4)",
      "is_listed(a.lists[0], t, q >> 4, (k + 1) >> 4)"},
 };

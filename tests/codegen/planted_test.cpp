@@ -40,8 +40,8 @@ constexpr Planted kPlanted[] = {
     {"barrier_of_few", "if (weight > 0) {\n    put(s.key[at], (int)y);",
      "if (weight > 0) {\n    __syncthreads();\n    put(s.key[at], (int)y);", "barrier"},
     // Masks
-    {"mask_one_too_far", "(y[k] < hi)", "(y[k] <= hi)", "wrong"},
-    {"mask_one_too_short", "(y[k] >= lo)", "(y[k] > lo)", "wrong"},
+    {"mask_one_too_far", "(key.y < row.hi)", "(key.y <= row.hi)", "wrong"},
+    {"mask_one_too_short", "(key.y >= row.lo)", "(key.y > row.lo)", "wrong"},
     {"full_zone_too_wide", "lo >= get(term.must_lo) && hi <= get(term.must_hi)", "true", "wrong"},
     {"counts_of_one_row_for_all", "counts[0] = counts[0] >> 8 | counts[1] << 24;", "", "wrong"},
     // Softmax

@@ -14,7 +14,7 @@ struct __align__(16) Condition {
   int kind, runs;      // how many runs of rows agree; 0: more than follow
   int row[kMostRuns];  // one of each
 };
-enum ConditionKind { kOnRows = 1, kInterval = 2, kSomeMeet = 4, kSomeFail = 8 };
+enum ConditionKind { kOnRows = 1, kInterval = 2, kSomeMeet = 4, kSomeFail = 8, kSmall = 16 };  // small: keys fit an int
 
 /// Facts of the tile, the same in every thread.
 struct __align__(16) Tile {
@@ -36,6 +36,9 @@ struct __align__(16) Shared : WorkingMemory {
   int key[kKeyList];
   float key_weight[kKeyList];             // branches that keep it; on plain lanes the logarithm of that, to base 2
   int hit[kKeys];                         // a key that the term at hand hits, or -1
+  // What rows and keys say to the term's conditions: see meets.cuh.
+  unsigned row_runs[kConditions > 0 ? kRows : 4], hit_fails[kConditions > 0 ? kKeys : 4];
+  int row_least[kByValues ? kRows : 4], row_most[kByValues ? kRows : 4], hit_value[kByValues ? kKeys : 4];
   const i64* pass;                        // tables of the softmax at hand
   int inputs[kInputs > 0 ? kInputs : 1];  // of this batch entry
   int counts[kWarps];
@@ -58,6 +61,7 @@ struct __align__(16) Term {
   int branch, segment, rate, residue;
   int filters, filter_at;
   int conditions, condition_at;
+  int open;  // of its conditions: see Open
 };
 
 /// Behind Shared: the terms, and four words or zones a term of each of the others.

@@ -134,15 +134,117 @@ __device__ __forceinline__ bool may_hold(const weft_args& a, Shared& s, const Ti
   return true;
 }
 
-/// The term's conditions that the filter leaves open.
-__device__ __forceinline__ bool holds_pair(const weft_args& a, Shared& s, const Tile& t, const Term& term, int q,
-                                           int k) {
+/// How a condition of a term is asked: of the row, of the key where all rows agree, by the run that a row lies in, by the
+/// key's value, or of the pair.
+enum Asked { kByRow, kByKey, kByRun, kByValue, kByPair };
+
+/// A term's conditions one behind the other: so many stand in the bits of a row, and one is by value.
+constexpr int kSlots = 32 / kMostRuns;
+struct Asking {
+  int slots;
+  bool value;
+};
+__device__ __forceinline__ Asked how_asked(const Condition& c, Asking& so_far) {
+  const int kind = get(c.kind), runs = get(c.runs);
+  if (kind & kOnRows) return kByRow;
+  if (runs == 1) return kByKey;
+  if (runs > 1 && so_far.slots < kSlots) {
+    ++so_far.slots;
+    return kByRun;
+  }
+  if (kByValues && (kind & kSmall) != 0 && !so_far.value) {
+    so_far.value = true;
+    return kByValue;
+  }
+  return kByPair;
+}
+
+/// Which run a row at position x lies in: they ascend.
+__device__ __forceinline__ int run_of(const Condition& c, int x) {
+  int run = -1;
+#pragma unroll 1
+  for (int r = 0; r < get(c.runs); ++r) run += get(c.row[r]) <= x ? 1 : 0;
+  return run;
+}
+
+/// What a row says to a term's conditions: does it meet those on rows, a bit for its run of each condition by runs, and
+/// the values of keys that it keeps.
+struct SaidByRow {
+  bool meets;
+  unsigned runs;
+  int least, most;
+};
+__device__ __forceinline__ SaidByRow ask_row(const weft_args& a, Shared& s, const Tile& t, const Term& term, int x) {
+  SaidByRow said = {true, 0, -kLargest - 1, kLargest};
+  Asking asking = {};
 #pragma unroll 1
   for (int i = 0; i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
     const Condition& c = s.conditions[use.condition];
-    const bool done = (get(c.kind) & kOnRows) == 0 && get(c.runs) == 1;
-    if (!done && holds(a, t, use.condition, q, k) == use.negated) return false;
+    const Asked asked = how_asked(c, asking);
+    if (asked == kByRow) said.meets = said.meets && holds(a, t, use.condition, x, 0) != use.negated;
+    if (asked == kByRun) said.runs |= 1u << (kMostRuns * (asking.slots - 1) + run_of(c, x));
+    if (asked == kByValue) {
+      const i64 lo = max(lo_of(a, t, use.condition, x), -(i64)kLargest - 1);
+      const i64 hi = min(hi_of(a, t, use.condition, x), (i64)kLargest + 1);
+      said.least = lo < hi ? (int)lo : 1;
+      said.most = lo < hi ? (int)(hi - 1) : 0;
+    }
+  }
+  return said;
+}
+
+/// What a term's conditions say of key y: which runs fail there, in the same bits, and its value. `hit` where some row
+/// may keep it.
+struct SaidOfKey {
+  unsigned fails;
+  int value;
+};
+__device__ __forceinline__ SaidOfKey ask_key(const weft_args& a, Shared& s, const Tile& t, const Term& term, int y,
+                                             bool& hit) {
+  SaidOfKey said = {0, 0};
+  Asking asking = {};
+#pragma unroll 1
+  for (int i = 0; hit && i < get(term.conditions); ++i) {
+    const Use use = use_of(a, term, i);
+    const Condition& c = s.conditions[use.condition];
+    const Asked asked = how_asked(c, asking);
+    if (asked == kByValue) said.value = (int)key_of(a, t, use.condition, y);
+    if (asked != kByKey && asked != kByRun) continue;
+    const int runs = get(c.runs);
+    unsigned fails = 0;
+#pragma unroll 1
+    for (int r = 0; r < runs; ++r)
+      fails |= (holds(a, t, use.condition, get(c.row[r]), y) == use.negated ? 1u : 0u) << r;
+    hit = fails != (1u << runs) - 1;
+    if (asked == kByRun) said.fails |= fails << (kMostRuns * (asking.slots - 1));
+  }
+  return said;
+}
+
+/// What a term's conditions leave open, which is asked of the pair.
+__device__ __forceinline__ bool holds_pair(const weft_args& a, Shared& s, const Tile& t, const Term& term, int q,
+                                           int k) {
+  Asking asking = {};
+#pragma unroll 1
+  for (int i = 0; i < get(term.conditions); ++i) {
+    const Use use = use_of(a, term, i);
+    const bool open = how_asked(s.conditions[use.condition], asking) == kByPair;
+    if (open && holds(a, t, use.condition, q, k) == use.negated) return false;
   }
   return true;
+}
+
+enum Open { kAsksPairs = 1, kValueNegated = 2 };
+__device__ __forceinline__ int open_of(const weft_args& a, Shared& s, const Term& term) {
+  int open = 0;
+  Asking asking = {};
+#pragma unroll 1
+  for (int i = 0; i < get(term.conditions); ++i) {
+    const Use use = use_of(a, term, i);
+    const Asked asked = how_asked(s.conditions[use.condition], asking);
+    if (asked == kByPair) open |= kAsksPairs;
+    if (asked == kByValue && use.negated) open |= kValueNegated;
+  }
+  return open;
 }

@@ -10,15 +10,21 @@ __device__ __forceinline__ unsigned* counts_at(Shared& s, int word) {
 }
 
 /// Sets bit 8 * key + row for each of the pairs of four of the thread's keys that the term keeps.
-__device__ __forceinline__ unsigned kept_by_term(Shared& s, int four) {
+__device__ __forceinline__ unsigned kept_by_term(Shared& s, int four, bool negated) {
   unsigned kept = 0;
   const int4 hit = load_shared<int4>(&s.hit[key_of(4 * four)]);
-  const int y[4] = {hit.x, hit.y, hit.z, hit.w};
+  int4 fails = {}, value = {};
+  if (kConditions > 0) fails = load_shared<int4>(&s.hit_fails[key_of(4 * four)]);
+  if (kByValues) value = load_shared<int4>(&s.hit_value[key_of(4 * four)]);
+  const OfKey keys[4] = {{hit.x, value.x, (unsigned)fails.x},
+                         {hit.y, value.y, (unsigned)fails.y},
+                         {hit.z, value.z, (unsigned)fails.z},
+                         {hit.w, value.w, (unsigned)fails.w}};
 #pragma unroll 1
   for (int r = 0; r < kRowsEach; ++r) {
-    const int lo = get(s.row_lo[row_of(r)]), hi = get(s.row_hi[row_of(r)]);
+    const OfRow row = of_row(s, row_of(r));
 #pragma unroll
-    for (int k = 0; k < 4; ++k) kept |= ((y[k] >= lo) & (y[k] < hi) ? 1u : 0u) << (8 * k + r);
+    for (int k = 0; k < 4; ++k) kept |= (keeps(row, keys[k], negated) ? 1u : 0u) << (8 * k + r);
   }
   return kept;
 }
@@ -43,27 +49,6 @@ __device__ __forceinline__ void add_kept(Shared& s, unsigned kept, int four, boo
     const unsigned bytes = (kept & 15) * 0x00204081u & 0x01010101u;  // a bit to a byte
     store_shared(at, (anew ? 0 : load_shared<unsigned>(at)) + bytes);
     kept >>= 4;
-  }
-}
-
-/// The interval of keys that each row of the tile keeps by one term, and which keys of the block the term hits.
-__device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const Tile& t, const i64* words,
-                                          const Term& term, int from, int count) {
-  const unsigned thread = thread_anew();
-  if (thread < kRows) {
-    const int x = get(s.x[thread]);
-    const Reach keys = reach_of(a, s, t, words, x, 0);
-    const Bits bits = bits_of(words);
-    const u64 met_bits = get(s.bits[thread]);
-    const bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
-    put(s.row_lo[thread], keys.lo);
-    put(s.row_hi[thread], met ? keys.hi : keys.lo);
-  }
-  const int k = kThreads - 1 - (int)thread;  // threads without a row first
-  if (k < kKeys) {
-    const int y = k < count ? get(s.key[from + k]) : -1;
-    const bool hit = y >= 0 && hits(a, term, y) && (kConditions == 0 || may_hold(a, s, t, term, y));
-    put(s.hit[k], hit ? y : -1);
   }
 }
 
@@ -105,10 +90,11 @@ __device__ __forceinline__ bool weigh_pairs(const weft_args& a, Shared& s, const
     if (end) break;
     meet_term(a, s, t, pass + kTermsAt + i * kTermWords, term, from, count);
     __syncthreads();
+    const int open = kConditions > 0 ? get(term.open) : 0;
 #pragma unroll 1
     for (int four = 0; four < kKeyFours; ++four) {
-      unsigned kept = kept_by_term(s, four);
-      if (kConditions > 0) kept = keep_holding(a, s, t, term, kept, four);
+      unsigned kept = kept_by_term(s, four, (open & kValueNegated) != 0);
+      if (open & kAsksPairs) kept = keep_holding(a, s, t, term, kept, four);
       some |= kept;
       turn(group, group[0] | kept);
     }

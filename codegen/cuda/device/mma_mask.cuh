@@ -52,44 +52,28 @@ __device__ __forceinline__ float count_of(const Kept& kept, int tile, int bit) {
   return count;
 }
 
-/// The interval of keys that each row of the tile keeps by one term, and which keys of the block the term hits.
-__device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const Tile& t, const i64* words,
-                                          const Term& term, int from, int count) {
-  if (threadIdx.x < kRows) {
-    const int x = get(s.x[threadIdx.x]);
-    const Reach keys = reach_of(a, s, t, words, x, 0);
-    const Bits bits = bits_of(words);
-    const u64 met_bits = get(s.bits[threadIdx.x]);
-    const bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
-    put(s.row_lo[threadIdx.x], keys.lo);
-    put(s.row_hi[threadIdx.x], met ? keys.hi : keys.lo);
-  }
-  const int k = (int)threadIdx.x - (kThreads - kKeys);
-  if (k >= 0) {
-    const int y = k < count ? get(s.key[from + k]) : -1;
-    const bool hit = y >= 0 && hits(a, term, y) && (kConditions == 0 || may_hold(a, s, t, term, y));
-    put(s.hit[k], hit ? y : -1);
-  }
-}
-static_assert(kRows <= kThreads && kKeys <= kThreads, "one thread per row and one per key");
-
-__device__ __forceinline__ void keep_by_term(Shared& s, unsigned (&kept)[kTilesEach]) {
-  int lo[kRowsEach], hi[kRowsEach];
-#pragma unroll
-  for (int i = 0; i < kRowsEach; ++i) {
-    lo[i] = get(s.row_lo[row_at(i)]);
-    hi[i] = get(s.row_hi[row_at(i)]);
-    if (i % 2 == 0) kept[i / 2] = 0;
-  }
+/// The pairs that the term keeps, but for those it asks for one by one. A tile of 16 rows at a time: what all rows say
+/// takes more registers than there are.
+__device__ __forceinline__ void keep_by_term(Shared& s, unsigned (&kept)[kTilesEach], bool negated) {
 #pragma unroll 1
-  for (int n = 0; n < kKeyTiles; ++n) {
-    const int2 y = load_shared<int2>(&s.hit[key_at(n)]);
-#pragma unroll
-    for (int i = 0; i < kRowsEach; ++i) {
-      const unsigned both = ((y.x >= lo[i]) & (y.x < hi[i]) ? 1u : 0u) | ((y.y >= lo[i]) & (y.y < hi[i]) ? 2u : 0u);
-      kept[i / 2] |= both << (4 * n + i % 2 * 2);
+  for (int i = 0; i < kTilesEach; ++i) {
+    const OfRow above = of_row(s, row_at(2 * i)), below = of_row(s, row_at(2 * i + 1));
+    unsigned bits = 0;
+#pragma unroll 1
+    for (int n = 0; n < kKeyTiles; ++n) {
+      const int2 y = load_shared<int2>(&s.hit[key_at(n)]);
+      int2 fails = {}, value = {};
+      if (kConditions > 0) fails = load_shared<int2>(&s.hit_fails[key_at(n)]);
+      if (kByValues) value = load_shared<int2>(&s.hit_value[key_at(n)]);
+      const OfKey first = {y.x, value.x, (unsigned)fails.x}, second = {y.y, value.y, (unsigned)fails.y};
+      const unsigned four = (keeps(above, first, negated) ? 1u : 0u) | (keeps(above, second, negated) ? 2u : 0u) |
+                            (keeps(below, first, negated) ? 4u : 0u) | (keeps(below, second, negated) ? 8u : 0u);
+      bits |= four << (4 * n);
     }
+    kept[0] = kept[kTilesEach - 1];
+    kept[kTilesEach - 1] = bits;
   }
+  static_assert(kTilesEach <= 2, "the last two stay");
 }
 
 /// Without the pairs that fail the term's conditions.
@@ -135,8 +119,9 @@ __device__ __forceinline__ void weigh_pairs(const weft_args& a, Shared& s, const
     meet_term(a, s, t, pass + kTermsAt + i * kTermWords, term, from, count);
     __syncthreads();
     unsigned by_term[kTilesEach];
-    keep_by_term(s, by_term);
-    if (kConditions > 0) keep_holding(a, s, t, term, by_term);
+    const int open = kConditions > 0 ? get(term.open) : 0;
+    keep_by_term(s, by_term, (open & kValueNegated) != 0);
+    if (open & kAsksPairs) keep_holding(a, s, t, term, by_term);
 #pragma unroll
     for (int j = 0; j < kTilesEach; ++j) group[j] |= by_term[j];
     __syncthreads();

@@ -72,6 +72,7 @@ __device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const T
   put(to.conditions, (int)word(term + kPairCount));
   put(to.condition_at, (int)word(term + kPairAt));
   const Met met = kConditions > 0 ? rows_meet(a, s, to) : Met{false, true};
+  if (kConditions > 0) put(to.open, open_of(a, s, to));
   const bool none =
       met.none || ((bits.need & ~t.any) | (bits.miss & t.every)) != 0 || (at_first.fails & at_last.fails) != 0;
   const bool all =

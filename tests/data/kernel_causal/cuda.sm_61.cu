@@ -19,11 +19,11 @@ constexpr bool kSharesTiles = true;  // heads that share K and V may stand in on
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 46336;  // bytes of shared memory …
+constexpr int kSharedFixed = 46416;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
-constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kPaged = false, kHasClasses = false,
-               kHasRowBits = false, kHasRowConditions = false, kHasStreams = false, kHasFilters = false,
-               kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kPaged = false, kByValues = false,
+               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
+               kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -45,6 +45,7 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 
 #include "keys.cuh"
 #include "tile.cuh"
+#include "meets.cuh"
 #include "sinkless.cuh"
 #include "lse.cuh"
 #include "settle.cuh"

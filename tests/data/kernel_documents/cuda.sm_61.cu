@@ -20,7 +20,8 @@ constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge g
 constexpr int kInputs = 2;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 38864;  // bytes of shared memory …
+constexpr bool kByValues = true;     // pairs by a value of the key, which rows compare
+constexpr int kSharedFixed = 40912;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false,
                kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
@@ -43,6 +44,7 @@ constexpr Element kStored = Element::f16;
 #include "summaries.cuh"
 #include "keys.cuh"
 #include "tile.cuh"
+#include "meets.cuh"
 #include "expressions.cuh"
 #include "sinkless.cuh"
 #include "lse.cuh"
@@ -138,7 +140,7 @@ __device__ __forceinline__ i64 form_of(const weft_args& a, const Tile& t, int fo
 }
 
 __device__ __forceinline__ int kind_of(int condition) {
-  if (condition == 0) return kInterval;
+  if (condition == 0) return kInterval | kSmall;
   if (condition == 1) return 0;
   return 0;
 }

@@ -19,15 +19,15 @@ constexpr bool kSeveralSoftmaxes = true; // of a row, and O is a weighted sum of
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 35968;  // bytes of shared memory …
+constexpr int kSharedFixed = 36048;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kHasSlots = true;     // an LSE for each branch
-constexpr bool kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false, kHasRowConditions = false,
-               kHasFilters = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false, kByValues = false,
+               kHasRowConditions = false, kHasFilters = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -49,6 +49,7 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 
 #include "keys.cuh"
 #include "tile.cuh"
+#include "meets.cuh"
 #include "sinkless.cuh"
 #include "lse.cuh"
 #include "settle.cuh"

@@ -18,14 +18,15 @@ constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge g
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 38784;  // bytes of shared memory …
+constexpr int kSharedFixed = 38864;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false,
-               kHasRowConditions = false, kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+               kByValues = false, kHasRowConditions = false, kHasFilters = false, kHasSlots = false, kHasForms = false,
+               kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -47,6 +48,7 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 
 #include "keys.cuh"
 #include "tile.cuh"
+#include "meets.cuh"
 #include "sinkless.cuh"
 #include "lse.cuh"
 #include "settle.cuh"
