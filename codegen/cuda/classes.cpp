@@ -1,5 +1,7 @@
 #include "codegen/cuda/classes.h"
 
+#include "codegen/cuda/conditions.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,13 +57,21 @@ std::int64_t mma_keys(const ir::Plan& plan) {
   return up(tries * c.threads, c.tile_k) + 3 * c.tile_k;
 }
 
+/// Of struct Meets.
+std::int64_t meets_bytes(const ir::Plan& plan) {
+  const auto& c = plan.choices;
+  const int of_runs = plan.predicates.empty() ? 2 * 4 : c.tile_q + c.tile_k;
+  const int of_values = compares_values(plan) ? 2 * c.tile_q + c.tile_k : 3 * 4;
+  return 4 * (2 * c.tile_q + c.tile_k + of_runs + of_values);
+}
+
 std::int64_t mma_bytes(const ir::Plan& plan) {
   const auto& c = plan.choices;
   const std::int64_t row = up(plan.bind.d, 16) * 2 + 16, value = up(plan.bind.d_v, 16) * 2 + 16;
   const std::int64_t staged = (c.tile_q + c.tile_k) * row + c.tile_k * value;
   const std::int64_t results = c.tile_q * (up(plan.bind.d_v, 16) + 8) * 4;
   constexpr std::int64_t kFacts = 3 * 32;  // of the walk and the sources
-  return kFacts + std::max(staged, results) + 8 * (plan.bind.paged ? mma_keys(plan) : 4);
+  return kFacts + meets_bytes(plan) + std::max(staged, results) + 8 * (plan.bind.paged ? mma_keys(plan) : 4);
 }
 
 const ClassTraits kClasses[] = {

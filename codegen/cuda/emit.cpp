@@ -86,12 +86,10 @@ std::int64_t shared_struct_bytes(const ir::Plan& plan) {
   const ClassTraits& of_class = traits_of(c.kernel_class);
   const auto inputs = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.inputs.size()));
   const auto conditions = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.predicates.size()));
-  const std::int64_t of_rows = c.tile_q * (8 + 4 + 4 + 4) + (ir::heads_may_share(plan) ? c.tile_q : 4);
-  const std::int64_t of_keys = of_class.listed_keys(plan) * (4 + 4) + c.tile_k * 4;
-  const std::int64_t of_conditions = (plan.predicates.empty() ? 2 * 4 : c.tile_q + c.tile_k) * 4 +
-                                     (compares_values(plan) ? 2 * c.tile_q + c.tile_k : 3 * 4) * 4;
+  const std::int64_t of_rows = c.tile_q * (8 + 4) + (ir::heads_may_share(plan) ? c.tile_q : 4);
+  const std::int64_t of_keys = of_class.listed_keys(plan) * (4 + 4);
   const std::int64_t bytes = of_class.working_bytes(plan) + kTileBytes + of_rows + of_keys + inputs * 4 +
-                             c.threads / 32 * 4 + conditions * kConditionBytes + of_conditions;
+                             c.threads / 32 * 4 + conditions * kConditionBytes;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 

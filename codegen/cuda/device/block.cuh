@@ -32,13 +32,8 @@ struct __align__(16) Shared : WorkingMemory {
   Tile tile;
   u64 bits[kRows];  // conditions on rows that each row meets
   int x[kRows];     // positions of the tile's rows; behind the last one, that again
-  int row_lo[kRows], row_hi[kRows];
   int key[kKeyList];
   float key_weight[kKeyList];             // branches that keep it; on plain lanes the logarithm of that, to base 2
-  int hit[kKeys];                         // a key that the term at hand hits, or -1
-  // What rows and keys say to the term's conditions: see meets.cuh.
-  unsigned row_runs[kConditions > 0 ? kRows : 4], hit_fails[kConditions > 0 ? kKeys : 4];
-  int row_least[kByValues ? kRows : 4], row_most[kByValues ? kRows : 4], hit_value[kByValues ? kKeys : 4];
   const i64* pass;                        // tables of the softmax at hand
   int inputs[kInputs > 0 ? kInputs : 1];  // of this batch entry
   int counts[kWarps];

@@ -12,10 +12,10 @@ __device__ __forceinline__ unsigned* counts_at(Shared& s, int word) {
 /// Sets bit 8 * key + row for each of the pairs of four of the thread's keys that the term keeps.
 __device__ __forceinline__ unsigned kept_by_term(Shared& s, int four, bool negated) {
   unsigned kept = 0;
-  const int4 hit = load_shared<int4>(&s.hit[key_of(4 * four)]);
+  const int4 hit = load_shared<int4>(&s.meets.key[key_of(4 * four)]);
   int4 fails = {}, value = {};
-  if (kConditions > 0) fails = load_shared<int4>(&s.hit_fails[key_of(4 * four)]);
-  if (kByValues) value = load_shared<int4>(&s.hit_value[key_of(4 * four)]);
+  if (kConditions > 0) fails = load_shared<int4>(&s.meets.fails[key_of(4 * four)]);
+  if (kByValues) value = load_shared<int4>(&s.meets.value[key_of(4 * four)]);
   const OfKey keys[4] = {{hit.x, value.x, (unsigned)fails.x},
                          {hit.y, value.y, (unsigned)fails.y},
                          {hit.z, value.z, (unsigned)fails.z},
@@ -35,7 +35,7 @@ __device__ __forceinline__ unsigned keep_holding(const weft_args& a, Shared& s, 
 #pragma unroll 1
   for (unsigned left = kept; left != 0; left &= left - 1) {
     const int bit = __ffs((int)left) - 1;
-    const int q = get(s.x[row_of(bit % 8)]), k = get(s.hit[key_of(4 * four + bit / 8)]);
+    const int q = get(s.x[row_of(bit % 8)]), k = get(s.meets.key[key_of(4 * four + bit / 8)]);
     if (!holds_pair(a, s, t, term, q, k)) kept &= ~(1u << bit);
   }
   return kept;

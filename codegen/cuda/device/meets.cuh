@@ -17,14 +17,14 @@ __device__ __forceinline__ void meet_row(const weft_args& a, Shared& s, const Ti
   if (kConditions > 0) {
     const SaidByRow said = ask_row(a, s, t, term, x);
     met = met && said.meets;
-    put(s.row_runs[row], said.runs);
+    put(s.meets.runs[row], said.runs);
     if (kByValues) {
-      put(s.row_least[row], said.least);
-      put(s.row_most[row], said.most);
+      put(s.meets.least[row], said.least);
+      put(s.meets.most[row], said.most);
     }
   }
-  put(s.row_lo[row], keys.lo);
-  put(s.row_hi[row], met ? keys.hi : keys.lo);
+  put(s.meets.lo[row], keys.lo);
+  put(s.meets.hi[row], met ? keys.hi : keys.lo);
 }
 
 /// Does the term hit key y, and what is there for rows to compare?
@@ -34,10 +34,10 @@ __device__ __forceinline__ void meet_key(const weft_args& a, Shared& s, const Ti
   if (kConditions > 0) {
     SaidOfKey said = {0, 0};
     if (hit) said = ask_key(a, s, t, term, y, hit);
-    put(s.hit_fails[number], said.fails);
-    if (kByValues) put(s.hit_value[number], said.value);
+    put(s.meets.fails[number], said.fails);
+    if (kByValues) put(s.meets.value[number], said.value);
   }
-  put(s.hit[number], hit ? y : -1);
+  put(s.meets.key[number], hit ? y : -1);
 }
 
 static_assert(kRows <= kThreads && kKeys <= kThreads, "one thread per row and one per key");
@@ -57,11 +57,11 @@ struct OfRow {
   unsigned runs;
 };
 __device__ __forceinline__ OfRow of_row(Shared& s, int row) {
-  OfRow of = {get(s.row_lo[row]), get(s.row_hi[row]), 0, 0, 0};
-  if (kConditions > 0) of.runs = get(s.row_runs[row]);
+  OfRow of = {get(s.meets.lo[row]), get(s.meets.hi[row]), 0, 0, 0};
+  if (kConditions > 0) of.runs = get(s.meets.runs[row]);
   if (kByValues) {
-    of.least = get(s.row_least[row]);
-    of.most = get(s.row_most[row]);
+    of.least = get(s.meets.least[row]);
+    of.most = get(s.meets.most[row]);
   }
   return of;
 }

@@ -61,10 +61,10 @@ __device__ __forceinline__ void keep_by_term(Shared& s, unsigned (&kept)[kTilesE
     unsigned bits = 0;
 #pragma unroll 1
     for (int n = 0; n < kKeyTiles; ++n) {
-      const int2 y = load_shared<int2>(&s.hit[key_at(n)]);
+      const int2 y = load_shared<int2>(&s.meets.key[key_at(n)]);
       int2 fails = {}, value = {};
-      if (kConditions > 0) fails = load_shared<int2>(&s.hit_fails[key_at(n)]);
-      if (kByValues) value = load_shared<int2>(&s.hit_value[key_at(n)]);
+      if (kConditions > 0) fails = load_shared<int2>(&s.meets.fails[key_at(n)]);
+      if (kByValues) value = load_shared<int2>(&s.meets.value[key_at(n)]);
       const OfKey first = {y.x, value.x, (unsigned)fails.x}, second = {y.y, value.y, (unsigned)fails.y};
       const unsigned four = (keeps(above, first, negated) ? 1u : 0u) | (keeps(above, second, negated) ? 2u : 0u) |
                             (keeps(below, first, negated) ? 4u : 0u) | (keeps(below, second, negated) ? 8u : 0u);
@@ -85,7 +85,7 @@ __device__ __forceinline__ void keep_holding(const weft_args& a, Shared& s, cons
 #pragma unroll 1
     for (unsigned rest = left; rest != 0; rest &= rest - 1) {
       const int bit = __ffs((int)rest) - 1;
-      const int q = get(s.x[row_at(2 * i + bit / 2 % 2)]), k = get(s.hit[key_at(bit / 4) + bit % 2]);
+      const int q = get(s.x[row_at(2 * i + bit / 2 % 2)]), k = get(s.meets.key[key_at(bit / 4) + bit % 2]);
       if (!holds_pair(a, s, t, term, q, k)) left &= ~(1u << bit);
     }
     // By turns, because an index would put them on the stack.

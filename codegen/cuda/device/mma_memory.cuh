@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/cuda/device/numbers.cuh"
+#include "codegen/cuda/device/meets_memory.cuh"
 
 // Working memory of the kernels that compute by matrix instructions: rows of Q, K and V as they are stored, padded with
 // zeros to whole fragments. Rows are an odd number of 16-byte chunks apart: then the eight rows that a matrix is loaded
@@ -38,6 +38,7 @@ struct __align__(16) Source {
 struct __align__(16) WorkingMemory {
   Walk walk;
   Source keys, values;
+  Meets meets;
   unsigned char bytes[kWorkingBytes];                               // Q, K, V; or O
   int page[kPaged ? kKeyList : 4], in_page[kPaged ? kKeyList : 4];  // where a key of the list lies
 };

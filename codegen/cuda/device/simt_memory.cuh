@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/cuda/device/numbers.cuh"
+#include "codegen/cuda/device/meets_memory.cuh"
 
 // Working memory of the kernels that compute on plain lanes.
 
@@ -19,7 +19,10 @@ struct View {
 
 struct __align__(16) WorkingMemory {
   float weights[32 * kThreads];           // P of some keys, key-major, swizzled: see FourRows
-  float stage[2 * kStageHalf];            // two chunks: columns of Q and K, transposed; or rows of V
+  union {
+    float stage[2 * kStageHalf];  // two chunks: columns of Q and K, transposed; or rows of V
+    Meets meets;                  // before the first of a block
+  };
   float start[kKeys];                     // what scores of the block's keys start with
   float maxima[kRows];                    // m …
   float sums[8 * kThreads];               // … and l: see maxima_at, sums_at
@@ -29,3 +32,4 @@ struct __align__(16) WorkingMemory {
   float scale;               // of scores, for powers of 2
   int misaligned[kTensors];  // 0 where rows may be read or written 16 bytes at a time
 };
+static_assert(sizeof(Meets) <= 2 * kStageHalf * sizeof(float), "no memory of its own");

@@ -35,6 +35,7 @@ using namespace weft::walk;
 
 constexpr Element kStored = Element::f16;
 
+#include "meets_memory.cuh"
 #include "mma_memory.cuh"
 #include "block.cuh"
 #include "rows.cuh"

@@ -21,7 +21,7 @@ constexpr int kInputs = 2;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
 constexpr bool kByValues = true;     // pairs by a value of the key, which rows compare
-constexpr int kSharedFixed = 40912;  // bytes of shared memory …
+constexpr int kSharedFixed = 37584;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false,
                kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
@@ -36,6 +36,7 @@ using namespace weft::walk;
 
 constexpr Element kStored = Element::f16;
 
+#include "meets_memory.cuh"
 #include "simt_memory.cuh"
 #include "block.cuh"
 #include "rows.cuh"

@@ -19,7 +19,7 @@ constexpr bool kSeveralSoftmaxes = true; // of a row, and O is a weighted sum of
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 36048;  // bytes of shared memory …
+constexpr int kSharedFixed = 34816;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
@@ -38,6 +38,7 @@ using namespace weft::walk;
 
 constexpr Element kStored = Element::f16;
 
+#include "meets_memory.cuh"
 #include "simt_memory.cuh"
 #include "block.cuh"
 #include "rows.cuh"

@@ -19,7 +19,7 @@ constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge g
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 39664;  // bytes of shared memory …
+constexpr int kSharedFixed = 37568;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false,
@@ -37,6 +37,7 @@ constexpr Element kStored = Element::f16;
 
 #include "philox.cuh"
 #include "lists.cuh"
+#include "meets_memory.cuh"
 #include "simt_memory.cuh"
 #include "block.cuh"
 #include "rows.cuh"

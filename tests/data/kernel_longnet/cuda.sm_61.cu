@@ -18,7 +18,7 @@ constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge g
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 38864;  // bytes of shared memory …
+constexpr int kSharedFixed = 37504;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
@@ -37,6 +37,7 @@ using namespace weft::walk;
 
 constexpr Element kStored = Element::f16;
 
+#include "meets_memory.cuh"
 #include "simt_memory.cuh"
 #include "block.cuh"
 #include "rows.cuh"

@@ -20,7 +20,7 @@ constexpr bool kSharesTiles = true;  // heads that share K and V may stand in on
 constexpr int kInputs = 1;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 38992;  // bytes of shared memory …
+constexpr int kSharedFixed = 37632;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kSeveralSoftmaxes = false, kDirect = false, kPaged = false, kByValues = false, kHasClasses = false,
                kHasRowBits = false, kHasRowConditions = false, kHasStreams = false, kHasFilters = false,
@@ -35,6 +35,7 @@ using namespace weft::walk;
 
 constexpr Element kStored = Element::f16;
 
+#include "meets_memory.cuh"
 #include "simt_memory.cuh"
 #include "block.cuh"
 #include "rows.cuh"
