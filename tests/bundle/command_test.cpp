@@ -19,6 +19,17 @@ class BundleUse : public Commands {
   bool says(const Finished& finished, const std::string& what) const {
     return finished.err.find(what) != std::string::npos;
   }
+
+  /// The words behind 'weft' of the command that a message advises; none where it advises none.
+  static std::vector<std::string> advice_of(const std::string& message) {
+    const std::string start = "this adds it: weft ";
+    const auto at = message.find(start);
+    if (at == std::string::npos) return {};
+    std::istringstream line(message.substr(at + start.size(), message.find('\n', at) - at - start.size()));
+    std::vector<std::string> command;
+    for (std::string word; line >> word;) command.push_back(word);
+    return command;
+  }
 };
 
 TEST_F(BundleUse, GivesTheBytesOfTheCompilerWithoutOne) {
@@ -59,12 +70,8 @@ TEST_F(BundleUse, NamesWhatIsMissingAndTheCommandThatAddsIt) {
   EXPECT_TRUE(says(missing, "the kernel 'near' (f32, dim 16, value dim 32) for cpu:x86-64 is not stored"))
       << missing.err;
   EXPECT_TRUE(says(missing, "x.wfb has 3 kernels for cpu:x86-64")) << missing.err;
-  const std::string start = "this adds it: weft ";
-  const auto at = missing.err.find(start);
-  ASSERT_NE(at, std::string::npos) << missing.err;
-  std::istringstream line(missing.err.substr(at + start.size(), missing.err.find('\n', at) - at - start.size()));
-  std::vector<std::string> command;
-  for (std::string word; line >> word;) command.push_back(word);
+  const auto command = advice_of(missing.err);
+  ASSERT_FALSE(command.empty()) << missing.err;
   const auto added = weft(command);
   ASSERT_EQ(added.status, 0) << added.err;
   EXPECT_EQ(weft(wanted, no_compiler_).status, 0);
@@ -93,12 +100,8 @@ TEST_F(BundleUse, NamesTheGradientsThatAreMissing) {
   const auto missing = weft(wanted, no_compiler_);
   EXPECT_EQ(missing.status, 3);
   EXPECT_TRUE(says(missing, "'near' (f32, dim 16, gradient) for cpu:x86-64 is not stored")) << missing.err;
-  const std::string start = "this adds it: weft ";
-  const auto at = missing.err.find(start);
-  ASSERT_NE(at, std::string::npos) << missing.err;
-  std::istringstream line(missing.err.substr(at + start.size(), missing.err.find('\n', at) - at - start.size()));
-  std::vector<std::string> command;
-  for (std::string word; line >> word;) command.push_back(word);
+  const auto command = advice_of(missing.err);
+  ASSERT_FALSE(command.empty()) << missing.err;
   EXPECT_NE(std::find(command.begin(), command.end(), "--grad"), command.end()) << missing.err;
   const auto added = weft(command);
   ASSERT_EQ(added.status, 0) << added.err;

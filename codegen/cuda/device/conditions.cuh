@@ -167,13 +167,6 @@ __device__ __forceinline__ int run_of(const Condition& c, int x) {
   return run;
 }
 
-/// What a row says to a term's conditions: does it meet those on rows, a bit for its run of each condition by runs, and
-/// the values of keys that it keeps.
-struct SaidByRow {
-  bool meets;
-  unsigned runs;
-  int least, most;
-};
 __device__ __forceinline__ SaidByRow ask_row(const weft_args& a, Shared& s, const Tile& t, const Term& term, int x) {
   SaidByRow said = {true, 0, -kLargest - 1, kLargest};
   Asking asking = {};
@@ -194,12 +187,7 @@ __device__ __forceinline__ SaidByRow ask_row(const weft_args& a, Shared& s, cons
   return said;
 }
 
-/// What a term's conditions say of key y: which runs fail there, in the same bits, and its value. `hit` where some row
-/// may keep it.
-struct SaidOfKey {
-  unsigned fails;
-  int value;
-};
+/// `hit` stays where some row may keep key y.
 __device__ __forceinline__ SaidOfKey ask_key(const weft_args& a, Shared& s, const Tile& t, const Term& term, int y,
                                              bool& hit) {
   SaidOfKey said = {0, 0};
@@ -235,7 +223,6 @@ __device__ __forceinline__ bool holds_pair(const weft_args& a, Shared& s, const 
   return true;
 }
 
-enum Open { kAsksPairs = 1, kValueNegated = 2 };
 __device__ __forceinline__ int open_of(const weft_args& a, Shared& s, const Term& term) {
   int open = 0;
   Asking asking = {};

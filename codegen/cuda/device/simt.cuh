@@ -165,9 +165,10 @@ __device__ __forceinline__ void multiply_scores(Shared& s, const Rows& rows, boo
   }
 }
 
-/// Direct weights times the number of branches that keep the pair; or scores as the softmax wants them, where a full block of plain products does not already have them: in units of
-/// log 2 with the logarithm of their weight, and minus infinity for pairs that are not kept. Loops that are not
-/// unrolled turn the registers by one, because an index would put them on the stack.
+/// Direct weights times the number of branches that keep the pair; or scores as the softmax wants them, where a full
+/// block of plain products does not already have them: in units of log 2 with the logarithm of their weight, and minus
+/// infinity for pairs that are not kept. Loops that are not unrolled turn the registers by one, because an index would
+/// put them on the stack.
 template <typename Pairs>
 __device__ __forceinline__ void finish_scores(const weft_args& a, Shared& s, const Tile& t, int from, int count,
                                               bool partial, Scores& scores) {

@@ -13,22 +13,12 @@ __device__ __forceinline__ int lag_of(const weft_args&, Shared&, const Term&) { 
 __device__ __forceinline__ int modulus_of(int) { return 0; }
 __device__ __forceinline__ i64 form_of(const weft_args&, const Tile&, int, int) { return 0; }
 __device__ __forceinline__ bool may_hold(const weft_args&, Shared&, const Tile&, const Term&, int) { return true; }
-struct SaidByRow {
-  bool meets;
-  unsigned runs;
-  int least, most;
-};
 __device__ __forceinline__ SaidByRow ask_row(const weft_args&, Shared&, const Tile&, const Term&, int) {
   return {true, 0, 0, 0};
 }
-struct SaidOfKey {
-  unsigned fails;
-  int value;
-};
 __device__ __forceinline__ SaidOfKey ask_key(const weft_args&, Shared&, const Tile&, const Term&, int, bool&) {
   return {0, 0};
 }
-enum Open { kAsksPairs = 1, kValueNegated = 2 };
 __device__ __forceinline__ int open_of(const weft_args&, Shared&, const Term&) { return 0; }
 __device__ __forceinline__ bool holds_pair(const weft_args&, Shared&, const Tile&, const Term&, int, int) {
   return true;
