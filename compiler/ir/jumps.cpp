@@ -43,14 +43,19 @@ bool moves_weights(const Jump& jump, bool sigmoid) {
   return std::fabs(weight(jump.from) - weight(jump.to)) > 1e-6;
 }
 
-/// Where `value` still jumps when all but its steepest part of an interval is cut away.
+/// What is left of an interval around 0 is 0.
+double in_print(double value) { return std::fabs(value) < 1e-9 ? 0 : value; }
+
+/// Where `value` still jumps when all but its steepest part of an interval is cut away: to two neighbouring numbers, or
+/// to 2^-60 of it, because around 0 neighbours are hundreds of halves away.
 template <typename Value>
 std::optional<Jump> jump_between(const Value& value, double lo, double hi) {
   const auto apart = [](double a, double b) { return a == b ? 0 : std::fabs(a - b); };
   double at_lo = value(lo), at_hi = value(hi);
-  for (int i = 0; i < 60 && apart(at_lo, at_hi) > 1e-6; ++i) {
-    const double middle = lo + (hi - lo) / 2, at_middle = value(middle);
-    if (middle <= lo || middle >= hi) return Jump{middle, at_lo, at_hi};
+  for (int i = 0; apart(at_lo, at_hi) > 1e-6; ++i) {
+    const double middle = lo + (hi - lo) / 2;
+    if (i == 60 || middle <= lo || middle >= hi) return Jump{middle, at_lo, at_hi};
+    const double at_middle = value(middle);
     const bool first = apart(at_lo, at_middle) > apart(at_middle, at_hi);
     (first ? hi : lo) = middle;
     (first ? at_hi : at_lo) = at_middle;
@@ -79,8 +84,8 @@ std::optional<Diagnostic> warn_of_jumps(const Pattern& pattern) {
       const auto jump = jump_between(value, lo, lo + step);
       if (!jump || !moves_weights(*jump, pattern.sigmoid != nullptr)) continue;
       Diagnostic d = finding(Code::jump, score->range,
-                             fmt::format("this score jumps from {:.4g} to {:.4g} where s passes {:.4g}", jump->from,
-                                         jump->to, jump->at + 0.0));
+                             fmt::format("this score jumps from {:.4g} to {:.4g} where s passes {:.4g}",
+                                         in_print(jump->from), in_print(jump->to), in_print(jump->at)));
       d.notes.push_back("gradients are those on either side, and do not know of the jump");
       return d;
     }
