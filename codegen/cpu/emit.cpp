@@ -5,11 +5,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <set>
+#include <string_view>
 
 namespace weft::codegen::cpu {
 namespace {
+
+/// What the functions of a text are called. One pass over its lines: a search for each name reads it thirty times.
+std::set<std::string_view> functions_in(std::string_view text) {
+  constexpr std::string_view kDefine = "define ";
+  std::set<std::string_view> out;
+  for (std::size_t line = 0; line < text.size();) {
+    const auto end = std::min(text.find('\n', line), text.size());
+    if (text.compare(line, kDefine.size(), kDefine) == 0) {
+      const auto name = text.find('@', line) + 1;
+      out.insert(text.substr(name, text.find('(', name) - name));
+    }
+    line = end + 1;
+  }
+  return out;
+}
 
 /// @weft_kernel: hands over the layout and the addresses of the micro-kernels that the text has.
 std::string entry(const Kernel& k, const std::string& text) {
@@ -22,9 +40,9 @@ std::string entry(const Kernel& k, const std::string& text) {
   for (const std::int64_t word : std::bit_cast<std::array<std::int64_t, sizeof(Layout) / 8>>(Layout(k))) {
     put(Builder::i64(word));
   }
+  const auto functions = functions_in(text);
   for (const char* name : kMicroKernels) {
-    const bool is_there = text.find(fmt::format(" @{}(ptr %a, ptr %s", name)) != text.npos;
-    put({"ptr", is_there ? fmt::format("@{}", name) : "null"});
+    put({"ptr", functions.contains(name) ? fmt::format("@{}", name) : "null"});
   }
   f.ret();
   return ";; What is there\n" + f.finish();

@@ -133,8 +133,8 @@ void add_rows(Part& f, const RowSums& of, const Value& key, int keys, const Valu
 
 /// dV and dK of keys from `first` to `last`, whole register tiles of them. With `guard` one key and one vector at a
 /// time: NaN is rare, and selects in register tiles would be a quarter of what there is to compile.
-void add_keys(Part& f, const Value& first, const Value& last, const Value& begin, const Value& end,
-              const Value* guard = nullptr) {
+void add_tiles(Part& f, const Value& first, const Value& last, const Value& begin, const Value& end,
+               const Value* guard = nullptr) {
   const Kernel& k = f.kernel;
   const int keys = guard == nullptr ? k.micro_k : 1, vectors = guard == nullptr ? k.micro_q : 1;
   f.for_each(first, last, keys, [&](const Value& key) {
@@ -149,6 +149,19 @@ void add_keys(Part& f, const Value& first, const Value& last, const Value& begin
         add_rows(f, of, key, keys, Part::i64(whole), (of.columns - whole) / k.lanes, begin, end, guard);
     }
   });
+}
+
+/// @add_keys: what both kinds of block add over rows from `begin` to `end`; once, for it is long.
+std::string add_keys(const Kernel& k) {
+  Part f(k, "add_keys", "void", "ptr %sums, i64 %first, i64 %last, i64 %begin, i64 %end");
+  const auto number = [](const char* name) { return Part::argument("i64", name); };
+  add_tiles(f, number("first"), number("last"), number("begin"), number("end"));
+  f.ret();
+  return f.finish();
+}
+
+void call_add_keys(Part& f, const Value& first, const Value& last, const Value& begin, const Value& end) {
+  f.call_void("add_keys", {f.a, f.s, Part::argument("ptr", "sums"), first, last, begin, end});
 }
 
 /// dQ of a full block, which is summed up before it joins what stands for the tile.
@@ -246,7 +259,7 @@ std::string gradient_block(const Kernel& k) {
   });
   f.when(adds, [&] {
     const Value end = f.bit_and(f.add(f.tile(kRowsTo), Part::i64(kTurn - 1)), Part::i64(-kTurn));
-    add_keys(f, kZero, count, kZero, end);
+    call_add_keys(f, kZero, count, kZero, end);
   });
   f.ret();
   return f.finish();
@@ -276,21 +289,21 @@ std::string gradient_vectors(const Kernel& k) {
     on_pairs(f, "pair_gradients_kept", groups, v);
     f.when(adds, [&] {
       const Value end = f.add(v, Part::i64(k.lanes));
-      const auto add_groups = [&](const Value* guard) {
+      const auto add_groups = [&](bool is_guarded) {
         f.for_each(kZero, groups, 1, [&](const Value& g) {
-          const Value key = f.group_key(g);
-          add_keys(f, key, f.add(key, Part::i64(k.sub_k)), v, end, guard);
+          const Value key = f.group_key(g), last = f.add(key, Part::i64(k.sub_k));
+          is_guarded ? add_tiles(f, key, last, v, end, &v) : call_add_keys(f, key, last, v, end);
         });
       };
       f.when(
           guarded,
           [&] {
             vector_rows(f, groups, v, is_full, true);
-            add_groups(&v);
+            add_groups(true);
           },
           [&] {
             vector_rows(f, groups, v, is_full, false);
-            add_groups(nullptr);
+            add_groups(false);
           });
     });
   });
@@ -301,7 +314,7 @@ std::string gradient_vectors(const Kernel& k) {
 }  // namespace
 
 std::string emit_gradient_blocks(const Kernel& k) {
-  return ";; Gradients: blocks of keys, five products\n" + gradient_block(k) + gradient_vectors(k);
+  return ";; Gradients: blocks of keys, five products\n" + add_keys(k) + gradient_block(k) + gradient_vectors(k);
 }
 
 }  // namespace weft::codegen::cpu

@@ -10,31 +10,32 @@ const Value kZero = Part::i64(0);
 Value dots(Part& f, const std::vector<Value>& a, const std::vector<Value>& b) {
   const Kernel& k = f.kernel;
   const int whole = k.d_v / 8 * 8;
-  const auto at = [&](const Value& row, const Value& c) { return f.at(row, "i8", f.mul(c, Part::i64(k.element))); };
-  std::vector<Value> sums;
-  for (std::size_t i = 0; i < 8; ++i) {
-    const auto step = [&](const Value& c, const Value& before, int count) {
-      const Value x = f.load8(at(a[i], c), count), y = f.load8(at(b[i], c), count);
+  const Value zero = f.splat(Part::f32(0), 8);
+  const auto step = [&](const Value& c, std::vector<Value> sums, int count) {
+    const auto at = [&](const Value& row) { return f.at(row, "i8", f.mul(c, Part::i64(k.element))); };
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const Value x = f.load8(at(a[i]), count), y = f.load8(at(b[i]), count), product = f.fmul(x, y);
       // A row without keys has O = 0 and a sink all the same: a NaN in its dO is nobody's.
-      const Value product = f.fmul(x, y), zero = f.splat(Part::f32(0), 8);
-      return f.fadd(before, k.sink != 0 ? f.select(f.fcmp("oeq", y, zero), zero, product) : product);
-    };
-    Value sum = f.splat(Part::f32(0), 8);
-    if (whole > 0) {
-      sum = f.fold(kZero, Part::i64(whole), 8, {sum}, [&](const Value& c, const std::vector<Value>& before) {
-        return std::vector<Value>{step(c, before[0], 8)};
-      })[0];
+      sums[i] = f.fadd(sums[i], k.sink != 0 ? f.select(f.fcmp("oeq", y, zero), zero, product) : product);
     }
-    sums.push_back(whole < k.d_v ? step(Part::i64(whole), sum, k.d_v - whole) : sum);
+    return sums;
+  };
+  std::vector<Value> sums(8, zero);
+  if (whole > 0) {
+    sums = f.fold(kZero, Part::i64(whole), 8, sums,
+                  [&](const Value& c, const std::vector<Value>& before) { return step(c, before, 8); });
   }
+  if (whole < k.d_v) sums = step(Part::i64(whole), sums, k.d_v - whole);
   const std::vector<Value> columns = f.transpose8(sums);
   Value out = columns[0];
   for (std::size_t i = 1; i < 8; ++i) out = f.fadd(out, columns[i]);
   return out;
 }
 
-/// One of eight rows to f32, with zeros up to `columns`.
-void put_row(Part& f, const Value& from, std::int64_t to, const Value& r, int width, int columns, const Value& factor) {
+/// Row r to f32, with zeros up to `columns`.
+void put_row(Part& f, std::int64_t pointers, std::int64_t to, const Value& r, int width, int columns,
+             const Value& factor) {
+  const Value from = f.load("ptr", f.at(f.in_scratch(pointers), "ptr", r), 8);
   const Value row = f.at(f.in_scratch(to), "float", f.mul(r, Part::i64(columns)));
   f.each_eight(width, [&](const Value& c, int count) {
     const Value eight = f.load8(f.at(from, "i8", f.mul(c, Part::i64(f.kernel.element))), count);
@@ -50,13 +51,12 @@ std::string load_rows(const Kernel& k) {
   Part f(k, "load_rows", "i64");
   const Value scale = f.cast("fptrunc", f.arg(offsetof(weft_args, scale), "double"), "float");
   f.for_each(kZero, Part::i64(k.rows), 8, [&](const Value& r) {
-    const auto q = eight_rows(f, k.q_row, r), d_o = eight_rows(f, k.d_o_row, r), o = eight_rows(f, k.out_row, r);
-    for (std::size_t i = 0; i < 8; ++i) {
-      const Value row = f.add(r, Part::i64(static_cast<std::int64_t>(i)));
-      put_row(f, q[i], k.q_rows, row, k.d, k.columns_k, scale);
-      put_row(f, d_o[i], k.d_o_rows, row, k.d_v, k.columns_v, Part::f32(1));
-    }
-    f.store(dots(f, d_o, o), f.at(f.in_scratch(k.row_dot), "float", r), 32);
+    f.for_each(r, f.add(r, Part::i64(8)), 1, [&](const Value& row) {
+      put_row(f, k.q_row, k.q_rows, row, k.d, k.columns_k, scale);
+      put_row(f, k.d_o_row, k.d_o_rows, row, k.d_v, k.columns_v, Part::f32(1));
+    });
+    f.store(dots(f, eight_rows(f, k.d_o_row, r), eight_rows(f, k.out_row, r)),
+            f.at(f.in_scratch(k.row_dot), "float", r), 32);
     f.for_each(kZero, Part::i64(k.v_pad), 8, [&](const Value& c) {
       std::vector<Value> rows;
       for (int i = 0; i < 8; ++i) {

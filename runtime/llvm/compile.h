@@ -11,9 +11,9 @@
 namespace weft::llvm {
 
 struct Options {
-  /// LLVM's code generation level, 0 to 3. 2 and no passes is as fast as anything more for the clean SSA that
-  /// the CPU emitter writes.
-  int level = 2;
+  /// LLVM's code generation level, 0 to 3. For the clean SSA that the CPU emitter writes, 1 and no passes gives kernels
+  /// as fast as anything more does.
+  int level = 1;
   /// A pipeline for IR passes in the text form of `opt -passes=`, such as `default<O2>`; empty: none.
   std::string passes = {};
   /// Long texts are compiled in parts (parts.h): as many threads as the machine has cores take them in turn, and those

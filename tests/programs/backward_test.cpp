@@ -193,10 +193,12 @@ INSTANTIATE_TEST_SUITE_P(, WildBackward,
                          [](const auto& row) { return fmt::format("pattern_{}", row.index); });
 
 /// Uniform weights, one-sided dO and V: sums that rounding would move if each key or row were added to a large sum.
-TEST(Backward, SumsOverManyRowsStayExact) {
-  constexpr std::int64_t kRows = std::int64_t{1} << 20;
+class ManyBackward : public testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
+
+TEST_P(ManyBackward, SumsOverRowsStayExact) {
+  const auto [rows, dim] = GetParam();
   const Case of{"pattern p { branch all; }",
-                {.n_q = kRows, .n_k = 8, .heads = 1, .kv_heads = 1, .d = 8, .d_v = 8, .offset = {0}}};
+                {.n_q = rows, .n_k = 8, .heads = 1, .kv_heads = 1, .d = dim, .d_v = dim, .offset = {0}}};
   Loss loss(of, 2);
   auto& t = loss.tensors();
   std::fill(t.q.data.begin(), t.q.data.end(), 0.0);
@@ -206,13 +208,13 @@ TEST(Backward, SumsOverManyRowsStayExact) {
   ASSERT_TRUE(kernel.ok());
   const auto found = kernel->run(loss.problem());
   ASSERT_TRUE(found.ok()) << found.error().message;
-  const double meant = static_cast<float>(1.1) * static_cast<double>(kRows) / 8;
+  const double meant = static_cast<float>(1.1) * static_cast<double>(rows) / 8;
   for (const double x : found->dv.data) EXPECT_NEAR(x / meant, 1, 5e-6);
 }
 
-TEST(Backward, SumsOverManyKeysStayExact) {
-  constexpr std::int64_t kKeys = std::int64_t{1} << 20;
-  const Case of{"pattern p { branch all; }", {.n_q = 2, .n_k = kKeys, .heads = 1, .kv_heads = 1, .d = 8, .d_v = 8}};
+TEST_P(ManyBackward, SumsOverKeysStayExact) {
+  const auto [keys, dim] = GetParam();
+  const Case of{"pattern p { branch all; }", {.n_q = 2, .n_k = keys, .heads = 1, .kv_heads = 1, .d = dim, .d_v = dim}};
   Loss loss(of, 2);
   auto& t = loss.tensors();
   std::fill(t.q.data.begin(), t.q.data.end(), 0.0);
@@ -227,9 +229,12 @@ TEST(Backward, SumsOverManyKeysStayExact) {
   ASSERT_TRUE(kernel.ok());
   const auto found = kernel->run(loss.problem());
   ASSERT_TRUE(found.ok()) << found.error().message;
-  const double meant = 8 * static_cast<double>(static_cast<float>(1.1)) / 2 / std::sqrt(8.0);
+  const double meant = std::sqrt(static_cast<double>(dim)) * static_cast<double>(static_cast<float>(1.1)) / 2;
   for (const double x : found->dq.data) EXPECT_NEAR(x / meant, 1, 2e-6);
 }
+
+INSTANTIATE_TEST_SUITE_P(Lengths, ManyBackward,
+                         testing::Values(std::pair{std::int64_t{1} << 20, 8}, std::pair{std::int64_t{1} << 24, 1}));
 
 }  // namespace
 }  // namespace weft::test
