@@ -65,11 +65,11 @@ WEFT_ALWAYS void load_matrices(unsigned (&to)[4], const void* row, WEFT_LINE) {
 WEFT_ALWAYS void load_transposed(unsigned (&to)[4], const void* row, WEFT_LINE) {
   weft_emulated::load_rows(to, row, true, line);
 }
-WEFT_ALWAYS void multiply_halves(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int busy, WEFT_LINE) {
-  if (busy) weft_emulated::multiply(c, a, b0, b1, false, line);
+WEFT_ALWAYS void multiply_halves(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, WEFT_LINE) {
+  weft_emulated::multiply(c, a, b0, b1, false, line);
 }
-WEFT_ALWAYS void multiply_bfloats(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int busy, WEFT_LINE) {
-  if (busy) weft_emulated::multiply(c, a, b0, b1, true, line);
+WEFT_ALWAYS void multiply_bfloats(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, WEFT_LINE) {
+  weft_emulated::multiply(c, a, b0, b1, true, line);
 }
 WEFT_PURE unsigned pack_halves(float low, float high) {
   return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
@@ -77,7 +77,8 @@ WEFT_PURE unsigned pack_halves(float low, float high) {
 WEFT_PURE unsigned pack_bfloats(float low, float high) {
   return to_bfloat(low) | static_cast<unsigned>(to_bfloat(high)) << 16;
 }
-WEFT_ALWAYS void copy_async(void* to, const void* from, int bytes, WEFT_LINE) {
+WEFT_ALWAYS void copy_padded(void* to, const void* from, int bytes, WEFT_LINE) {
   weft_emulated::copy(to, from, bytes, line);
 }
+WEFT_ALWAYS void copy_async(void* to, const void* from, WEFT_LINE) { weft_emulated::copy(to, from, 16, line); }
 WEFT_ALWAYS void wait_for_copies() { weft_emulated::finish_copies(); }

@@ -1,6 +1,8 @@
 #include "codegen/cuda/emit.h"
+#include "compiler/ir/lower.h"
 #include "compiler/ir/pattern_interpreter.h"
 #include "compiler/planner/planner.h"
+#include "dsl/parse.h"
 #include "tests/codegen/emulated_runner.h"
 #include "tests/support/planted.h"
 
@@ -79,9 +81,9 @@ constexpr Planted kPlanted[] = {
      "__syncthreads();\n        finish_rows(values, v_rows(s), w.aligned);", "race"},
     {"values_before_the_barrier",
      "finish_rows(keys, k_rows(s), w.aligned);\n        __syncthreads();\n        start_rows(s, values, s.values, "
-     "v_rows(s), w.aligned, block.from, block.count);",
+     "v_rows(s), w.aligned, block.from, block.count, block.step);",
      "finish_rows(keys, k_rows(s), w.aligned);\n        start_rows(s, values, s.values, v_rows(s), w.aligned, "
-     "block.from, block.count);\n        __syncthreads();",
+     "block.from, block.count, block.step);\n        __syncthreads();",
      "race"},
     {"keys_before_the_barrier", "finish_rows(values, v_rows(s), w.aligned);\n        __syncthreads();",
      "finish_rows(values, v_rows(s), w.aligned);", "race"},
@@ -108,6 +110,51 @@ constexpr Planted kPlanted[] = {
     {"no_rescale_of_the_sum", "st.l[i] *= by[i];", "", "wrong"},
     {"row_sum_of_half_the_lanes", "st.l[i] += __shfl_xor_sync(0xFFFFFFFFu, st.l[i], 2);", "", "wrong"},
 };
+
+/// What keys of a block are apart, of patterns with keys left out, of keys from two zones, and of every other key.
+constexpr const char* kGaps = "branch causal & where(k % 7 != 3);";
+constexpr const char* kZones = "branch (window(299, 0) - window(149, 0)) | sink(100); keep causal;";
+constexpr const char* kSteps = "branch dilated(700, 2);";
+
+struct PlantedRun {
+  const char* name;
+  const char* pattern;
+  const char* from;
+  const char* to;
+};
+constexpr PlantedRun kPlantedRuns[] = {
+    {"nothing_in_gaps", kGaps, "", ""},
+    {"nothing_in_zones", kZones, "", ""},
+    {"nothing_in_steps", kSteps, "", ""},
+    {"keys_left_out_overlooked", kGaps, "stream.run = gaps != 0 ? 0 :", "stream.run ="},
+    {"keys_left_out_by_one_warp_overlooked", kGaps, "gaps |= count & kMissed;", "gaps = count & kMissed;"},
+    {"zones_that_do_not_follow", kZones, "zone.step == stream.step && zone.begin == stream.next", "true"},
+    {"fewer_keys_than_the_block", kZones, "stream.run >= stream.ready", "stream.run > 0"},
+    {"steps_overlooked", kSteps, "stream.step = zone.step;", "stream.step = 1;"},
+    {"first_row_of_the_next", kSteps, "get(s.key[from]) + first * step", "get(s.key[from]) + (first + 1) * step"},
+    {"rows_too_near", kSteps, "(unsigned)(By::kAtOnce * step)", "(unsigned)(By::kAtOnce)"},
+    {"chunk_of_other_columns", kSteps, "at += chunk * 16;", "at += (chunk ^ 1) * 16;"},
+};
+
+class MatrixRuns : public ::testing::TestWithParam<PlantedRun> {};
+
+TEST_P(MatrixRuns, AreFound) {
+  const PlantedRun& fault = GetParam();
+  const auto file = dsl::parse({"input.weft", std::string("pattern p { ") + fault.pattern + " }"});
+  ASSERT_TRUE(file.ok());
+  const auto pattern = ir::lower(*file, "p", {});
+  ASSERT_TRUE(pattern.ok());
+  const Problem p = problem(*pattern, 700, 32, 16, 8);
+  const Made m = made(p, "sm_80", fault.from, fault.to);
+  const auto kernel = EmulatedKernel::of(m.plan, m.source);
+  ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+  const auto want = ir::interpret(p.pattern, p.shape, p.q, p.k, p.v, {});
+  const auto bound = ir::error_bounds(p.pattern, ir::DType::f16, 700, 5, want->max_abs_score).o;
+  expect_found(kernel->run(p.shape, p.q, p.k, p.v, {}, {}), *want, bound, fault.from[0] == 0 ? "" : "wrong");
+}
+
+INSTANTIATE_TEST_SUITE_P(Text, MatrixRuns, ::testing::ValuesIn(kPlantedRuns),
+                         [](const auto& of) { return std::string(of.param.name); });
 
 class MatrixFaults : public ::testing::TestWithParam<Planted> {};
 

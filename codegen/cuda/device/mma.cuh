@@ -35,6 +35,7 @@ struct Block {
   Kept kept;
   int busy[kTilesEach];  // does a row of the tile keep a key?
   int from, count;
+  int step;  // between the keys, where they are as far apart; else 0
   bool partial;
   bool mixed;  // keys of full zones come before the partial ones
 };
@@ -89,11 +90,11 @@ __device__ __forceinline__ void end_round(State& st, Settled* settled, bool last
   settle(st, to, last || rounds > kRounds, last);
 }
 
-__device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int busy) {
+__device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   if constexpr (kStored == Element::f16) {
-    multiply_halves(c, a, b0, b1, busy);
+    multiply_halves(c, a, b0, b1);
   } else {
-    multiply_bfloats(c, a, b0, b1, busy);
+    multiply_bfloats(c, a, b0, b1);
   }
 }
 
@@ -105,7 +106,28 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
   }
 }
 
+/// What columns [16 c, 16 c + 16) of Q and K add to S, of whose rows these are the lane's. Tiles of which no row keeps a
+/// key are left out where not `kAll` have one.
+template <bool kAll>
+__device__ __forceinline__ void multiply_columns(Block& block, const unsigned char* q, const unsigned char* k, int c) {
+  unsigned rows[kTilesEach][4];
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) load_matrices(rows[i], q + i * (16 * kWarps) * kRowBytes + c * 32);
+#pragma unroll
+  for (int n = 0; n < kKeyTiles; n += 2) {
+    unsigned keys[4];
+    load_matrices(keys, k + n * 8 * kRowBytes + c * 32);
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+      if (!kAll && !block.busy[i]) continue;
+      multiply(block.scores[i][n], rows[i], keys[0], keys[1]);
+      multiply(block.scores[i][n + 1], rows[i], keys[2], keys[3]);
+    }
+  }
+}
+
 /// S = Q K^T.
+template <bool kAll>
 __device__ __forceinline__ void multiply_scores(Shared& s, Block& block) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const unsigned char* const q = q_rows(s) + (warp * 16 + lane % 16) * kRowBytes + lane / 16 * 16;
@@ -118,25 +140,14 @@ __device__ __forceinline__ void multiply_scores(Shared& s, Block& block) {
       for (int e = 0; e < 4; ++e) block.scores[i][n][e] = 0;
     }
   }
-#pragma unroll 2
-  for (int c = 0; c < kWide / 16; ++c) {
-    unsigned rows[kTilesEach][4];
-#pragma unroll
-    for (int i = 0; i < kTilesEach; ++i) load_matrices(rows[i], q + i * (16 * kWarps) * kRowBytes + c * 32);
-#pragma unroll
-    for (int n = 0; n < kKeyTiles; n += 2) {
-      unsigned keys[4];
-      load_matrices(keys, k + n * 8 * kRowBytes + c * 32);
-#pragma unroll
-      for (int i = 0; i < kTilesEach; ++i) {
-        multiply(block.scores[i][n], rows[i], keys[0], keys[1], block.busy[i]);
-        multiply(block.scores[i][n + 1], rows[i], keys[2], keys[3], block.busy[i]);
-      }
-    }
-  }
+  // The first apart: there the assembler adds to nothing, in place of registers that it clears.
+  multiply_columns<kAll>(block, q, k, 0);
+#pragma unroll(kAll ? 3 : 1)
+  for (int c = 1; c < kWide / 16; ++c) multiply_columns<kAll>(block, q, k, c);
 }
 
 /// O += P V.
+template <bool kAll>
 __device__ __forceinline__ void multiply_values(Shared& s, State& st, const Block& block) {
   const int lane = threadIdx.x % 32;
   const unsigned char* const v = v_rows(s) + lane % 16 * kValueBytes + lane / 16 * 16;
@@ -157,11 +168,20 @@ __device__ __forceinline__ void multiply_values(Shared& s, State& st, const Bloc
       load_transposed(columns, v + n * 8 * kValueBytes + c * 16);
 #pragma unroll
       for (int i = 0; i < kTilesEach; ++i) {
-        multiply(st.o[i][c], weights[i], columns[0], columns[1], block.busy[i]);
-        multiply(st.o[i][c + 1], weights[i], columns[2], columns[3], block.busy[i]);
+        if (!kAll && !block.busy[i]) continue;
+        multiply(st.o[i][c], weights[i], columns[0], columns[1]);
+        multiply(st.o[i][c + 1], weights[i], columns[2], columns[3]);
       }
     }
   }
+}
+
+/// Do all tiles of the warp have a row that keeps a key?
+__device__ __forceinline__ bool all_busy(const Block& block) {
+  bool all = true;
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) all = all && block.busy[i];
+  return all;
 }
 
 /// Puts use(row, tile of keys, key of it, value) into the place of every value. Loops that are not unrolled turn the

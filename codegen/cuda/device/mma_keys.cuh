@@ -8,7 +8,12 @@
 struct KeyStream {
   int from;   // place of the next block, a multiple of kKeys
   int ready;  // keys from there on
+  int run;    // how many of the last ones are `step` apart, and came from one zone of which the next key is `next`
+  int step, next;
 };
+
+/// How far apart the keys of the next block are, if they all are as far.
+__device__ __forceinline__ int step_of(const KeyStream& stream) { return stream.run >= stream.ready ? stream.step : 0; }
 
 /// Tries the zone's next keys, kTries per thread, and appends those that count.
 __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone& zone, KeyStream& stream) {
@@ -20,22 +25,33 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone&
   const i64 first = zone.begin + (i64)(warp * (32 * kTries) + lane) * zone.step;
   unsigned weights = 0;  // a byte each
   int found = 0;
+  bool missed = false;  // does a key not count?
 #pragma unroll 1
   for (int i = 0; i < kTries; ++i) {
     const i64 y = first + (i64)(32 * i) * zone.step;
-    const int weight = zone.step > 0 && y < zone.end ? weight_of(a, s, t, terms, (int)y) : 0;
+    const bool inside = zone.step > 0 && y < zone.end;
+    const int weight = inside ? weight_of(a, s, t, terms, (int)y) : 0;
+    missed = missed || (inside && weight == 0);
     weights |= (unsigned)weight << (8 * i);
     found += __popc(__ballot_sync(0xFFFFFFFFu, weight > 0));
   }
-  if (lane == 0) put(s.counts[warp], found);
+  constexpr int kMissed = 1 << 16;
+  const bool any_missed = __any_sync(0xFFFFFFFFu, missed);
+  if (lane == 0) put(s.counts[warp], any_missed ? found | kMissed : found);
   __syncthreads();
   int at = stream.from + stream.ready;
+  int all = 0, gaps = 0;
 #pragma unroll 1
   for (int w = 0; w < kWarps; ++w) {
     const int count = get(s.counts[w]);
-    if (w < warp) at += count;
-    stream.ready += count;
+    if (w < warp) at += count & (kMissed - 1);
+    all += count & (kMissed - 1);
+    gaps |= count & kMissed;
   }
+  stream.ready += all;
+  const bool goes_on = zone.step == stream.step && zone.begin == stream.next;
+  stream.run = gaps != 0 ? 0 : goes_on ? stream.run + all : all;
+  stream.step = zone.step;
 #pragma unroll 1
   for (int i = 0; i < kTries; ++i) {
     const int weight = weights >> (8 * i) & 255;
@@ -56,6 +72,7 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone&
   __syncthreads();
   const i64 behind = zone.begin + (i64)(kTries * kThreads) * zone.step;
   zone.begin = zone.step > 0 && behind < zone.end ? (int)behind : zone.end;
+  stream.next = zone.begin;
 }
 
 /// Before a barrier.

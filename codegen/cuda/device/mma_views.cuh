@@ -92,17 +92,38 @@ __device__ __forceinline__ void copy_each(Shared& s, const Source& source, unsig
   }
 }
 
-/// Begins to copy the rows of `count` keys from place `from` of the list on, and zeros for those behind the last.
+/// Begins to copy the rows of as many keys as a block has, each `step` behind the one before: one address, and a constant between.
+template <int kOfRow>
+__device__ __forceinline__ void start_run(Shared& s, Rows<kOfRow>& rows, const Source& source, unsigned char* to,
+                                          int from, int step) {
+  using By = Deal<kOfRow>;
+  const unsigned chunk = threadIdx.x % By::kLanes, first = threadIdx.x / By::kLanes;
+  const unsigned char* at = source.base + (u64)((unsigned)get(s.key[from]) + first * step) * (unsigned)source.step;
+  at += chunk * 16;
+  const u64 apart = (u64)(unsigned)(By::kAtOnce * step) * (unsigned)source.step;
+  By::each([&](int row, int its_chunk, int turn) {
+    if constexpr (kAsync) {
+      copy_async(to + row * By::kApart + its_chunk * 16, at);
+    } else {
+      rows.chunks[turn] = load_global<uint4>(at);
+    }
+    at += apart;
+  });
+}
+
+/// Begins to copy the rows of `count` keys from place `from` of the list on, and zeros for those behind the last. The
+/// keys are `step` apart, if it is not 0.
 template <int kOfRow>
 __device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const Source& from_source, unsigned char* to,
-                                           bool aligned, int from, int count) {
+                                           bool aligned, int from, int count, int step) {
   const Source source = {get(from_source.base), get(from_source.step), kPaged ? get(from_source.page) : 0};
   if (!aligned) return copy_each<kOfRow>(s, source, to, from, count);
+  if (!kPaged && step > 0 && count == kKeys) return start_run<kOfRow>(s, rows, source, to, from, step);
   Deal<kOfRow>::each([&](int row, int chunk, int turn) {
     const bool inside = row < count;
     const unsigned char* const at = key_row(s, source, from + (inside ? row : 0), true) + chunk * 16;
     if constexpr (kAsync) {
-      copy_async(to + row * Deal<kOfRow>::kApart + chunk * 16, at, inside ? 16 : 0);
+      copy_padded(to + row * Deal<kOfRow>::kApart + chunk * 16, at, inside ? 16 : 0);
     } else {
       rows.chunks[turn] = inside ? load_global<uint4>(at) : make_uint4(0, 0, 0, 0);
     }

@@ -21,35 +21,28 @@ __device__ __forceinline__ void load_transposed(unsigned (&to)[4], const void* r
                : "r"(shared_address(row)));
 }
 
-/// C += A B for 16 x 16 and 16 x 8 elements, sums in f32; nothing where not `busy`, on which the lanes agree.
-#define WEFT_MMA(shape, type, a, b)                                                                              \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %4, 0;\n@p mma.sync.aligned." shape ".row.col.f32." type "." type \
-               ".f32 {%0, %1, %2, %3}, " a ", " b ", {%0, %1, %2, %3};}"                                         \
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                  \
-               : "r"(busy), WEFT_OPERANDS)
+/// C += A B for 16 x 16 and 16 x 8 elements, sums in f32. All lanes of the warp take part: warps with nothing to multiply
+/// branch, because with a predicate ptxas waits for the warp's lanes at each instruction.
+#define WEFT_MMA(shape, type, a, b, ...)                                                                      \
+  asm volatile("mma.sync.aligned." shape ".row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, " a ", " b \
+               ", {%0, %1, %2, %3};"                                                                          \
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                               \
+               : __VA_ARGS__)
 
-__device__ __forceinline__ void multiply_halves(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
-                                                int busy) {
+__device__ __forceinline__ void multiply_halves(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
 #if __CUDA_ARCH__ >= 800
-#define WEFT_OPERANDS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)
-  WEFT_MMA("m16n8k16", "f16", "{%5, %6, %7, %8}", "{%9, %10}");
-#undef WEFT_OPERANDS
+  WEFT_MMA("m16n8k16", "f16", "{%4, %5, %6, %7}", "{%8, %9}", "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
+           "r"(b1));
 #else
-#define WEFT_OPERANDS "r"(a[0]), "r"(a[1]), "r"(b0)
-  WEFT_MMA("m16n8k8", "f16", "{%5, %6}", "{%7}");
-#undef WEFT_OPERANDS
-#define WEFT_OPERANDS "r"(a[2]), "r"(a[3]), "r"(b1)
-  WEFT_MMA("m16n8k8", "f16", "{%5, %6}", "{%7}");
-#undef WEFT_OPERANDS
+  WEFT_MMA("m16n8k8", "f16", "{%4, %5}", "{%6}", "r"(a[0]), "r"(a[1]), "r"(b0));
+  WEFT_MMA("m16n8k8", "f16", "{%4, %5}", "{%6}", "r"(a[2]), "r"(a[3]), "r"(b1));
 #endif
 }
 
 /// From sm_80 on.
-__device__ __forceinline__ void multiply_bfloats(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
-                                                 int busy) {
-#define WEFT_OPERANDS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)
-  WEFT_MMA("m16n8k16", "bf16", "{%5, %6, %7, %8}", "{%9, %10}");
-#undef WEFT_OPERANDS
+__device__ __forceinline__ void multiply_bfloats(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  WEFT_MMA("m16n8k16", "bf16", "{%4, %5, %6, %7}", "{%8, %9}", "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
+           "r"(b1));
 }
 #undef WEFT_MMA
 
@@ -70,10 +63,15 @@ __device__ __forceinline__ unsigned pack_bfloats(float low, float high) {
   return y;
 }
 
-/// Copies `bytes` bytes and zeros behind them, 16 together, at some time before wait_for_copies(). From sm_80 on.
-__device__ __forceinline__ void copy_async(void* to_shared, const void* from_global, int bytes) {
+/// Copies 16 bytes, or `bytes` and zeros behind them, at some time before wait_for_copies(). From sm_80 on.
+__device__ __forceinline__ void copy_padded(void* to_shared, const void* from_global, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)), "l"(from_global),
                "r"(bytes)
+               : "memory");
+}
+
+__device__ __forceinline__ void copy_async(void* to_shared, const void* from_global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to_shared)), "l"(from_global)
                : "memory");
 }
 
