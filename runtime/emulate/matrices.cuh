@@ -65,11 +65,13 @@ WEFT_ALWAYS void load_matrices(unsigned (&to)[4], const void* row, WEFT_LINE) {
 WEFT_ALWAYS void load_transposed(unsigned (&to)[4], const void* row, WEFT_LINE) {
   weft_emulated::load_rows(to, row, true, line);
 }
-WEFT_ALWAYS void multiply_halves(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, WEFT_LINE) {
-  weft_emulated::multiply(c, a, b0, b1, false, line);
+template <bool kFenced>
+WEFT_ALWAYS void multiply_halves(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int on, WEFT_LINE) {
+  if (!kFenced || on != 0) weft_emulated::multiply(c, a, b0, b1, false, line);
 }
-WEFT_ALWAYS void multiply_bfloats(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, WEFT_LINE) {
-  weft_emulated::multiply(c, a, b0, b1, true, line);
+template <bool kFenced>
+WEFT_ALWAYS void multiply_bfloats(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int on, WEFT_LINE) {
+  if (!kFenced || on != 0) weft_emulated::multiply(c, a, b0, b1, true, line);
 }
 WEFT_PURE unsigned pack_halves(float low, float high) {
   return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;

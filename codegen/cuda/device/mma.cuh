@@ -33,12 +33,22 @@ using Scores = float[kTilesEach][kKeyTiles][4];
 struct Block {
   Scores scores;
   Kept kept;
-  int busy[kTilesEach];  // does a row of the tile keep a key?
-  int from, count;
-  int step;  // between the keys, where they are as far apart; else 0
-  bool partial;
-  bool mixed;  // keys of full zones come before the partial ones
+  int from;
+  unsigned is;  // in one register: marks, and behind them how many keys it has
 };
+
+enum Mark : unsigned {
+  kMarkPartial = 1,  // of partial zones
+  kMarkMixed = 2,    // keys of full zones come before the partial ones
+  kMarkStrange = 4,  // V has a NaN or an infinity
+  kMarkTile = 8,     // the warp's first tile of 16 rows has a pair that counts; twice this, the second
+  kMarkTiles = ((1 << kTilesEach) - 1) * kMarkTile,
+  kMarkCount = 32,   // times the number of keys
+};
+__device__ __forceinline__ int count_of(const Block& block) { return (int)(block.is / kMarkCount); }
+__device__ __forceinline__ void mark(Block& block, Mark mark, bool on) {
+  block.is = on ? block.is | mark : block.is & ~mark;
+}
 
 __device__ __forceinline__ void clear(Shared&, State& st) {
 #pragma unroll
@@ -90,11 +100,12 @@ __device__ __forceinline__ void end_round(State& st, Settled* settled, bool last
   settle(st, to, last || rounds > kRounds, last);
 }
 
-__device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+template <bool kFenced = false>
+__device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int on = 1) {
   if constexpr (kStored == Element::f16) {
-    multiply_halves(c, a, b0, b1);
+    multiply_halves<kFenced>(c, a, b0, b1, on);
   } else {
-    multiply_bfloats(c, a, b0, b1);
+    multiply_bfloats<kFenced>(c, a, b0, b1, on);
   }
 }
 
@@ -106,8 +117,8 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
   }
 }
 
-/// What columns [16 c, 16 c + 16) of Q and K add to S, of whose rows these are the lane's. Tiles of which no row keeps a
-/// key are left out where not `kAll` have one.
+/// What columns [16 c, 16 c + 16) of Q and K add to S, of whose rows these are the lane's. Tiles without a pair that counts
+/// are left out where not `kAll` have one.
 template <bool kAll>
 __device__ __forceinline__ void multiply_columns(Block& block, const unsigned char* q, const unsigned char* k, int c) {
   unsigned rows[kTilesEach][4];
@@ -119,9 +130,9 @@ __device__ __forceinline__ void multiply_columns(Block& block, const unsigned ch
     load_matrices(keys, k + n * 8 * kRowBytes + c * 32);
 #pragma unroll
     for (int i = 0; i < kTilesEach; ++i) {
-      if (!kAll && !block.busy[i]) continue;
-      multiply(block.scores[i][n], rows[i], keys[0], keys[1]);
-      multiply(block.scores[i][n + 1], rows[i], keys[2], keys[3]);
+      const int on = kAll ? 1 : (int)(block.is & kMarkTile << i);
+      multiply<!kAll>(block.scores[i][n], rows[i], keys[0], keys[1], on);
+      multiply<!kAll>(block.scores[i][n + 1], rows[i], keys[2], keys[3], on);
     }
   }
 }
@@ -140,10 +151,8 @@ __device__ __forceinline__ void multiply_scores(Shared& s, Block& block) {
       for (int e = 0; e < 4; ++e) block.scores[i][n][e] = 0;
     }
   }
-  // The first apart: there the assembler adds to nothing, in place of registers that it clears.
-  multiply_columns<kAll>(block, q, k, 0);
-#pragma unroll(kAll ? 3 : 1)
-  for (int c = 1; c < kWide / 16; ++c) multiply_columns<kAll>(block, q, k, c);
+#pragma unroll(kAll ? 4 : 1)
+  for (int c = 0; c < kWide / 16; ++c) multiply_columns<kAll>(block, q, k, c);
 }
 
 /// O += P V.
@@ -168,20 +177,18 @@ __device__ __forceinline__ void multiply_values(Shared& s, State& st, const Bloc
       load_transposed(columns, v + n * 8 * kValueBytes + c * 16);
 #pragma unroll
       for (int i = 0; i < kTilesEach; ++i) {
-        if (!kAll && !block.busy[i]) continue;
-        multiply(st.o[i][c], weights[i], columns[0], columns[1]);
-        multiply(st.o[i][c + 1], weights[i], columns[2], columns[3]);
+          // Without any fence all of V's fragments are loaded ahead, and at 128 columns registers are spilled.
+        constexpr bool kSome = !kAll || kColumns > 64;
+        const int on = (int)(block.is & kMarkTile << i);
+        if (kSome && (!kAll || c % 4 == 0)) {
+          multiply<true>(st.o[i][c], weights[i], columns[0], columns[1], on);
+        } else {
+          multiply(st.o[i][c], weights[i], columns[0], columns[1]);
+        }
+        multiply<!kAll>(st.o[i][c + 1], weights[i], columns[2], columns[3], on);
       }
     }
   }
-}
-
-/// Do all tiles of the warp have a row that keeps a key?
-__device__ __forceinline__ bool all_busy(const Block& block) {
-  bool all = true;
-#pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) all = all && block.busy[i];
-  return all;
 }
 
 /// Puts use(row, tile of keys, key of it, value) into the place of every value. Loops that are not unrolled turn the
@@ -267,7 +274,7 @@ __device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, fl
 
 /// Times the number of branches that keep each pair; full blocks have one for each key.
 __device__ __forceinline__ void count_branches(Shared& s, Block& block) {
-  if (block.partial) {
+  if (block.is & kMarkPartial) {
 #pragma unroll 1
     for (int n = 0; n < kKeyTiles; ++n) {
       float counts[kTilesEach][4];
@@ -347,7 +354,7 @@ __device__ __forceinline__ bool find_strange(Shared& s, bool clear) {
 __device__ __forceinline__ void add_strange(Shared& s, State& st, const Block& block) {
   const int lane = threadIdx.x % 32;
 #pragma unroll 1
-  for (int k = 0; k < block.count; ++k) {
+  for (int k = 0; k < count_of(block); ++k) {
     unsigned keeps[kTilesEach];  // bit 0: the upper row, bit 2: the lower
 #pragma unroll
     for (int i = 0; i < kTilesEach; ++i) {

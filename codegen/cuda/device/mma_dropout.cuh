@@ -15,7 +15,7 @@ __device__ __forceinline__ void drop_weights(const weft_args& a, Shared& s, Bloc
   int drawn = -1, row = -1;
   unsigned dropped[kTilesEach] = {};
   each_pair<1, 1>(block.scores, [&](int i, int n, int j, float p) {
-    const int k = get(s.key[block.from + min(key_at(n) + j, block.count - 1)]);
+    const int k = get(s.key[block.from + min(key_at(n) + j, count_of(block) - 1)]);
     if (k / 4 != drawn || i != row) {
       drawn = k / 4;
       row = i;

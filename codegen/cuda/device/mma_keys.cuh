@@ -8,15 +8,10 @@
 struct KeyStream {
   int from;   // place of the next block, a multiple of kKeys
   int ready;  // keys from there on
-  int run;    // how many of the last ones are `step` apart, and came from one zone of which the next key is `next`
-  int step, next;
 };
 
-/// How far apart the keys of the next block are, if they all are as far.
-__device__ __forceinline__ int step_of(const KeyStream& stream) { return stream.run >= stream.ready ? stream.step : 0; }
-
 /// Tries the zone's next keys, kTries per thread, and appends those that count.
-__device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone& zone, KeyStream& stream) {
+__device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone& zone, KeyStream& stream, Run& run) {
   const Tile t = tile_of(s);
   const int terms = get(s.walk.terms);
   pass_over(a, s, t, terms, zone);
@@ -49,9 +44,9 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone&
     gaps |= count & kMissed;
   }
   stream.ready += all;
-  const bool goes_on = zone.step == stream.step && zone.begin == stream.next;
-  stream.run = gaps != 0 ? 0 : goes_on ? stream.run + all : all;
-  stream.step = zone.step;
+  const bool goes_on = zone.step == run.step && zone.begin == run.next;
+  run.keys = gaps != 0 ? 0 : goes_on ? run.keys + all : all;
+  run.step = zone.step;
 #pragma unroll 1
   for (int i = 0; i < kTries; ++i) {
     const int weight = weights >> (8 * i) & 255;
@@ -72,27 +67,37 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone&
   __syncthreads();
   const i64 behind = zone.begin + (i64)(kTries * kThreads) * zone.step;
   zone.begin = zone.step > 0 && behind < zone.end ? (int)behind : zone.end;
-  stream.next = zone.begin;
+  run.next = zone.begin;
 }
 
 /// Before a barrier.
-__device__ __forceinline__ void set_walk(Shared& s, const Zone& zone, int next) {
+__device__ __forceinline__ void set_walk(Shared& s, const Zone& zone, int next, const Run& run) {
   if (threadIdx.x != 0) return;
+  put(s.walk.run.keys, run.keys);
+  put(s.walk.run.step, run.step);
+  put(s.walk.run.next, run.next);
   put(s.walk.zone, make_int4(zone.begin, zone.end, zone.step, zone.kind));
   put(s.walk.next, next);
 }
 
-/// Makes up the next block from the zones of one kind; returns how many keys it has, 0 where none are left. Keys of
-/// full zones that fill no block stay on the list, and go with the partial ones.
-__device__ __forceinline__ int next_block(const weft_args& a, Shared& s, int kind, KeyStream& stream) {
+/// How many keys the next block has, 0 where none are left. Keys of full zones that fill no block stay on the list, and go
+/// with the partial ones. Asked anew where it is needed: the number in a register would be one too many.
+__device__ __forceinline__ int keys_of_next(const KeyStream& stream, bool partial) {
+  const int ready = kept(stream.ready);
+  return !partial && ready < kKeys ? 0 : min(ready, kKeys);
+}
+
+/// Makes up the next block from the zones of one kind.
+__device__ __forceinline__ void next_block(const weft_args& a, Shared& s, int kind, KeyStream& stream) {
   if (stream.ready < kKeys) {
     const int4 left = get(s.walk.zone);
     Zone zone = {left.x, left.y, left.z, left.w};
     int number = get(s.walk.next);
+    Run run = {get(s.walk.run.keys), get(s.walk.run.step), get(s.walk.run.next)};
 #pragma unroll 1
     while (stream.ready < kKeys) {
       if (zone.begin < zone.end) {
-        append_keys(a, s, zone, stream);
+        append_keys(a, s, zone, stream, run);
         continue;
       }
       if (number == get(s.walk.zones)) break;
@@ -101,9 +106,19 @@ __device__ __forceinline__ int next_block(const weft_args& a, Shared& s, int kin
       if (zone.kind != kind) zone.end = zone.begin;
     }
     __syncthreads();
-    set_walk(s, zone, number);
+    set_walk(s, zone, number, run);
   }
-  return kind == kFull && stream.ready < kKeys ? 0 : min(stream.ready, kKeys);
+}
+
+/// How far apart the keys of a block are, if they all are as far; else 0. Behind a barrier behind next_block(); the block
+/// and what the list holds behind it are `listed` keys.
+__device__ __forceinline__ int step_of(Shared& s, int listed) {
+  return get(s.walk.run.keys) >= listed ? get(s.walk.run.step) : 0;
+}
+
+/// Where the block stands behind which the stream is.
+__device__ __forceinline__ int place_before(const KeyStream& stream) {
+  return (stream.from == 0 ? kKeyList : stream.from) - kKeys;
 }
 
 __device__ __forceinline__ void pass_block(KeyStream& stream) {

@@ -21,17 +21,25 @@ constexpr int kStagedBytes = (kRows + kKeys) * kRowBytes + kKeys * kValueBytes;
 constexpr int kWorkingBytes =
     kStagedBytes > kRows * kResultFloats * 4 ? kStagedBytes : kRows * kResultFloats * 4;
 
+/// How many of the last keys on the list are `step` apart and came from one zone, of which the next key is `next`.
+struct Run {
+  int keys, step, next;
+};
+
 /// How far the list of keys has come.
 struct __align__(16) Walk {
   int4 zone;  // what is left of the zone at hand
   int next;   // zone
   int zones, terms;
+  Run run;
+  float scale;  // of S, for exponents of 2
 };
 
 /// Where rows of K or V are.
 struct __align__(16) Source {
   const unsigned char* base;
   i64 step, page;  // bytes between rows of a page, and between pages
+  int aligned;     // Views::aligned
 };
 
 /// Shared memory also keeps what is read once a block, because registers are few.

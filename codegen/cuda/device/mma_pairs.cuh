@@ -10,7 +10,7 @@ __device__ __forceinline__ void apply_score(const weft_args& a, Shared& s, Block
   const Tile t = tile_of(s);
   const float scale = (float)a.scale;
   each_pair<Pairs::kTilesAtOnce, Pairs::kRowsAtOnce>(block.scores, [&](int i, int n, int j, float product) {
-    const int k = get(s.key[block.from + min(key_at(n) + j, block.count - 1)]);
+    const int k = get(s.key[block.from + min(key_at(n) + j, count_of(block) - 1)]);
     return Pairs::score(a, t, product * scale, get(s.x[row_at(i)]), k);
   });
 }

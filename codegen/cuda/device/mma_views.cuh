@@ -115,9 +115,9 @@ __device__ __forceinline__ void start_run(Shared& s, Rows<kOfRow>& rows, const S
 /// keys are `step` apart, if it is not 0.
 template <int kOfRow>
 __device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const Source& from_source, unsigned char* to,
-                                           bool aligned, int from, int count, int step) {
+                                           int from, int count, int step) {
   const Source source = {get(from_source.base), get(from_source.step), kPaged ? get(from_source.page) : 0};
-  if (!aligned) return copy_each<kOfRow>(s, source, to, from, count);
+  if (!get(from_source.aligned)) return copy_each<kOfRow>(s, source, to, from, count);
   if (!kPaged && step > 0 && count == kKeys) return start_run<kOfRow>(s, rows, source, to, from, step);
   Deal<kOfRow>::each([&](int row, int chunk, int turn) {
     const bool inside = row < count;
@@ -132,10 +132,10 @@ __device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const 
 
 /// Behind this and a barrier they are there.
 template <int kOfRow>
-__device__ __forceinline__ void finish_rows(const Rows<kOfRow>& rows, unsigned char* to, bool aligned) {
+__device__ __forceinline__ void finish_rows(const Rows<kOfRow>& rows, const Source& source, unsigned char* to) {
   if constexpr (kAsync) {
     wait_for_copies();
-  } else if (aligned) {
+  } else if (get(source.aligned)) {
     Deal<kOfRow>::each([&](int row, int chunk, int turn) {
       store_shared(to + row * Deal<kOfRow>::kApart + chunk * 16, rows.chunks[turn]);
     });
@@ -184,9 +184,11 @@ __device__ __forceinline__ void stage_queries(Shared& s, const Views& w, const T
     put(s.keys.base, w.k);
     put(s.keys.step, w.k_step);
     put(s.keys.page, w.k_page);
+    put(s.keys.aligned, (int)w.aligned);
     put(s.values.base, w.v);
     put(s.values.step, w.v_step);
     put(s.values.page, w.v_page);
+    put(s.values.aligned, (int)w.aligned);
   }
   clear_padding<kDim>(q_rows(s), kRows + kKeys);  // rows of K follow
   clear_padding<kDimV>(v_rows(s), kKeys);

@@ -21,27 +21,37 @@ __device__ __forceinline__ void load_transposed(unsigned (&to)[4], const void* r
                : "r"(shared_address(row)));
 }
 
-/// C += A B for 16 x 16 and 16 x 8 elements, sums in f32. All lanes of the warp take part: warps with nothing to multiply
-/// branch, because with a predicate ptxas waits for the warp's lanes at each instruction.
-#define WEFT_MMA(shape, type, a, b, ...)                                                                      \
-  asm volatile("mma.sync.aligned." shape ".row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, " a ", " b \
-               ", {%0, %1, %2, %3};"                                                                          \
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                               \
-               : __VA_ARGS__)
+/// C += A B for 16 x 16 and 16 x 8 elements, sums in f32; where `kFenced` only if `on`, on which the lanes of the warp agree.
+/// A fence costs a slot: ptxas waits for the warp's lanes and moves no load of later operands to before it.
+#define WEFT_MMA(shape, type, a, b, ...)                                                                          \
+  if constexpr (kFenced)                                                                                          \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %4, 0;\n@p mma.sync.aligned." shape ".row.col.f32." type "." type \
+                 ".f32 {%0, %1, %2, %3}, " a ", " b ", {%0, %1, %2, %3};}"                                        \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                 \
+                 : "r"(on), __VA_ARGS__);                                                                         \
+  else                                                                                                            \
+    asm volatile("{.reg .b32 p; mov.b32 p, %4;\nmma.sync.aligned." shape ".row.col.f32." type "." type            \
+                 ".f32 {%0, %1, %2, %3}, " a ", " b ", {%0, %1, %2, %3};}"                                        \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                 \
+                 : "r"(on), __VA_ARGS__)
 
-__device__ __forceinline__ void multiply_halves(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+template <bool kFenced>
+__device__ __forceinline__ void multiply_halves(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
+                                                int on) {
 #if __CUDA_ARCH__ >= 800
-  WEFT_MMA("m16n8k16", "f16", "{%4, %5, %6, %7}", "{%8, %9}", "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
+  WEFT_MMA("m16n8k16", "f16", "{%5, %6, %7, %8}", "{%9, %10}", "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
            "r"(b1));
 #else
-  WEFT_MMA("m16n8k8", "f16", "{%4, %5}", "{%6}", "r"(a[0]), "r"(a[1]), "r"(b0));
-  WEFT_MMA("m16n8k8", "f16", "{%4, %5}", "{%6}", "r"(a[2]), "r"(a[3]), "r"(b1));
+  WEFT_MMA("m16n8k8", "f16", "{%5, %6}", "{%7}", "r"(a[0]), "r"(a[1]), "r"(b0));
+  WEFT_MMA("m16n8k8", "f16", "{%5, %6}", "{%7}", "r"(a[2]), "r"(a[3]), "r"(b1));
 #endif
 }
 
 /// From sm_80 on.
-__device__ __forceinline__ void multiply_bfloats(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  WEFT_MMA("m16n8k16", "bf16", "{%4, %5, %6, %7}", "{%8, %9}", "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
+template <bool kFenced>
+__device__ __forceinline__ void multiply_bfloats(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
+                                                 int on) {
+  WEFT_MMA("m16n8k16", "bf16", "{%5, %6, %7, %8}", "{%9, %10}", "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
            "r"(b1));
 }
 #undef WEFT_MMA
