@@ -177,14 +177,10 @@ __device__ __forceinline__ void multiply_values(Shared& s, State& st, const Bloc
       load_transposed(columns, v + n * 8 * kValueBytes + c * 16);
 #pragma unroll
       for (int i = 0; i < kTilesEach; ++i) {
-          // Without any fence all of V's fragments are loaded ahead, and at 128 columns registers are spilled.
-        constexpr bool kSome = !kAll || kColumns > 64;
+          // Without a fence all of V's fragments are loaded ahead, and at 128 columns registers are spilled.
+        constexpr bool kFenced = !kAll || kColumns > 64;
         const int on = (int)(block.is & kMarkTile << i);
-        if (kSome && (!kAll || c % 4 == 0)) {
-          multiply<true>(st.o[i][c], weights[i], columns[0], columns[1], on);
-        } else {
-          multiply(st.o[i][c], weights[i], columns[0], columns[1]);
-        }
+        multiply<kFenced>(st.o[i][c], weights[i], columns[0], columns[1], on);
         multiply<!kAll>(st.o[i][c + 1], weights[i], columns[2], columns[3], on);
       }
     }
