@@ -25,7 +25,7 @@ struct Bars {
 };
 constexpr Bars kForward = {30, 60}, kPair = {80, 110};
 
-/// A pattern in one type, and the texts of its passes.
+/// A pattern in one type.
 struct Request {
   const ir::Pattern* pattern;
   ir::DType dtype;

@@ -115,6 +115,9 @@ constexpr Planted kPlanted[] = {
 /// What keys of a block are apart, of patterns with keys left out, of keys from two zones, and of every other key.
 constexpr const char* kGaps = "branch causal & where(k % 7 != 3);";
 constexpr const char* kZones = "branch (window(299, 0) - window(149, 0)) | sink(100); keep causal;";
+// A zone that ends between two of its keys, where another begins.
+constexpr const char* kOdd =
+    "branch where(k % 2 == 0) & sink(101); branch where(k % 2 == 1) & causal & (all - sink(101));";
 constexpr const char* kSteps = "branch dilated(700, 2);";
 
 struct PlantedRun {
@@ -127,9 +130,11 @@ constexpr PlantedRun kPlantedRuns[] = {
     {"nothing_in_gaps", kGaps, "", ""},
     {"nothing_in_zones", kZones, "", ""},
     {"nothing_in_steps", kSteps, "", ""},
+    {"nothing_in_odd_zones", kOdd, "", ""},
     {"keys_left_out_overlooked", kGaps, "run.keys = gaps != 0 ? 0 :", "run.keys ="},
     {"keys_left_out_by_one_warp_overlooked", kGaps, "gaps |= count & kMissed;", "gaps = count & kMissed;"},
     {"zones_that_do_not_follow", kZones, "zone.step == run.step && zone.begin == run.next", "true"},
+    {"next_key_of_a_zone_that_ended", kOdd, "zone.begin < zone.end ? zone.begin : -1", "zone.begin"},
     {"fewer_keys_than_the_block", kZones, "get(s.walk.run.keys) >= listed", "get(s.walk.run.keys) > 0"},
     {"steps_overlooked", kSteps, "run.step = zone.step;", "run.step = 1;"},
     {"first_row_of_the_next", kSteps, "get(s.key[from]) + first * step", "get(s.key[from]) + (first + 1) * step"},

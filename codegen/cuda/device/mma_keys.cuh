@@ -67,7 +67,8 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone&
   __syncthreads();
   const i64 behind = zone.begin + (i64)(kTries * kThreads) * zone.step;
   zone.begin = zone.step > 0 && behind < zone.end ? (int)behind : zone.end;
-  run.next = zone.begin;
+  // A zone may end between two of its keys, and another begin there.
+  run.next = zone.begin < zone.end ? zone.begin : -1;
 }
 
 /// Before a barrier.

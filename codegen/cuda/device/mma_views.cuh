@@ -92,7 +92,8 @@ __device__ __forceinline__ void copy_each(Shared& s, const Source& source, unsig
   }
 }
 
-/// Begins to copy the rows of as many keys as a block has, each `step` behind the one before: one address, and a constant between.
+/// Begins to copy the rows of as many keys as a block has, each `step` behind the one before: one address, and a
+/// constant between.
 template <int kOfRow>
 __device__ __forceinline__ void start_run(Shared& s, Rows<kOfRow>& rows, const Source& source, unsigned char* to,
                                           int from, int step) {
