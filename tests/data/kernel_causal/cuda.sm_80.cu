@@ -18,7 +18,7 @@ constexpr bool kSharesTiles = true;  // heads that share K and V may stand in on
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 76528;  // bytes of shared memory …
+constexpr int kSharedFixed = 76544;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kPaged = false,
                kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
