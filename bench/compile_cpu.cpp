@@ -23,7 +23,7 @@ constexpr std::int64_t kDim = 64;
 struct Bars {
   double median, worst;
 };
-constexpr Bars kForward = {30, 60}, kPair = {80, 110};
+constexpr Bars kForward = {30, 60}, kPair = {80, 110}, kFew = {20, 40};
 
 /// A pattern in one type.
 struct Request {
@@ -36,32 +36,42 @@ struct Made {
   double ms = 0;  ///< to plan and emit it
 };
 
-Result<Made> emitted(const Request& request, bool gradient, const Target& target) {
-  const Stopwatch clock;
-  const ir::Bind bind{.d = kDim, .d_v = kDim, .dtype = request.dtype, .gradient = gradient};
-  WEFT_TRY(const auto plan, planner::plan(*request.pattern, bind, target));
-  return Made{.text = codegen::cpu::emit(plan, target).text, .ms = clock.ms()};
+/// What of a pattern a row compiles.
+enum class What { forward, with_gradient, few_queries };
+
+/// Its texts. User error where the pattern has none of that kind.
+Result<std::vector<Made>> emitted(const Request& request, What what, const Target& target) {
+  std::vector<Made> out;
+  for (const bool gradient : {false, true}) {
+    if (gradient && what != What::with_gradient) break;
+    const Stopwatch clock;
+    const ir::Bind bind{.d = kDim, .d_v = kDim, .dtype = request.dtype, .gradient = gradient};
+    WEFT_TRY(const auto plan, planner::plan(*request.pattern, bind, target));
+    const auto regime = what == What::few_queries ? ir::Regime::few_queries : ir::Regime::many_queries;
+    out.push_back({.text = codegen::cpu::emit(plan, target, regime).text, .ms = clock.ms()});
+  }
+  return out;
 }
 
 /// Milliseconds of each different text, or pair of them. Patterns that share one are one.
-Result<std::vector<double>> make_all(const std::vector<Request>& requests, bool pairs, const llvm::Library& library,
+Result<std::vector<double>> make_all(const std::vector<Request>& requests, What what, const llvm::Library& library,
                                      const Target& target, const llvm::Options& options) {
   std::vector<double> out;
   std::set<std::string> known;
   for (const Request& request : requests) {
-    WEFT_TRY(const auto forward, emitted(request, false, target));
-    Made backward;
-    if (pairs) {
-      auto made = emitted(request, true, target);
-      if (!made.ok() && made.error().diagnostics.empty()) return made.error();
-      if (!made.ok()) continue;  // a pattern without gradients
-      backward = *std::move(made);
+    const auto made = emitted(request, what, target);
+    if (!made.ok() && made.error().diagnostics.empty()) return made.error();
+    if (!made.ok()) continue;  // a pattern without gradients
+    std::string all;
+    for (const Made& one : *made) all += one.text;
+    if (!known.insert(all).second) continue;
+    double ms = 0;
+    for (const Made& one : *made) {
+      const Stopwatch clock;
+      WEFT_CHECK(llvm::compile(library, one.text, target, options));
+      ms += one.ms + clock.ms();
     }
-    if (!known.insert(forward.text + backward.text).second) continue;
-    const Stopwatch clock;
-    WEFT_CHECK(llvm::compile(library, forward.text, target, options));
-    if (pairs) WEFT_CHECK(llvm::compile(library, backward.text, target, options));
-    out.push_back(forward.ms + backward.ms + clock.ms());
+    out.push_back(ms);
   }
   return out;
 }
@@ -83,7 +93,7 @@ Result<bool> run() {
   std::vector<Request> requests;
   for (const auto dtype : {ir::DType::f32, ir::DType::f16, ir::DType::bf16}) {
     for (const auto& pattern : patterns) {
-      const auto made = emitted({&pattern, dtype}, false, target);
+      const auto made = emitted({&pattern, dtype}, What::forward, target);
       if (made.ok()) {
         requests.push_back({&pattern, dtype});
       } else if (made.error().diagnostics.empty()) {
@@ -95,13 +105,15 @@ Result<bool> run() {
   fmt::print("LLVM {}, {}, {} cores\n{:<28} {:>7} {:>7} {:>7} {:>7} {:>10}\n", library->version().text(), target.name,
              core_count(), "ms", "kernels", "median", "p95", "worst", "bars");
   // What the process has not compiled comes first.
-  WEFT_TRY(const auto one_by_one, make_all(requests, false, *library, target, {}));
+  WEFT_TRY(const auto one_by_one, make_all(requests, What::forward, *library, target, {}));
   bool kept = print_row("one after the other", kForward, one_by_one);
   const auto parts = llvm::part_counts();
-  WEFT_TRY(const auto alone, make_all(requests, false, *library, target, {.reuse = false}));
+  WEFT_TRY(const auto alone, make_all(requests, What::forward, *library, target, {.reuse = false}));
   kept = print_row("each alone", kForward, alone) && kept;
-  WEFT_TRY(const auto pairs, make_all(requests, true, *library, target, {.reuse = false}));
+  WEFT_TRY(const auto pairs, make_all(requests, What::with_gradient, *library, target, {.reuse = false}));
   kept = print_row("with its gradient, alone", kPair, pairs) && kept;
+  WEFT_TRY(const auto few, make_all(requests, What::few_queries, *library, target, {.reuse = false}));
+  kept = print_row("for few queries, beside it", kFew, few) && kept;
   fmt::print("one after the other, {} of {} parts were there\n", parts.reused, parts.reused + parts.compiled);
   return kept;
 }

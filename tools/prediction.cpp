@@ -144,7 +144,7 @@ Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::S
       (cost + wide) * load.executed_flops + of_pairs * load.work.executed + listing * c.tile_q * of_pair + tiles;
   // Rows of Q and O come and go while a tile computes nothing. Few rows read K and V once for little work, which hides
   // none of it.
-  const bool few = shape.n_q <= ir::kFewQueries && ir::has_few_form(planned.plan);
+  const bool few = ir::regime_of(planned.plan, shape.n_q) == ir::Regime::few_queries;
   const double bytes_per_s = few ? measured_bytes_per_second(cores) : kAssumedBytesPerSecond;
   const double reading = load.bytes / bytes_per_s;
   const double apart = few ? cost_of_keys(shape, planned.bind.dtype, heads_first) / kFullBlocks : 1;

@@ -29,20 +29,22 @@ std::set<std::string_view> functions_in(std::string_view text) {
   return out;
 }
 
-/// @weft_kernel: hands over the layout and the addresses of the micro-kernels that the text has.
+/// @weft_kernel: hands over the layout and the addresses of the micro-kernels that the text has; the others stay.
 std::string entry(const Kernel& k, const std::string& text) {
   Builder f("weft_kernel", "void", "ptr %to", false);
   f.seldom();
   std::int64_t at = 0;
   const auto put = [&](const Value& v) {
-    f.store(v, f.at(Builder::argument("ptr", "to"), "i64", Builder::i64(at++)), 8);
+    f.store(v, f.at(Builder::argument("ptr", "to"), "i64", Builder::i64(at)), 8);
   };
   for (const std::int64_t word : std::bit_cast<std::array<std::int64_t, sizeof(Layout) / 8>>(Layout(k))) {
     put(Builder::i64(word));
+    ++at;
   }
   const auto functions = functions_in(text);
   for (const char* name : kMicroKernels) {
-    put({"ptr", functions.contains(name) ? fmt::format("@{}", name) : "null"});
+    if (functions.contains(name)) put({"ptr", fmt::format("@{}", name)});
+    ++at;
   }
   f.ret();
   return ";; What is there\n" + f.finish();
@@ -50,11 +52,11 @@ std::string entry(const Kernel& k, const std::string& text) {
 
 std::string preamble(const Kernel& k) {
   std::string text = fmt::format(
-      "; weft kernel for {}: d {}, d_v {}, {}, tiles of {} rows x {} keys, sub-tiles of {} x {}\n"
+      "; weft kernel for {}, {}: d {}, d_v {}, {}, tiles of {} rows x {} keys, sub-tiles of {} x {}\n"
       "; {} phases{}. Lanes are rows; weft_args is codegen/args.h; who calls what: runtime/cpu.\n"
       "target triple = \"x86_64-unknown-linux-gnu\"\n\n",
-      k.target.name, k.d, k.d_v, ir::to_string(k.plan.bind.dtype), k.rows, k.keys, k.lanes, k.sub_k,
-      k.plan.phases.size(), k.many_passes ? ", O summed over passes" : "");
+      k.target.name, ir::to_string(k.regime), k.d, k.d_v, ir::to_string(k.plan.bind.dtype), k.rows, k.keys, k.lanes,
+      k.sub_k, k.plan.phases.size(), k.many_passes ? ", O summed over passes" : "");
   text += fmt::format("declare {0} @llvm.fmuladd.v{1}f32({0}, {0}, {0})\n", k.vf(), k.lanes);
   text += "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n";
   if (k.target.has_scalef()) {
@@ -77,20 +79,25 @@ std::string preamble(const Kernel& k) {
   return text;
 }
 
+using Parts = std::vector<std::string (*)(const Kernel&)>;
+
+Parts parts_of(const Kernel& k) {
+  if (k.regime == ir::Regime::few_queries) return {emit_few};
+  Parts parts = {emit_conditions, emit_summaries, emit_rows, emit_copies, emit_sums, emit_masks};
+  const Parts more = k.plan.bind.gradient ? Parts{emit_gradient_rows, emit_gradient_pairs, emit_gradient_blocks}
+                                          : Parts{emit_pairs, emit_blocks};
+  parts.insert(parts.end(), more.begin(), more.end());
+  return parts;
+}
+
 }  // namespace
 
 Names names(const ir::Plan&) { return {.symbol = "weft_kernel"}; }
 
-Source emit(const ir::Plan& plan, const Target& target) {
-  const Kernel k(plan, target);
+Source emit(const ir::Plan& plan, const Target& target, ir::Regime regime) {
+  const Kernel k(plan, target, regime);
   std::string text;
-  using Parts = std::vector<std::string (*)(const Kernel&)>;
-  const Parts of_both = {emit_conditions, emit_summaries, emit_rows, emit_copies, emit_sums, emit_masks};
-  const Parts of_one = plan.bind.gradient ? Parts{emit_gradient_rows, emit_gradient_pairs, emit_gradient_blocks}
-                                          : Parts{emit_pairs, emit_blocks, emit_few};
-  for (const Parts& parts : {of_both, of_one}) {
-    for (const auto part : parts) text += part(k);
-  }
+  for (const auto part : parts_of(k)) text += part(k);
   text += entry(k, text);
   text = preamble(k) + (k.has_expressions() ? expression_functions(k.lanes, text) : "") + text;
   // Frame pointers would cost a register; vectors are as wide as the target says.

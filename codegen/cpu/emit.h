@@ -1,6 +1,7 @@
 #pragma once
 
 #include "codegen/source.h"
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/plan.h"
 #include "compiler/target/target.h"
 
@@ -16,8 +17,9 @@ namespace weft::codegen::cpu {
 
 /// Never fails on a plan that verifies with stationary queries; the text depends on the plan's binding,
 /// choices and shape of its passes, not on the numbers in its ranges: those are tables. So patterns that
-/// differ in segment lengths or rates share a binary.
-Source emit(const ir::Plan& plan, const Target& target);
+/// differ in segment lengths or rates share a binary. That of few queries holds what such launches call beside the
+/// micro-kernels of many queries; the layout is the same.
+Source emit(const ir::Plan& plan, const Target& target, ir::Regime regime = ir::Regime::many_queries);
 
 /// Of the kernels that emit() would give.
 Names names(const ir::Plan& plan);

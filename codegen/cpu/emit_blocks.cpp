@@ -228,25 +228,34 @@ std::string full_block(const Kernel& k) {
   return f.finish();
 }
 
-void partial_scores(Part& f, const Value& keys, const Value& groups, const Value& v) {
-  const Kernel& k = f.kernel;
+/// @vector_scores: of listed groups of keys and one vector of rows, and of those that are kept the largest. `ask`: the
+/// next block's rows are asked for meanwhile.
+std::string vector_scores(const Kernel& k) {
+  Part f(k, "vector_scores", "void", "ptr %keys, i64 %groups, i64 %v, ptr %next_keys, ptr %next_values, i1 %ask");
+  const Value v = Part::argument("i64", "v");
   const Value none = f.splat(kMinusInfinity, k.lanes);
-  const auto top = f.fold(kZero, groups, 1, {none}, [&](const Value& i, std::vector<Value> best) {
-    const Value key = f.group_key(i);
-    std::vector<Value> rows;
-    for (int u = 0; u < k.sub_k; ++u) rows.push_back(key_row(f, keys, f.add(key, Part::i64(u))));
-    const auto sums = score_tile(f, rows, v, 1);
-    for (int u = 0; u < k.sub_k; ++u) {
-      const Value at = f.add(key, Part::i64(u));
-      const Value& s = sums[static_cast<std::size_t>(u)];
-      f.vstore(s, f.pair_at(k.scores, at, v), kZero);
-      if (k.plan.score) continue;
-      const Value of_kept = f.select(f.kept(at, v), s, none);
-      best[0] = f.select(f.fcmp("ogt", best[0], of_kept), best[0], of_kept);
-    }
-    return best;
-  });
+  const auto top =
+      f.fold(kZero, Part::argument("i64", "groups"), 1, {none}, [&](const Value& i, std::vector<Value> best) {
+        const Value key = f.group_key(i);
+        std::vector<Value> rows;
+        for (int u = 0; u < k.sub_k; ++u)
+          rows.push_back(key_row(f, Part::argument("ptr", "keys"), f.add(key, Part::i64(u))));
+        const auto sums = score_tile(f, rows, v, 1, [&](const Value& c) {
+          f.when(Part::argument("i1", "ask"), [&] { ask_ahead(f, key, k.sub_k, c); });
+        });
+        for (int u = 0; u < k.sub_k; ++u) {
+          const Value at = f.add(key, Part::i64(u));
+          const Value& s = sums[static_cast<std::size_t>(u)];
+          f.vstore(s, f.pair_at(k.scores, at, v), kZero);
+          if (k.plan.score) continue;
+          const Value of_kept = f.select(f.kept(at, v), s, none);
+          best[0] = f.select(f.fcmp("ogt", best[0], of_kept), best[0], of_kept);
+        }
+        return best;
+      });
   if (!k.plan.score) f.vstore(top[0], f.in_scratch(k.top), v);
+  f.ret();
+  return f.finish();
 }
 
 void partial_weights(Part& f, const Value& groups, const Value& v) {
@@ -360,26 +369,6 @@ Value not_finite(Part& f, const Value& count) {
                     [&](const Value& key) { return value_row(f, key); });
 }
 
-/// @weigh_vector: from the scores of one vector of rows to weights. `groups` of keys are listed, multiplicities stand
-/// pair by pair.
-std::string weigh_vector(const Kernel& k) {
-  Part f(k, "weigh_vector", "void", "i64 %groups, i64 %v, ptr %positions");
-  const Value groups = Part::argument("i64", "groups");
-  const Value v = Part::argument("i64", "v");
-  if (k.plan.score) on_pairs(f, "rewrite_kept", groups, v);
-  if (k.direct == 0) raise_maxima(f, v);
-  partial_weights(f, groups, v);
-  if (k.plan.dropout > 0) on_pairs(f, "drop_kept", groups, v);
-  if (k.pair != pair_of_weights(k)) {
-    f.for_each(kZero, groups, 1, [&](const Value& g) {
-      const Value key = f.group_key(g);
-      pair_weights(f, key, f.add(key, Part::i64(k.sub_k)), v, 1);
-    });
-  }
-  f.ret();
-  return f.finish();
-}
-
 /// Body for the places of a vector of rows: in each column of O, and where that is held meanwhile.
 void each_held(Part& f, const Value& v, const std::function<void(const Value&, const Value&)>& body) {
   const Kernel& k = f.kernel;
@@ -427,31 +416,12 @@ std::string partial_block(const Kernel& k) {
   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
     const Value groups = list_groups(f, v, count);
     f.when(f.icmp("sgt", groups, kZero), [&] {
-      partial_scores(f, keys, groups, v);
+      f.call_void("vector_scores", {f.a, f.s, keys, groups, v, keys, keys, Part::i1(false)});
       run_vector(f, groups, v, guarded, false);
     });
   });
   f.ret();
   return f.finish();
-}
-
-/// Scores of a full block for one vector of rows; the next block's rows are asked for meanwhile.
-void narrow_scores(Part& f, const Value& count, const Value& v) {
-  const Kernel& k = f.kernel;
-  const auto top =
-      f.fold(kZero, count, k.sub_k, {f.splat(kMinusInfinity, k.lanes)}, [&](const Value& key, std::vector<Value> best) {
-        std::vector<Value> rows;
-        for (int u = 0; u < k.sub_k; ++u)
-          rows.push_back(key_row(f, Part::argument("ptr", "keys"), f.add(key, Part::i64(u))));
-        const auto sums = score_tile(f, rows, v, 1, [&](const Value& c) { ask_ahead(f, key, k.sub_k, c); });
-        for (int u = 0; u < k.sub_k; ++u) {
-          const Value& s = sums[static_cast<std::size_t>(u)];
-          f.vstore(s, f.pair_at(k.scores, f.add(key, Part::i64(u)), v), kZero);
-          best[0] = f.select(f.fcmp("ogt", best[0], s), best[0], s);
-        }
-        return best;
-      });
-  f.vstore(top[0], f.in_scratch(k.top), v);
 }
 
 /// @narrow_block: a full block of a tile that has rows for at most half of the vectors, which are taken one by one.
@@ -463,7 +433,9 @@ std::string narrow_block(const Kernel& k) {
   const Value groups = list_all_groups(f, count);
   f.for_each(kZero, f.tile(kCount), k.lanes, [&](const Value& v) {
     keep_all_pairs(f, count, v);
-    narrow_scores(f, count, v);
+    f.call_void("vector_scores",
+                {f.a, f.s, Part::argument("ptr", "keys"), groups, v, Part::argument("ptr", "next_keys"),
+                 Part::argument("ptr", "next_values"), Part::i1(true)});
     run_vector(f, groups, v, Part::i1(false), true);
   });
   f.ret();
@@ -501,7 +473,7 @@ void keep_all_pairs(Part& f, const Value& count, const Value& v) {
 void raise_maxima(Part& f, const Value& v) {
   f.when(update_maxima(f, v), [&] {
     rescale(f, v, 1);
-    when_few(f, [&] { f.call_void("scale_few", {f.a, f.s, v}); });
+    if (f.kernel.regime == ir::Regime::few_queries) f.call_void("scale_few", {f.a, f.s, v});
   });
 }
 
@@ -509,9 +481,28 @@ void weigh_vector(Part& f, const Value& groups, const Value& v) {
   f.call_void("weigh_vector", {f.a, f.s, groups, v, Part::argument("ptr", "positions")});
 }
 
+/// `groups` of keys are listed, multiplicities stand pair by pair.
+std::string emit_weigh_vector(const Kernel& k) {
+  Part f(k, "weigh_vector", "void", "i64 %groups, i64 %v, ptr %positions");
+  const Value groups = Part::argument("i64", "groups");
+  const Value v = Part::argument("i64", "v");
+  if (k.plan.score) on_pairs(f, "rewrite_kept", groups, v);
+  if (k.direct == 0) raise_maxima(f, v);
+  partial_weights(f, groups, v);
+  if (k.plan.dropout > 0) on_pairs(f, "drop_kept", groups, v);
+  if (k.pair != pair_of_weights(k)) {
+    f.for_each(kZero, groups, 1, [&](const Value& g) {
+      const Value key = f.group_key(g);
+      pair_weights(f, key, f.add(key, Part::i64(k.sub_k)), v, 1);
+    });
+  }
+  f.ret();
+  return f.finish();
+}
+
 std::string emit_blocks(const Kernel& k) {
-  return ";; Blocks of keys: scores, weights, outputs\n" + full_block(k) + weigh_vector(k) + vector_block(k) +
-         partial_block(k) + narrow_block(k);
+  return ";; Blocks of keys: scores, weights, outputs\n" + full_block(k) + emit_weigh_vector(k) + vector_block(k) +
+         vector_scores(k) + partial_block(k) + narrow_block(k);
 }
 
 }  // namespace weft::codegen::cpu

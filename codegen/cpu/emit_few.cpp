@@ -343,14 +343,9 @@ std::string load_few(const Kernel& k) {
 
 }  // namespace
 
-void when_few(Part& f, const std::function<void()>& then) {
-  if (!f.kernel.few) return;
-  f.when(f.icmp("sle", f.arg(offsetof(weft_args, n_q)), Part::i64(ir::kFewQueries)), then);
-}
-
 std::string emit_few(const Kernel& k) {
-  if (!k.few) return "";
-  return ";; Few queries\n" + load_few(k) + clear_few(k) + scale_few(k) + few_block(k) + end_few(k);
+  const std::string of_pairs = is_packed(k) ? "" : emit_pairs(k) + emit_weigh_vector(k);
+  return ";; Few queries\n" + of_pairs + load_few(k) + clear_few(k) + scale_few(k) + few_block(k) + end_few(k);
 }
 
 }  // namespace weft::codegen::cpu

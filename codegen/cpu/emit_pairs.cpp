@@ -174,9 +174,13 @@ Drawn draw_for(Part& f, const Value& key, const Value& drawn, const Value& v) {
 }
 
 std::string emit_pairs(const Kernel& k) {
+  const auto both = [&](std::string (*emit)(const Kernel&, bool kept)) {
+    const bool full = k.regime == ir::Regime::many_queries;  // a full block's go with @full_block
+    return (full ? emit(k, false) : "") + emit(k, true);
+  };
   std::string text;
-  if (k.plan.score) text += ";; Scores\n" + rewrite(k, false) + rewrite(k, true);
-  if (k.plan.dropout > 0) text += ";; Dropout\n" + drop(k, false) + drop(k, true);
+  if (k.plan.score) text += ";; Scores\n" + both(rewrite);
+  if (k.plan.dropout > 0) text += ";; Dropout\n" + both(drop);
   return text;
 }
 

@@ -36,7 +36,6 @@ std::string load_q(const Kernel& k) {
   Part f(k, "load_q");
   const Value factor = score_factor(f);
   const bool pairs = k.pair == 2;
-  when_few(f, [&] { f.call_void("load_few", {f.a, f.s}); });
   if (pairs) f.store(factor, f.in_scratch(k.score_factor), 4);
   const Value factors = f.splat(factor, 8);
   f.for_each(kZero, Part::i64(k.rows), 8, [&](const Value& r) {

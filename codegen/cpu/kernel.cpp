@@ -28,7 +28,7 @@ Kernel::OfPairs condition_of(const ir::Predicate& p) {
 
 }  // namespace
 
-Kernel::Kernel(const ir::Plan& p, const Target& t) : Layout{}, plan(p), target(t) {
+Kernel::Kernel(const ir::Plan& p, const Target& t, ir::Regime r) : Layout{}, plan(p), target(t), regime(r) {
   lanes = p.choices.sub_q;
   rows = p.choices.tile_q;
   keys = p.choices.tile_k;
@@ -41,7 +41,7 @@ Kernel::Kernel(const ir::Plan& p, const Target& t) : Layout{}, plan(p), target(t
   sub_k = p.choices.sub_k;
   element = ir::size_of(p.bind.dtype);
   pair = p.choices.products;
-  few = ir::has_few_form(p);
+  few_queries = p.choices.few_q;
   positions = (p.score && ir::reads(*p.score, ir::Variable::k)) || p.dropout > 0;
   paged = p.bind.paged;
   mask_bytes = std::max(1, lanes / 8);
@@ -93,8 +93,8 @@ Kernel::Kernel(const ir::Plan& p, const Target& t) : Layout{}, plan(p), target(t
   idle_row = take("idle_row", sum_columns * element);
   score_factor = take("score_factor", pair == 2 ? 4 : 0);
   q = take("q", d_words * rows * 4);
-  q_lanes = take("q_lanes", few ? d * rows * 4 : 0);
-  few_sums = take("few_sums", few ? d_v * rows * 4 : 0);
+  q_lanes = take("q_lanes", few_queries > 0 ? d * rows * 4 : 0);
+  few_sums = take("few_sums", few_queries > 0 ? d_v * rows * 4 : 0);
   acc = take("acc", sum_rows * rows * 4);
   m = take("m", rows * 4);
   l = take("l", rows * 4);

@@ -3,6 +3,7 @@
 #include "codegen/args.h"
 #include "codegen/cpu/builder.h"
 #include "codegen/cpu/micro_kernels.h"
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/predicates.h"
 #include "compiler/target/target.h"
@@ -20,10 +21,11 @@ namespace weft::codegen::cpu {
 
 /// What follows from plan and target.
 struct Kernel : Layout {
-  Kernel(const ir::Plan& plan, const Target& target);
+  Kernel(const ir::Plan& plan, const Target& target, ir::Regime regime = ir::Regime::many_queries);
 
   const ir::Plan& plan;
   const Target& target;
+  const ir::Regime regime;              ///< that the text is for
   int d_words;                          ///< 32-bit words of a padded row of Q and K
   bool keys_in_place, values_in_place;  ///< rows of K and V are read where they are: products can step through them
   bool many_passes;                     ///< O is summed over passes
@@ -174,9 +176,7 @@ void keep_all_pairs(Part& f, const Value& count, const Value& v);
 void raise_maxima(Part& f, const Value& v);
 /// From the scores of one vector of rows to weights; sums are scaled where a maximum moves.
 void weigh_vector(Part& f, const Value& groups, const Value& v);
-/// Where the launch has so few queries that @few_block takes full blocks.
-void when_few(Part& f, const std::function<void()>& then);
-
+std::string emit_weigh_vector(const Kernel& kernel);  ///< @weigh_vector, which that calls
 // Each emits the functions of one part.
 std::string emit_rows(const Kernel& kernel);             ///< @load_q, @fresh, @store_lse, @finish_pass, @store_rows
 std::string emit_masks(const Kernel& kernel);            ///< @keep_key, @keep_run
@@ -185,7 +185,7 @@ std::string emit_blocks(const Kernel& kernel);           ///< @full_block, @narr
 std::string emit_gradient_rows(const Kernel& kernel);    ///< @load_rows, what was summed up
 std::string emit_gradient_pairs(const Kernel& kernel);   ///< @pair_gradients, @pair_gradients_kept
 std::string emit_gradient_blocks(const Kernel& kernel);  ///< @gradient_block, @gradient_vectors
-std::string emit_few(const Kernel& kernel);              ///< @load_few, @few_block and its sums
+std::string emit_few(const Kernel& kernel);              ///< of few queries: @load_few, @few_block and its sums
 std::string emit_sums(const Kernel& kernel);             ///< @settle, @collect
 std::string emit_conditions(const Kernel& kernel);       ///< what expressions use, @form, @describe, @ask, @mask
 std::string emit_summaries(const Kernel& kernel);        ///< @summarize

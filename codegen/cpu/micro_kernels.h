@@ -8,7 +8,8 @@
 #include <type_traits>
 
 /// What a CPU binary is: micro-kernels, which work on vectors of rows and call nothing, and where they look for things.
-/// Its only symbol, `void weft_kernel(MicroKernels*)`, fills this in. Who walks the keys and calls them: runtime/cpu.
+/// Its only symbol, `void weft_kernel(MicroKernels*)`, fills in those that it has. Who walks the keys and calls them:
+/// runtime/cpu.
 namespace weft::codegen::cpu {
 
 /// Words at the start of the scratch: facts of the tile being computed.
@@ -67,10 +68,10 @@ struct Layout {
   /// Numbers that a lane of a product takes at once: 2 of bf16, neighbours in a row of K and Q, or a column's of two
   /// neighbouring keys in V and P, where the target has an instruction for it.
   int pair;
-  int few;         ///< launches of few queries have blocks of their own
-  int positions;   ///< positions of a block's keys stand beside their rows
-  int paged;       ///< K and V stand in pages
-  int mask_bytes;  ///< of a mask with a bit for each lane of a vector
+  int few_queries;  ///< launches of up to so many have full blocks of their own
+  int positions;    ///< positions of a block's keys stand beside their rows
+  int paged;        ///< K and V stand in pages
+  int mask_bytes;   ///< of a mask with a bit for each lane of a vector
   int dropout;
   int direct;                ///< scores are the weights: no maxima, no sums of weights, no LSE
   int sink;                  ///< a further term of a row's sum

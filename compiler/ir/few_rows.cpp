@@ -4,10 +4,15 @@
 
 namespace weft::ir {
 
-bool has_few_form(const Plan& plan) {
-  const Choices& c = plan.choices;
-  return c.kernel_class == KernelClass::vector && !plan.bind.gradient && plan.bind.d % c.sub_q == 0 &&
-         plan.bind.d_v % c.sub_q == 0;
+const char* to_string(Regime regime) { return regime == Regime::few_queries ? "few queries" : "many queries"; }
+
+std::vector<Regime> regimes_of(const Plan& plan) {
+  if (plan.choices.few_q == 0) return {Regime::many_queries};
+  return {Regime::many_queries, Regime::few_queries};
+}
+
+Regime regime_of(const Plan& plan, std::int64_t n_q) {
+  return n_q <= plan.choices.few_q ? Regime::few_queries : Regime::many_queries;
 }
 
 bool heads_may_share(const Plan& plan) {
@@ -48,7 +53,7 @@ FullBlock full_block(const Plan& plan, std::size_t rows, std::int64_t queries) {
     const auto steps = (rows + static_cast<std::size_t>(step) - 1) / static_cast<std::size_t>(step);
     return static_cast<double>(steps) * step;
   };
-  if (queries <= kFewQueries && has_few_form(plan)) {
+  if (regime_of(plan, queries) == Regime::few_queries) {
     return {.rows = (up(kFewRowsOfScores) + up(kFewRowsOfOutputs)) / 2, .keys = c.sub_k};
   }
   const bool narrow = 2 * rows <= static_cast<std::size_t>(c.micro_q * c.sub_q);

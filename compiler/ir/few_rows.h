@@ -6,17 +6,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 /// What a kernel does where a launch or a tile has few rows, as in decoding. The kernel, who launches it and who counts
 /// its work must agree.
 namespace weft::ir {
 
-/// On CPUs, up to so many queries, full blocks have lanes for columns instead of rows (codegen/cpu/emit_few.cpp).
-inline constexpr int kFewQueries = 4;
-/// Rows that such a block takes at a time, for scores and for outputs: others are computed in vain.
+/// Launches that a kernel has code of its own for. The text of each regime is compiled when a launch first needs it.
+enum class Regime {
+  many_queries,
+  few_queries,  ///< CPUs: beside the other's, full blocks whose lanes are columns, not rows (codegen/cpu/emit_few.cpp)
+};
+const char* to_string(Regime regime);
+/// All that the plan has, the first of which every launch needs.
+std::vector<Regime> regimes_of(const Plan& plan);
+Regime regime_of(const Plan& plan, std::int64_t n_q);
+/// Rows that a block of few queries takes at a time, for scores and for outputs: others are computed in vain.
 inline constexpr int kFewRowsOfScores = 4, kFewRowsOfOutputs = 2;
-/// Has the kernel such blocks? Columns have to fill vectors.
-bool has_few_form(const Plan& plan);
 
 /// May heads be alike, by what the plan says? On GPUs only then the kernel knows of tiles that heads share.
 bool heads_may_share(const Plan& plan);

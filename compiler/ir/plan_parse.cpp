@@ -306,6 +306,7 @@ class PlanReader {
     c.micro_k = line.small("micro_k");
     c.micro_q = line.small("micro_q");
     if (c.kernel_class == KernelClass::vector) {
+      c.few_q = line.small("few_q");
       if (!line.at_end()) c.products = line.small("products");
       return;
     }

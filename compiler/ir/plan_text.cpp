@@ -143,7 +143,7 @@ std::string print(const Plan& plan) {
   w.line("choices {} tile_q {} tile_k {} sub_q {} sub_k {} micro_k {} micro_q {}{}", word(kClasses, c.kernel_class),
          c.tile_q, c.tile_k, c.sub_q, c.sub_k, c.micro_k, c.micro_q,
          c.kernel_class == KernelClass::vector
-             ? (c.products == 1 ? "" : fmt::format(" products {}", c.products))
+             ? fmt::format(" few_q {}{}", c.few_q, c.products == 1 ? "" : fmt::format(" products {}", c.products))
              : fmt::format(" threads {} depth {} staged {} chunk_k {}", c.threads, c.depth, c.staged, c.chunk_k));
   for (const auto& phase : plan.phases) print(w, phase);
   for (const auto& reason : plan.reasons) w.line("reason {}", reason);

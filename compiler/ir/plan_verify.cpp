@@ -42,6 +42,7 @@ class Verifier {
       return;
     }
     if (c.products != 1) pairs_of_bf16(c);
+    if (c.few_q != 0) few_queries(c);
     if (c.kernel_class == KernelClass::simt) {
       block_of_threads(c);
       return;
@@ -64,6 +65,14 @@ class Verifier {
       say("{} products at once: only CPUs do two, of bf16", c.products);
     if (c.sub_q != 16 || c.sub_k % 2 != 0)
       say("two products at once in sub-tiles of {} x {}, not of 16 x an even number", c.sub_q, c.sub_k);
+  }
+
+  /// What codegen/cpu/emit_few.cpp relies on: columns fill vectors.
+  void few_queries(const Choices& c) {
+    const bool whole = plan_.bind.d % c.sub_q == 0 && plan_.bind.d_v % c.sub_q == 0;
+    if (c.few_q < 0 || c.kernel_class != KernelClass::vector || plan_.bind.gradient || !whole)
+      say("no kernel of its own for {} queries: head dims {} and {}, vectors of {}", c.few_q, plan_.bind.d,
+          plan_.bind.d_v, c.sub_q);
   }
 
   /// What codegen/cuda/device relies on.

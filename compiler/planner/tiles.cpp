@@ -23,6 +23,9 @@ ir::Choices for_cpu(Draft& draft) {
   c.tile_k = target.vector_registers >= 32 ? 128 : 64;
   // Of gradients P and dS stand beside K, V, dK and dV of the block.
   if (draft.plan.bind.gradient) c.tile_k = 64;
+  // Few queries: columns have to fill vectors.
+  const ir::Bind& bind = draft.plan.bind;
+  if (!bind.gradient && bind.d % c.sub_q == 0 && bind.d_v % c.sub_q == 0) c.few_q = 4;
   if (!may_multiply_pairs(draft)) return c;
   c.products = target.bf16_dot_pays() ? 2 : 1;
   draft.plan.reasons.push_back(fmt::format("bf16 {}: vdpbf16ps does {:.1f} times the products of f32, {}",

@@ -247,6 +247,12 @@ typedef struct {
 WEFT_API weft_error* weft_kernel_workspace(const weft_kernel* kernel, weft_run_shape shape, int32_t threads,
                                            size_t* bytes);
 
+/**
+ * Makes now what the first launch of such a shape would make: see weft::Kernel::prepare. `compile_ms`: what compiling
+ * took of that, 0 where nothing was compiled; NULL is allowed.
+ */
+WEFT_API weft_error* weft_kernel_prepare(const weft_kernel* kernel, weft_run_shape shape, double* compile_ms);
+
 /** One list of key blocks that a kernel makes before the attention, for a `random` or `top` of its pattern. */
 typedef struct {
   const char* set;   /**< as the language has it */

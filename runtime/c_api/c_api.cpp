@@ -306,6 +306,15 @@ weft_error* weft_kernel_workspace(const weft_kernel* kernel, weft_run_shape shap
   });
 }
 
+weft_error* weft_kernel_prepare(const weft_kernel* kernel, weft_run_shape shape, double* compile_ms) {
+  return guarded(nullptr, [&]() -> Status {
+    if (kernel == nullptr) return missing("the kernel");
+    WEFT_TRY(const auto times, kernel->kernel.prepare(shape_of(shape)));
+    if (compile_ms != nullptr) *compile_ms = times.compile_ms;
+    return done;
+  });
+}
+
 weft_error* weft_kernel_lists(const weft_kernel* kernel, weft_run_shape shape, const int64_t* offset,
                               size_t offset_count, void (*visit)(const weft_chosen_list* list, void* context),
                               void* context) {

@@ -1,6 +1,5 @@
 #include "runtime/cpu/walker.h"
 
-#include "compiler/ir/few_rows.h"
 #include "compiler/ir/philox.h"
 #include "runtime/cpu/prefetch.h"
 
@@ -26,7 +25,7 @@ Walker::Walker(const MicroKernels& kernels, const weft_args& args, Sums* sums)
       a_(args),
       s_(args.scratch),
       sums_(sums),
-      few_(at_.few != 0 && args.n_q <= ir::kFewQueries) {
+      few_(args.n_q <= at_.few_queries) {
   for (int i = 0; i < 2; ++i) {
     blocks_[i] = {.keys = in_scratch<i64>(at_.key_at[i]),
                   .values = in_scratch<i64>(at_.value_at[i]),
@@ -158,7 +157,7 @@ void Walker::find_rows() const {
 
 void Walker::run_tile(const i64* head, i64 passes) {
   if (at_.gradient != 0) return run_gradient_tile(head, passes);
-  kernels_.load_q(&a_, s_);
+  load_queries();
   if (passes > 1)
     std::memset(in_scratch<float>(at_.out), 0, sizeof(float) * static_cast<std::size_t>(at_.v_pad * at_.rows));
   for (i64 p = 0; p < passes; ++p) {
@@ -171,6 +170,11 @@ void Walker::run_tile(const i64* head, i64 passes) {
   kernels_.store_rows(&a_, s_);
 }
 
+void Walker::load_queries() const {
+  kernels_.load_q(&a_, s_);
+  if (few_) kernels_.load_few(&a_, s_);
+}
+
 /// Of plans of several phases: one pass, with state taken from the phase before and handed on.
 void Walker::run_tile_of_phases(const i64* head, i64 phases) {
   const i64* const pass = table(head[walk::kPassesAt]);
@@ -181,7 +185,7 @@ void Walker::run_tile_of_phases(const i64* head, i64 phases) {
   if (idle && !first && !last) return;
   first ? kernels_.fresh(&a_, s_) : carry(true);
   if (!idle || (last && at_.gradient != 0)) {
-    at_.gradient != 0 ? load_gradient_rows(pass, true) : void(kernels_.load_q(&a_, s_));
+    at_.gradient != 0 ? load_gradient_rows(pass, true) : load_queries();
     at_.gradient != 0 ? run_gradient_pass(pass, true) : run_pass(pass);
   }
   if (!last) return carry(false);

@@ -65,6 +65,7 @@ class Walker {
   QueryRows query_rows(const weft_view& view) const;
   void find_rows() const;
   void run_tile(const i64* head, i64 passes);
+  void load_queries() const;
   void run_tile_of_phases(const i64* head, i64 phases);
   void run_pass(const i64* pass);
   void sweep(const i64* pass, bool full);

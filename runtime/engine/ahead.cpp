@@ -18,7 +18,7 @@ EngineOptions with_limit(EngineOptions options) {
 }
 
 std::string full_variant(const Prepared& kernel, const CompileOptions& options) {
-  auto out = variant_of(kernel.planned.bind);
+  auto out = variant_of(kernel);
   for (const auto& [name, value] : options.params) out += fmt::format(", {}={}", name, value);
   return out;
 }
@@ -28,7 +28,7 @@ std::string full_variant(const Prepared& kernel, const CompileOptions& options) 
 Ahead::Ahead(EngineOptions options)
     : options_(with_limit(std::move(options))), binaries_(options_), compilers_(options_) {}
 
-Result<Ahead::Work> Ahead::plan(const Source& source, const CompileOptions& options) {
+Result<std::vector<Ahead::Work>> Ahead::plan(const Source& source, const CompileOptions& options) {
   WEFT_TRY(const auto destination, find_destination(options.target));
   if (destination.kind != Destination::Kind::cpu && destination.kind != Destination::Kind::cuda) {
     return user_error(fmt::format("bundles have kernels for CPUs and GPUs, not for {}", options.target));
@@ -36,9 +36,14 @@ Result<Ahead::Work> Ahead::plan(const Source& source, const CompileOptions& opti
   WEFT_TRY(auto front, read_pattern(source, options));
   WEFT_CHECK(check_gradient(options, destination));
   WEFT_TRY(auto planned, plan_pattern(std::move(front), options, destination.target));
-  auto kernel = prepare(std::move(planned));
-  auto variant = full_variant(kernel, options);
-  return Work{.kernel = std::move(kernel), .variant = std::move(variant)};
+  const auto kernel = prepare(std::move(planned));
+  std::vector<Work> out;
+  for (const auto regime : ir::regimes_of(kernel.planned.plan)) {
+    auto one = regime == kernel.regime ? kernel : of_regime(kernel, regime);
+    auto variant = full_variant(one, options);
+    out.push_back({.kernel = std::move(one), .variant = std::move(variant)});
+  }
+  return out;
 }
 
 Result<Ahead::Made> Ahead::make(const Work& work) const {
@@ -50,7 +55,7 @@ Result<Ahead::Made> Ahead::make(const Work& work) const {
                         .compiler = std::move(compiler),
                         .launch = work.kernel.launch,
                         .binary = std::move(found.entry.binary),
-                        .source = work.kernel.texts->source().text,
+                        .source = work.kernel.source(),
                         .registers = found.entry.registers,
                         .spill_bytes = found.entry.spill_bytes};
   return Made{.kernel = named_for(work, std::move(kernel)), .compiled = found.origin == CacheOrigin::miss};

@@ -24,8 +24,8 @@ class Ahead {
     Prepared kernel;
     std::string variant;  ///< for people
   };
-  /// Errors are as from Engine::compile.
-  static Result<Work> plan(const Source& source, const CompileOptions& options);
+  /// Each regime of what is asked for. Errors are as from Engine::compile.
+  static Result<std::vector<Work>> plan(const Source& source, const CompileOptions& options);
 
   struct Made {
     bundle::Kernel kernel;

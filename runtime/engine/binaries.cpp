@@ -120,7 +120,7 @@ Result<Binaries::Found> Binaries::find_or_make(const Wanted& wanted, const Resul
   count(counts_.misses);
   if (no_compile_) return missing(kernel, key);
   if (!key) return key.error();
-  return kernel.texts->emitted() ? make(wanted, *key) : emit_and_make(wanted);
+  return kernel.texts->emitted(kernel.regime) ? make(wanted, *key) : emit_and_make(wanted);
 }
 
 /// A note led here, and the kernel is gone. What is compiled, and the key it gets, follow from the plan alone.
@@ -135,7 +135,7 @@ Result<Binaries::Found> Binaries::emit_and_make(const Wanted& wanted) const {
 }
 
 void Binaries::note(const Prepared& kernel) const {
-  const bool is_news = kernel.memo && kernel.texts->emitted();
+  const bool is_news = kernel.memo && kernel.texts->emitted(kernel.regime);
   if (is_news && stores_.front()->can_publish()) keep_memo(*stores_.front(), kernel);
 }
 
@@ -200,9 +200,8 @@ bool Binaries::has(const Prepared& kernel) const {
 
 Error Binaries::missing(const Prepared& kernel, const Result<cache::Key>& key) const {
   const auto& planned = kernel.planned;
-  auto error =
-      environment_error(fmt::format("the kernel '{}' ({}) for {} is not stored, and compiling is forbidden",
-                                    planned.front.pattern.name, variant_of(planned.bind), planned.target.name));
+  auto error = environment_error(fmt::format("the kernel '{}' ({}) for {} is not stored, and compiling is forbidden",
+                                             planned.front.pattern.name, variant_of(kernel), planned.target.name));
   const auto note = [&](const std::vector<std::string>& lines) {
     error.notes.insert(error.notes.end(), lines.begin(), lines.end());
   };

@@ -17,13 +17,13 @@ nvrtc::Limits limits_of(const EngineOptions& options) {
 
 Result<cache::Entry> compile_for_cpu(const Prepared& kernel, const std::string& option) {
   WEFT_TRY(const auto library, llvm::Library::open(option));
-  WEFT_TRY(auto object, llvm::compile(*library, kernel.texts->source().text, kernel.planned.target));
+  WEFT_TRY(auto object, llvm::compile(*library, kernel.source(), kernel.planned.target));
   return cache::Entry{.binary = std::move(object), .plan = kernel.texts->plan()};
 }
 
 Result<cache::Entry> compile_for_gpu(const Prepared& kernel, const std::string& option, const nvrtc::Options& told) {
   WEFT_TRY(const auto library, nvrtc::locate(kernel.planned.target, option));
-  WEFT_TRY(auto compiled, nvrtc::compile(*library, kernel.texts->source().text, kernel.planned.target, told));
+  WEFT_TRY(auto compiled, nvrtc::compile(*library, kernel.source(), kernel.planned.target, told));
   const auto registers = compiled.registers(), spilled = compiled.spill_bytes();
   return cache::Entry{.binary = std::move(compiled.cubin),
                       .plan = kernel.texts->plan(),

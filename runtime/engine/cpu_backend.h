@@ -15,7 +15,7 @@ namespace weft {
 class CpuBackend {
  public:
   explicit CpuBackend(const EngineOptions& options);
-  Result<Built> build(Prepared prepared, const Binaries& binaries) const;
+  Result<Built> build(Prepared prepared, std::shared_ptr<const Binaries> binaries) const;
 
  private:
   std::shared_ptr<const Workers> workers_;

@@ -22,17 +22,16 @@ std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlig
 
 }  // namespace
 
-CpuExecutor::CpuExecutor(ir::Plan plan, std::shared_ptr<const object::LoadedObject> object, Describe describe,
+CpuExecutor::CpuExecutor(ir::Plan plan, std::unique_ptr<const CpuKernels> kernels,
                          std::shared_ptr<const Workers> workers)
-    : plan_(std::move(plan)), object_(std::move(object)), workers_(std::move(workers)) {
-  describe(&kernels_);
-  if (plan_.bind.gradient) pages_.emplace(cpu::kPageKeys * kernels_.at.sum_row);
+    : plan_(std::move(plan)), kernels_(std::move(kernels)), workers_(std::move(workers)) {
+  if (plan_.bind.gradient) pages_.emplace(cpu::kPageKeys * kernels_->many().at.sum_row);
 }
 
 Result<std::shared_ptr<const CpuExecutor::PerHeads>> CpuExecutor::per_heads(std::int64_t heads) const {
   return known_heads_.get(heads, [&]() -> Result<PerHeads> {
     WEFT_TRY(auto tables, make_head_tables(plan_, heads));
-    const auto scratch = codegen::cpu::scratch_bytes(kernels_.at, tables.tables.most_terms);
+    const auto scratch = codegen::cpu::scratch_bytes(kernels_->many().at, tables.tables.most_terms);
     return PerHeads{.tables = std::move(tables), .scratch = aligned(static_cast<std::size_t>(scratch))};
   });
 }
@@ -48,6 +47,13 @@ Result<std::size_t> CpuExecutor::workspace(const ir::Shape& shape, int threads) 
   WEFT_TRY(const auto tables, per_heads(shape.heads));
   WEFT_TRY(const auto bytes, total_scratch(*tables, shape, threads > 0 ? threads : workers_->threads()));
   return bytes + kAlignment;  // the caller's buffer may start anywhere
+}
+
+Result<BuildTimes> CpuExecutor::prepare(const ir::Shape& shape) const {
+  BuildTimes times;
+  WEFT_CHECK(per_heads(shape.heads));
+  WEFT_CHECK(kernels_->of(ir::regime_of(plan_, shape.n_q), &times));
+  return times;
 }
 
 Status CpuExecutor::run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
@@ -75,11 +81,12 @@ Status CpuExecutor::run(const ir::Pattern& pattern, const Launch& launch, const 
   block.carry = reinterpret_cast<float*>(first + tables->scratch * static_cast<std::size_t>(threads));
   WEFT_TRY(const auto carry, carry_bytes(plan_, shape));
   auto* const lists = reinterpret_cast<std::int32_t*>(reinterpret_cast<std::byte*>(block.carry) + aligned(carry));
+  auto pieces = pieces_of(launch, block, size_of(args.q.dtype));
+  for (const auto& piece : pieces) WEFT_CHECK(kernels_->of(ir::regime_of(plan_, piece.shape.n_q)));
   if (launch.gradient && !launch.sequences.empty()) clear_gradients(args);
   try {
     InputGradients inputs = launch.gradient ? make_input_gradients(launch) : InputGradients();
-    for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype)))
-      WEFT_CHECK(run_piece(piece, pattern, launch, *tables, first, lists, threads, inputs));
+    for (auto& piece : pieces) WEFT_CHECK(run_piece(piece, pattern, launch, *tables, first, lists, threads, inputs));
     if (launch.gradient) store_input_gradients(launch, inputs);
   } catch (const std::bad_alloc&) {
     return environment_error("out of memory: there is no room for what threads add up for dK, dV and inputs");
@@ -96,7 +103,7 @@ Status CpuExecutor::run_piece(Piece& piece, const ir::Pattern& pattern, const La
   WEFT_CHECK(summarize(piece, per_heads.scratch, scratch, threads));
   if (launch.gradient) {
     run_backward({.plan = plan_,
-                  .kernels = kernels_,
+                  .kernels = kernels_->many(),
                   .tables = per_heads.tables,
                   .workers = *workers_,
                   .pool = *pages_,
@@ -106,8 +113,9 @@ Status CpuExecutor::run_piece(Piece& piece, const ir::Pattern& pattern, const La
                  piece, inputs);
     return done;
   }
+  WEFT_TRY(const auto* const kernels, kernels_->of(ir::regime_of(plan_, piece.shape.n_q)));
   for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase)
-    run_phase(phase, per_heads, piece, scratch, threads);
+    run_phase(phase, *kernels, per_heads, piece, scratch, threads);
   return done;
 }
 
@@ -123,15 +131,15 @@ Status CpuExecutor::summarize(const Piece& piece, std::size_t scratch_of_thread,
       mine.scratch = scratch + scratch_of_thread * static_cast<std::size_t>(slot);
       for (auto unit = next++; unit < launch.blocks; unit = next++) {
         mine.tile_end = launch.block.tile_end + unit;
-        cpu::run(kernels_, mine);
+        cpu::run(kernels_->many(), mine);
       }
     });
   }
   return done;
 }
 
-void CpuExecutor::run_phase(std::size_t phase, const PerHeads& per_heads, const Piece& piece, std::byte* scratch,
-                            int threads) const {
+void CpuExecutor::run_phase(std::size_t phase, const codegen::cpu::MicroKernels& kernels, const PerHeads& per_heads,
+                            const Piece& piece, std::byte* scratch, int threads) const {
   weft_args args = piece.block;
   args.phase = static_cast<std::int64_t>(phase);
   number_tiles(plan_, per_heads.tables, phase, piece.shape, args);
@@ -147,7 +155,7 @@ void CpuExecutor::run_phase(std::size_t phase, const PerHeads& per_heads, const 
     for (auto begin = next.fetch_add(chunk); begin < total; begin = next.fetch_add(chunk)) {
       mine.tile_begin = first + begin;
       mine.tile_end = first + std::min(begin + chunk, total);
-      cpu::run(kernels_, mine);
+      cpu::run(kernels, mine);
     }
   });
 }

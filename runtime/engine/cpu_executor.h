@@ -1,15 +1,14 @@
 #pragma once
 
 #include "codegen/args.h"
-#include "codegen/cpu/micro_kernels.h"
 #include "compiler/ir/plan.h"
 #include "runtime/cpu/sums.h"
 #include "runtime/engine/arguments.h"
 #include "runtime/engine/cpu_gradients.h"
+#include "runtime/engine/cpu_kernels.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/engine/scratch_pool.h"
 #include "runtime/engine/workers.h"
-#include "runtime/object/loaded_object.h"
 
 #include <memory>
 #include <optional>
@@ -20,14 +19,11 @@ namespace weft {
 /// Every tile is computed alone, so that results do not depend on how many threads share the work.
 class CpuExecutor : public Executor {
  public:
-  /// What fills in the micro-kernels: the object's symbol.
-  using Describe = void (*)(codegen::cpu::MicroKernels*);
-
-  CpuExecutor(ir::Plan plan, std::shared_ptr<const object::LoadedObject> object, Describe describe,
-              std::shared_ptr<const Workers> workers);
+  CpuExecutor(ir::Plan plan, std::unique_ptr<const CpuKernels> kernels, std::shared_ptr<const Workers> workers);
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
+  Result<BuildTimes> prepare(const ir::Shape& shape) const override;
 
  private:
   /// What depends on the number of heads only.
@@ -42,12 +38,11 @@ class CpuExecutor : public Executor {
   /// The lists of a piece, and everything that is computed with them.
   Status run_piece(Piece& piece, const ir::Pattern& pattern, const Launch& launch, const PerHeads& per_heads,
                    std::byte* scratch, std::int32_t* lists, int threads, InputGradients& inputs) const;
-  void run_phase(std::size_t phase, const PerHeads& per_heads, const Piece& piece, std::byte* scratch,
-                 int threads) const;
+  void run_phase(std::size_t phase, const codegen::cpu::MicroKernels& kernels, const PerHeads& per_heads,
+                 const Piece& piece, std::byte* scratch, int threads) const;
 
   ir::Plan plan_;
-  std::shared_ptr<const object::LoadedObject> object_;
-  codegen::cpu::MicroKernels kernels_;
+  std::unique_ptr<const CpuKernels> kernels_;
   std::shared_ptr<const Workers> workers_;
   mutable KnownHeads<PerHeads> known_heads_;
   mutable ScratchPool pool_;

@@ -16,6 +16,7 @@ class Elsewhere : public GpuExecutor {
   Elsewhere(ir::Plan plan, Error why) : GpuExecutor(std::move(plan)), why_(std::move(why)) {}
   Status run(const ir::Pattern&, const Launch&, const RunArgs&) const override { return why_; }
   Result<std::size_t> workspace(const ir::Shape&, int) const override { return why_; }
+  Result<BuildTimes> prepare(const ir::Shape&) const override { return why_; }
   bool reads_host_memory() const override { return false; }
 
  private:

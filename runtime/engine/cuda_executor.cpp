@@ -42,6 +42,13 @@ Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(st
   });
 }
 
+Result<BuildTimes> CudaExecutor::prepare(const ir::Shape& shape) const {
+  WEFT_TRY(const auto current, cuda::Current::make(*modules_.attend->device()));
+  WEFT_CHECK(check_positions(shape));
+  WEFT_CHECK(per_heads(shape.heads));
+  return BuildTimes();
+}
+
 Result<std::size_t> CudaExecutor::workspace(const ir::Shape& shape, int) const {
   WEFT_TRY(const auto bytes, scratch_bytes(shape, most_chunk_bytes(shape)));
   if (bytes == 0 && shape.batch <= 1) return std::size_t{0};

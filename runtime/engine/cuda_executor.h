@@ -18,6 +18,7 @@ class CudaExecutor : public GpuExecutor {
     std::shared_ptr<const cuda::Module> attend, prepass, merge;
   };
   CudaExecutor(ir::Plan plan, Target target, Modules modules);
+  Result<BuildTimes> prepare(const ir::Shape& shape) const override;
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;

@@ -22,6 +22,7 @@ class Interpreter : public Executor {
     return launch.gradient ? interpret_backward(pattern, launch, args) : run_interpreter(pattern, launch, args);
   }
   Result<std::size_t> workspace(const ir::Shape&, int) const override { return std::size_t{0}; }
+  Result<BuildTimes> prepare(const ir::Shape&) const override { return BuildTimes(); }
 };
 
 std::string spelled(const std::optional<std::int64_t>& value) { return value ? std::to_string(*value) : "-"; }
@@ -112,7 +113,7 @@ Result<Built> Engine::State::build(Front front, const Request& request) const {
   const auto line = record.wanted() ? record_line(source.text, options, prepared.planned) : std::string();
   WEFT_TRY(auto built, destination.kind == Destination::Kind::cuda
                            ? CudaBackend::build(std::move(prepared), destination, binaries)
-                           : cpu.build(std::move(prepared), binaries));
+                           : cpu.build(std::move(prepared), shared_binaries));
   built.times.plan_ms = plan_ms;
   if (record.wanted()) {
     if (auto added = record.add(line); !added) binaries.warn(added.error().message);

@@ -68,7 +68,8 @@ struct Engine::State {
       : no_compile(options.no_compile),
         build_id(object::own_build()),
         kernels(options.most_kernels),
-        binaries(options),
+        shared_binaries(std::make_shared<const Binaries>(options)),
+        binaries(*shared_binaries),
         cpu(options),
         record(options.record) {}
 
@@ -92,8 +93,9 @@ struct Engine::State {
   bool no_compile;
   std::string build_id;  ///< of planner and emitters; empty: not known, and nothing is noted
   KernelMap kernels;
-  cache::Flights<Result<Built>> flights;  ///< by request: of threads that want one kernel, one makes it
-  Binaries binaries;
+  cache::Flights<Result<Built>> flights;                  ///< by request: of threads that want one kernel, one makes it
+  const std::shared_ptr<const Binaries> shared_binaries;  ///< kernels that may yet need further binaries hold them, too
+  const Binaries& binaries;
   CpuBackend cpu;
   Record record;
 };

@@ -17,7 +17,7 @@ Error absent() {
 
 CpuBackend::CpuBackend(const EngineOptions&) {}
 
-Result<Built> CpuBackend::build(Prepared, const Binaries&) const { return absent(); }
+Result<Built> CpuBackend::build(Prepared, std::shared_ptr<const Binaries>) const { return absent(); }
 
 Result<Built> CudaBackend::emulate(Planned) { return absent(); }
 

@@ -63,6 +63,13 @@ Result<std::size_t> Kernel::workspace(const RunShape& shape, int threads) const 
   });
 }
 
+Result<BuildTimes> Kernel::prepare(const RunShape& shape) const {
+  return guarded([&]() -> Result<BuildTimes> {
+    WEFT_TRY(const auto sizes, check_shape(shape, {}));
+    return state_->executor->prepare(sizes);
+  });
+}
+
 Result<std::vector<ChosenList>> Kernel::lists(const RunShape& shape, std::span<const std::int64_t> offset) const {
   return guarded([&]() -> Result<std::vector<ChosenList>> {
     WEFT_TRY(const auto sizes, check_shape(shape, offset));

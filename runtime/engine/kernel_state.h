@@ -20,6 +20,8 @@ class Executor {
   virtual ~Executor() = default;
   virtual Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const = 0;
   virtual Result<std::size_t> workspace(const ir::Shape& shape, int threads) const = 0;
+  /// Makes what launches of this shape need once, and would make themselves.
+  virtual Result<BuildTimes> prepare(const ir::Shape& shape) const = 0;
   /// Or memory of a device, which the host cannot look at?
   virtual bool reads_host_memory() const { return true; }
   /// Shared memory of a block, where there are blocks.

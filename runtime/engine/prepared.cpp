@@ -34,12 +34,13 @@ std::string cuda_launch(const codegen::Names& names, const codegen::cuda::Geomet
   return text;
 }
 
-cache::Key request_of(const Target& target, const std::string& launch, const std::string& source) {
+cache::Key request_of(const Target& target, ir::Regime regime, const std::string& launch, const std::string& source) {
   const bool cuda = target.kind == TargetKind::cuda;
   cache::Key request;
   request.add("backend", cuda ? "cuda" : "cpu").add("abi", std::to_string(kWeftArgsAbi)).add("target", target.name);
   if (!cuda) request.add("cpu", target.llvm_cpu).add("features", target.llvm_features);
   request.add("options", cuda ? nvrtc::Options{}.text() : llvm::Options{}.text())
+      .add("regime", ir::to_string(regime))
       .add("launch", launch)
       .add_digest_of("source", source);
   return request;
@@ -52,13 +53,23 @@ Prepared prepare(Planned planned) {
   auto texts = std::make_shared<const Texts>(planned.plan, planned.target);
   auto names = names_of(planned);
   auto launch = is_cuda(planned) ? cuda_launch(names, codegen::cuda::geometry(planned.plan)) : cpu_launch(names);
-  auto request = request_of(planned.target, launch, texts->source().text);
+  auto request = request_of(planned.target, ir::Regime::many_queries, launch, texts->source().text);
   return {.planned = std::move(planned),
           .texts = std::move(texts),
           .names = std::move(names),
           .launch = std::move(launch),
           .request = std::move(request),
           .emit_ms = emitting.ms()};
+}
+
+Prepared of_regime(const Prepared& kernel, ir::Regime regime) {
+  const Stopwatch emitting;
+  Prepared out = kernel;
+  out.regime = regime;
+  out.request = request_of(out.planned.target, regime, out.launch, out.source());
+  out.memo.reset();
+  out.emit_ms = emitting.ms();
+  return out;
 }
 
 Prepared recalled(Planned planned, cache::Key request, std::string launch) {
@@ -71,12 +82,14 @@ Prepared recalled(Planned planned, cache::Key request, std::string launch) {
           .request = std::move(request)};
 }
 
-std::string variant_of(const ir::Bind& bind) {
+std::string variant_of(const Prepared& kernel) {
+  const ir::Bind& bind = kernel.planned.bind;
   auto out = fmt::format("{}, dim {}", ir::to_string(bind.dtype), bind.d);
   if (bind.d_v != bind.d) out += fmt::format(", value dim {}", bind.d_v);
   if (bind.branch_lse) out += ", branch lse";
   if (bind.paged) out += ", paged";
   if (bind.gradient) out += ", gradient";
+  if (kernel.regime != ir::Regime::many_queries) out += fmt::format(", {}", ir::to_string(kernel.regime));
   return out;
 }
 

@@ -7,13 +7,13 @@
 
 namespace weft {
 
-const codegen::Source& Texts::source() const {
+const codegen::Source& Texts::source(ir::Regime regime) const {
   const std::lock_guard lock(mutex_);
-  if (!source_) {
-    const bool cuda = target_.kind == TargetKind::cuda;
-    source_ = cuda ? codegen::cuda::emit(plan_, target_) : codegen::cpu::emit(plan_, target_);
-  }
-  return *source_;
+  const auto known = sources_.find(regime);
+  if (known != sources_.end()) return known->second;
+  const bool cuda = target_.kind == TargetKind::cuda;
+  auto made = cuda ? codegen::cuda::emit(plan_, target_) : codegen::cpu::emit(plan_, target_, regime);
+  return sources_.emplace(regime, std::move(made)).first->second;
 }
 
 const std::string& Texts::plan() const {
@@ -22,9 +22,9 @@ const std::string& Texts::plan() const {
   return *plan_text_;
 }
 
-bool Texts::emitted() const {
+bool Texts::emitted(ir::Regime regime) const {
   const std::lock_guard lock(mutex_);
-  return source_.has_value();
+  return sources_.contains(regime);
 }
 
 }  // namespace weft

@@ -40,19 +40,26 @@ int entries_in(const std::string& folder) {
 
 TEST_F(BundleBuild, MakesTheProduct) {
   const auto report = json(build("x.wfb", {"--target", "cpu:x86-64,cpu:x86-64-v3", "--dim", "32"}));
-  EXPECT_EQ(report["kernels"], 12);
-  EXPECT_EQ(report["binaries"], 8) << "near and nearer are one kernel";
-  EXPECT_EQ(report["compiled"], 8);
+  EXPECT_EQ(report["kernels"], 24);
+  EXPECT_EQ(report["binaries"], 16) << "near and nearer are one kernel";
+  EXPECT_EQ(report["compiled"], 16);
   EXPECT_EQ(names("x.wfb")[0], "near, f32, dim 16, cpu:x86-64");
-  EXPECT_EQ(names("x.wfb")[11], "rings, f32, dim 32, cpu:x86-64-v3");
+  EXPECT_EQ(names("x.wfb")[23], "rings, f32, dim 32, few queries, cpu:x86-64-v3");
   EXPECT_EQ(scratch_.files(), (std::vector<std::string>{"p.weft", "x.wfb"})) << "nothing is left beside the bundle";
+}
+
+TEST_F(BundleBuild, MayLeaveOutFewQueries) {
+  built("x.wfb", {"--no-few"});
+  EXPECT_EQ(names("x.wfb"),
+            (std::vector<std::string>{"near, f32, dim 16, cpu:x86-64", "nearer, f32, dim 16, cpu:x86-64",
+                                      "rings, f32, dim 16, cpu:x86-64"}));
 }
 
 TEST_F(BundleBuild, OptionsPassOverWhatAPatternFixes) {
   const auto fixed = scratch_.write("fixed.weft", "pattern fixed { dim 32; dtype f16; keep causal; }\n");
   const auto open = scratch_.write("open.weft", "pattern open { keep causal; }\n");
   const auto made = weft({"bundle", "build", "-o", path("x.wfb"), fixed, open, "--target", "cpu:x86-64-v3", "--dim",
-                          "16,64", "--dtype", "f32"});
+                          "16,64", "--dtype", "f32", "--no-few"});
   ASSERT_EQ(made.status, 0) << made.err;
   EXPECT_EQ(names("x.wfb"),
             (std::vector<std::string>{"fixed, f16, dim 32, cpu:x86-64-v3", "open, f32, dim 16, cpu:x86-64-v3",
@@ -83,7 +90,7 @@ TEST_F(BundleBuild, SaysWhatIsOpen) {
 }
 
 TEST_F(BundleBuild, ParametersGoToThePatternsThatHaveThem) {
-  built("x.wfb", {"-D", "width=32"});
+  built("x.wfb", {"-D", "width=32", "--no-few"});
   EXPECT_EQ(names("x.wfb"),
             (std::vector<std::string>{"near, f32, dim 16, width=32, cpu:x86-64", "nearer, f32, dim 16, cpu:x86-64",
                                       "rings, f32, dim 16, cpu:x86-64"}));
@@ -128,7 +135,7 @@ TEST_F(BundleBuild, GoesOnAfterAnInterruption) {
   EXPECT_EQ(contents(path("x.wfb")), whole);
   EXPECT_FALSE(fs::exists(path("x.wfb.partial")));
   EXPECT_EQ(report["resumed"], kept);
-  EXPECT_EQ(report["compiled"], 12 - kept);
+  EXPECT_EQ(report["compiled"], 24 - kept);
 }
 
 /// What one pattern lacks costs the others nothing: they are kept for the next time, or go in without it.
@@ -141,7 +148,7 @@ TEST_F(BundleBuild, FailuresAreNamed) {
   const auto lenient = weft(build("x.wfb", {bad, "--keep-going"}));
   EXPECT_EQ(lenient.status, 0) << lenient.err;
   EXPECT_NE(lenient.err.find("left out: " + bad + ": bad for cpu:x86-64"), std::string::npos) << lenient.err;
-  EXPECT_EQ(names("x.wfb").size(), 3U);
+  EXPECT_EQ(names("x.wfb").size(), 6U);
 }
 
 TEST_F(BundleBuild, AddsToABundle) {
@@ -149,9 +156,9 @@ TEST_F(BundleBuild, AddsToABundle) {
   const auto before = names("x.wfb");
   built("x.wfb", {"--pattern", "rings", "--dim", "32", "--add"});
   const auto after = names("x.wfb");
-  EXPECT_EQ(after.size(), before.size() + 1);  // dim 16 is there already
+  EXPECT_EQ(after.size(), before.size() + 2);  // dim 16 is there already
   built("x.wfb", {"--pattern", "rings"});
-  EXPECT_EQ(names("x.wfb").size(), 1U) << "without --add the bundle is another";
+  EXPECT_EQ(names("x.wfb").size(), 2U) << "without --add the bundle is another";
 }
 
 TEST_F(BundleBuild, OfARecordIsWhatRan) {
@@ -164,8 +171,10 @@ TEST_F(BundleBuild, OfARecordIsWhatRan) {
   const auto made = weft({"bundle", "build", "-o", path("x.wfb"), "--from-record", record});
   ASSERT_EQ(made.status, 0) << made.err;
   EXPECT_EQ(names("x.wfb"),
-            (std::vector<std::string>{"near, f32, dim 16, cpu:x86-64", "near, f32, dim 16, width=5, cpu:x86-64",
-                                      "rings, f32, dim 16, cpu:x86-64"}));
+            (std::vector<std::string>{"near, f32, dim 16, cpu:x86-64", "near, f32, dim 16, few queries, cpu:x86-64",
+                                      "near, f32, dim 16, few queries, width=5, cpu:x86-64",
+                                      "near, f32, dim 16, width=5, cpu:x86-64", "rings, f32, dim 16, cpu:x86-64",
+                                      "rings, f32, dim 16, few queries, cpu:x86-64"}));
   scratch_.write("p.weft", kPatterns);
   EXPECT_EQ(json(run("rings", {"--target", "cpu:x86-64", "--bundle", path("x.wfb"), "--no-compile"}),
                  no_compiler_)["kernel"]["cache"],
@@ -179,8 +188,8 @@ TEST_F(BundleBuild, OfARecordIsWhatRan) {
 
 /// Both passes of every pattern; a pattern with an LSE of each branch has that in its forward alone.
 TEST_F(BundleBuild, GradientsLieBesideForwards) {
-  built("forward.wfb");
-  const auto report = json(build("x.wfb", {"--target", "cpu:x86-64", "--grad"}));
+  built("forward.wfb", {"--no-few"});
+  const auto report = json(build("x.wfb", {"--target", "cpu:x86-64", "--grad", "--no-few"}));
   EXPECT_EQ(report["kernels"], 6);
   EXPECT_EQ(report["binaries"], 4) << "near and nearer are one kernel, in both passes";
   EXPECT_EQ(names("x.wfb"),
@@ -190,7 +199,7 @@ TEST_F(BundleBuild, GradientsLieBesideForwards) {
   const auto difference = json_of({"bundle", "diff", path("forward.wfb"), path("x.wfb"), "--json"});
   EXPECT_EQ(difference["added"].size(), 3U);
   EXPECT_TRUE(difference["removed"].empty() && difference["changed"].empty()) << difference;
-  built("x.wfb", {"--target", "cpu:x86-64", "--lse-per-branch", "--grad", "--pattern", "rings"});
+  built("x.wfb", {"--target", "cpu:x86-64", "--lse-per-branch", "--grad", "--pattern", "rings", "--no-few"});
   EXPECT_EQ(names("x.wfb"), (std::vector<std::string>{"rings, f32, dim 16, branch lse, cpu:x86-64",
                                                       "rings, f32, dim 16, gradient, cpu:x86-64"}));
 }
@@ -211,8 +220,10 @@ TEST_F(BundleBuild, OfARecordHasTheGradientsThatRan) {
   ASSERT_EQ(weft(run("near", {"--target", "cpu:x86-64", "--record", record})).status, 0);
   ASSERT_EQ(weft(run("rings", {"--target", "cpu:x86-64", "--record", record, "--grad", "ones"})).status, 0);
   built_of(record, "x.wfb");
-  EXPECT_EQ(names("x.wfb"), (std::vector<std::string>{"near, f32, dim 16, cpu:x86-64", "rings, f32, dim 16, cpu:x86-64",
-                                                      "rings, f32, dim 16, gradient, cpu:x86-64"}));
+  EXPECT_EQ(names("x.wfb"),
+            (std::vector<std::string>{"near, f32, dim 16, cpu:x86-64", "near, f32, dim 16, few queries, cpu:x86-64",
+                                      "rings, f32, dim 16, cpu:x86-64", "rings, f32, dim 16, few queries, cpu:x86-64",
+                                      "rings, f32, dim 16, gradient, cpu:x86-64"}));
   // Records of before there were gradients have forwards.
   auto old = contents(record);
   const std::string word = "\"gradient\":false,";

@@ -28,9 +28,11 @@ std::string bundle_of(const std::vector<CompileOptions>& kernels) {
   for (const auto& options : kernels) {
     const auto work = Ahead::plan({.name = "p.weft", .text = kText}, options);
     EXPECT_TRUE(work.ok());
-    const auto made = ahead.make(*work);
-    EXPECT_TRUE(made.ok()) << made.error().message;
-    writer.add(*bundle::pack(made->kernel));
+    for (const auto& one : *work) {
+      const auto made = ahead.make(one);
+      EXPECT_TRUE(made.ok()) << made.error().message;
+      writer.add(*bundle::pack(made->kernel));
+    }
   }
   return *writer.finish();
 }

@@ -118,6 +118,10 @@ TEST_F(CApi, SlicesAreRowsOfTheWhole) {
   std::size_t bytes = 1;
   EXPECT_EQ(message(weft_kernel_workspace(kernel, {1, kRows, kTokens, 1, 1, kFirst, kTokens}, 1, &bytes)), "");
   EXPECT_NE(message(weft_kernel_workspace(kernel, {1, kRows, kTokens, 1, 1, kTokens, kTokens}, 1, &bytes)), "");
+  double ms = -1;
+  EXPECT_EQ(message(weft_kernel_prepare(kernel, {1, kRows, kTokens, 1, 1, kFirst, kTokens}, &ms)), "");
+  EXPECT_EQ(ms, 0) << "this kernel ran";
+  EXPECT_EQ(message(weft_kernel_prepare(kernel, {1, kRows, kTokens, 1, 1, kFirst, kTokens}, nullptr)), "");
 }
 
 /// Each field arrives as what it is called: where a row has one key, O is V and LSE the score.
@@ -201,6 +205,8 @@ TEST_F(CApi, NothingThatIsMissingCrashes) {
   EXPECT_NE(message(weft_run(kernel, nullptr)), "");
   EXPECT_NE(message(weft_kernel_workspace(kernel, {}, 0, nullptr)), "");
   EXPECT_NE(message(weft_kernel_workspace(nullptr, {}, 0, &bytes)), "");
+  EXPECT_NE(message(weft_kernel_prepare(kernel, {}, nullptr)), "");
+  EXPECT_NE(message(weft_kernel_prepare(nullptr, {}, nullptr)), "");
   EXPECT_NE(message(weft_kernel_lists(kernel, {}, nullptr, 0, nullptr, nullptr)), "");
   weft_run_args empty = weft_run_args_init();
   EXPECT_NE(message(weft_run(kernel, &empty)), "");

@@ -84,8 +84,9 @@ const Row kRows[] = {
 
 /// What compares nothing, or is crossed elsewhere: files of tensors and bundles have tests of their own, compilers are
 /// chosen, and the rest stands in every row.
-const char* const kElsewhere[] = {"--q",     "--k",      "--v",        "--bundle", "--public-key", "--llvm",
-                                  "--nvrtc", "--memory", "--deadline", "--check",  "--json",       "-h,--help"};
+const char* const kElsewhere[] = {"--q",    "--k",       "--v",      "--bundle",   "--public-key",
+                                  "--llvm", "--nvrtc",   "--memory", "--deadline", "--check",
+                                  "--json", "--prepare", "-h,--help"};
 
 class CheckedOptions : public ::testing::Test {
  protected:

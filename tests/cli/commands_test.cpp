@@ -81,6 +81,29 @@ TEST_F(Commands, AnotherLengthCompilesNothing) {
   EXPECT_TRUE(other["check"]["ok"]);
 }
 
+TEST_F(Commands, FewQueriesAreMadeApart) {
+  const std::vector<std::string> decode = {"run", longnet_, "--tokens", "2", "--keys", "100"};
+  EXPECT_EQ(json({"run", longnet_, "--tokens", "100"}, small_)["kernel"]["prepare"]["compile_ms"], 0);
+  auto no_compile = decode;
+  no_compile.push_back("--no-compile");
+  const auto refused = weft(no_compile, small_);
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_NE(refused.err.find("few queries"), std::string::npos) << refused.err;
+
+  auto prepare = decode;
+  prepare.push_back("--prepare");
+  const auto prepared = json(prepare, small_);
+  EXPECT_EQ(prepared["kernels"][0]["cache"], "disk");
+  EXPECT_GT(prepared["kernels"][0]["prepare"]["compile_ms"], 0);
+  EXPECT_FALSE(prepared.contains("time_ms"));
+  const auto second = json(no_compile, small_);
+  EXPECT_EQ(second["kernel"]["prepare"]["compile_ms"], 0);
+  EXPECT_GT(second["kernel"]["prepare"]["load_ms"], 0);
+
+  prepare.push_back("--check");
+  EXPECT_EQ(weft(prepare, small_).status, 2);
+}
+
 TEST_F(Commands, NoCompileWantsAStoredKernel) {
   EXPECT_EQ(weft({"run", window_, "--tokens", "64", "--no-compile"}).status, 3);
   EXPECT_EQ(weft({"run", window_, "--tokens", "64"}).status, 0);
@@ -238,6 +261,17 @@ TEST_F(Commands, EmitEveryStage) {
   }
   EXPECT_EQ(weft({"emit", longnet_, "--stage", "object", "-o", scratch_.path("k.o")}, small_).status, 0);
   EXPECT_EQ(read("k.o").substr(1, 3), "ELF");
+}
+
+TEST_F(Commands, EmitWhatFewQueriesCall) {
+  const auto text = weft({"emit", longnet_, "--stage", "llvm", "--few"}, small_).out;
+  EXPECT_NE(text.find("@few_block("), std::string::npos);
+  EXPECT_EQ(weft({"emit", longnet_, "--stage", "llvm"}, small_).out.find("@few_block("), std::string::npos);
+  EXPECT_GT(weft({"emit", longnet_, "--stage", "asm", "--few"}, small_).out.size(), 100u);
+  EXPECT_EQ(weft({"emit", longnet_, "--stage", "plan", "--few"}, small_).status, 2);
+  const auto none = weft({"emit", longnet_, "--stage", "llvm", "--few", "--dim", "12"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("multiples of"), std::string::npos) << none.err;
 }
 
 TEST_F(Commands, EmitFromAPlan) {

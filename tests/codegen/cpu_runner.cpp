@@ -40,19 +40,28 @@ Result<CpuKernel> CpuKernel::make(const ir::Pattern& pattern, const ir::Bind& bi
 }
 
 Result<CpuKernel> CpuKernel::make(const ir::Plan& plan, const Target& target) {
-  return of(plan, codegen::cpu::emit(plan, target), target);
+  CpuKernel out;
+  out.plan_ = plan;
+  out.walk_ = cpu::run;
+  for (const auto regime : ir::regimes_of(plan)) WEFT_CHECK(out.add(codegen::cpu::emit(plan, target, regime), target));
+  return out;
 }
 
 Result<CpuKernel> CpuKernel::of(const ir::Plan& plan, const codegen::Source& source, const Target& target) {
-  WEFT_TRY(const auto object, compile_once(source.text, target));
   CpuKernel out;
   out.plan_ = plan;
-  out.object_ = object;
+  out.walk_ = cpu::run;
+  WEFT_CHECK(out.add(source, target));
+  return out;
+}
+
+Status CpuKernel::add(const codegen::Source& source, const Target& target) {
+  WEFT_TRY(const auto object, compile_once(source.text, target));
   const auto describe = reinterpret_cast<void (*)(codegen::cpu::MicroKernels*)>(object->symbol(source.symbol));
   if (describe == nullptr) return internal_error("the kernel has no entry");
-  describe(&out.kernels_);
-  out.walk_ = cpu::run;
-  return out;
+  describe(&kernels_);
+  objects_.push_back(object);
+  return done;
 }
 
 Result<ir::Outcome> CpuKernel::run(const ir::Shape& shape, const ir::Tensor& q, const ir::Tensor& k,

@@ -22,7 +22,7 @@ class CpuKernel {
   /// Compiled for the target; kernels with equal text are compiled once.
   static Result<CpuKernel> make(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target);
   static Result<CpuKernel> make(const ir::Plan& plan, const Target& target);
-  /// Of another text than the plan's own.
+  /// Of another text than the plan's own for many queries; for few it has none.
   static Result<CpuKernel> of(const ir::Plan& plan, const codegen::Source& source, const Target& target);
 
   const ir::Plan& plan() const { return plan_; }
@@ -37,10 +37,12 @@ class CpuKernel {
                           const std::vector<ir::Tensor>& inputs, const RunOptions& options = {}) const;
 
  private:
+  Status add(const codegen::Source& source, const Target& target);
+
   ir::Plan plan_;
-  std::shared_ptr<const void> object_;
+  std::vector<std::shared_ptr<const void>> objects_;
   codegen::cpu::MicroKernels kernels_;
-  Walk walk_;
+  Walk walk_ = nullptr;
 };
 
 }  // namespace weft::testing

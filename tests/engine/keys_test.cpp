@@ -40,8 +40,10 @@ Prepared prepared(const std::string& text, const CompileOptions& options) {
   return prepare(std::move(*planned));
 }
 
-std::string key_text(const std::string& text, const CompileOptions& options, const EngineOptions& engine = {}) {
-  const auto key = Compilers(engine).key_of(prepared(text, options));
+std::string key_text(const std::string& text, const CompileOptions& options, const EngineOptions& engine = {},
+                     ir::Regime regime = ir::Regime::many_queries) {
+  const auto kernel = prepared(text, options);
+  const auto key = Compilers(engine).key_of(regime == kernel.regime ? kernel : of_regime(kernel, regime));
   if (!key) throw std::runtime_error(key.error().message);
   return key->text();
 }
@@ -49,8 +51,8 @@ std::string key_text(const std::string& text, const CompileOptions& options, con
 TEST(Keys, HoldTheseFields) {
   std::vector<std::string> names;
   for (const auto& field : cache::fields_of(key_text(kLongnet, f32(32)))) names.push_back(field.name);
-  const std::vector<std::string> expected = {"backend", "abi",    "target", "cpu",     "features",
-                                             "options", "launch", "source", "compiler"};
+  const std::vector<std::string> expected = {"backend", "abi",    "target", "cpu",    "features",
+                                             "options", "regime", "launch", "source", "compiler"};
   EXPECT_EQ(names, expected) << "a field more or less wants a case below";
 }
 
@@ -68,6 +70,7 @@ TEST(Keys, ChangeWithWhatIsCompiledIn) {
       key_text(kLongnet, branches),
       key_text(kLongnet, value),
       key_text(kLongnet, paged),
+      key_text(kLongnet, f32(32), {}, ir::Regime::few_queries),
       key_text(kLongnet, f32(32, "cpu:x86-64-v4")),
       key_text("pattern p { keep causal; score s * 2; }", f32(32)),
       key_text("pattern p { keep causal; score s + 1; }", f32(32)),

@@ -56,7 +56,7 @@ TEST_F(TunedTest, OthersPlanAsBefore) {
   keep(kWindow, 16, 48);
   const auto usual = choices({.no_cache = true}, kWindow, 16);
   EXPECT_NE(usual.tile_k, 48) << "an engine without a store";
-  EXPECT_EQ(choices(own(), kWindow, 24), usual) << "another head dim";
+  EXPECT_EQ(choices(own(), kWindow, 32), usual) << "another head dim";
   EXPECT_EQ(choices(own(), "pattern p { keep window(98, 0); }", 16), usual) << "another pattern";
   EXPECT_EQ(choices(own(), "pattern p { keep window(99, 0); schedule { tile_k: 32; } }", 16).tile_k, 32)
       << "a schedule in the text";

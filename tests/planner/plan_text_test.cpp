@@ -39,7 +39,7 @@ TEST(PlanText, SaysThePlanInTermsOfThePattern) {
             "target cpu\n"
             "bind d 64 d_v 64 dtype f32 branch_lse 0\n"
             "combine joint branches 3\n"
-            "choices vector tile_q 64 tile_k 128 sub_q 16 sub_k 8 micro_k 4 micro_q 4\n"
+            "choices vector tile_q 64 tile_k 128 sub_q 16 sub_k 8 micro_k 4 micro_q 4 few_q 4\n"
             "phase attend carry none stationary query\n"
             "  tiles classes of 64 descending\n"
             "  by segment 4096 rate 2 phase (mod h 2)\n"
@@ -89,6 +89,9 @@ TEST(PlanText, EveryInvariantIsVerified) {
   breaks("tile", [](Plan& p) { p.choices.tile_q = 72; });
   breaks("tile of a phase", [](Plan& p) { p.phases[0].rows.tile = 128; });
   breaks("tile of zero", [](Plan& p) { p.choices.sub_k = 0; });
+  breaks("few queries, fewer than none", [](Plan& p) { p.choices.few_q = -1; });
+  breaks("few queries and columns that fill no vectors", [](Plan& p) { p.bind.d = 56; });
+  breaks("few queries of a backward pass", [](Plan& p) { p.bind.gradient = true; });
   breaks("no phase", [](Plan& p) { p.phases.clear(); });
   breaks("carry from nowhere", [](Plan& p) { p.phases[0].carry = Carry::in; });
   breaks("carry to nowhere", [](Plan& p) { p.phases[0].carry = Carry::out; });

@@ -64,7 +64,7 @@ class Build {
 
   /// Requests to work, grouped by what is compiled: many patterns come to one text.
   void plan() {
-    std::vector<std::optional<Ahead::Work>> planned(requests_.size());
+    std::vector<std::vector<Ahead::Work>> planned(requests_.size());
     Progress progress(console_, "planning");
     std::size_t finished = 0;
     in_parallel(requests_.size(), threads_, [&](std::size_t i) {
@@ -79,7 +79,10 @@ class Build {
     });
     std::map<std::string, Group> groups;
     for (std::size_t i = 0; i < planned.size(); ++i) {
-      if (planned[i]) groups[planned[i]->kernel.request.text()].emplace_back(i, std::move(*planned[i]));
+      for (auto& work : planned[i]) {
+        if (options_.no_few && work.kernel.regime == ir::Regime::few_queries) continue;
+        groups[work.kernel.request.text()].emplace_back(i, std::move(work));
+      }
     }
     for (auto& [request, group] : groups) groups_.push_back(std::move(group));
   }

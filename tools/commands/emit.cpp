@@ -69,7 +69,13 @@ Result<std::string> emit_plan(const ir::Plan& plan, const Target& target, const 
   if (options.stage == "plan") return ir::print(plan);
   WEFT_CHECK(fits(options.stage, target));
   if (is_cuda(options.stage)) return emit_cuda(plan, target, options, quoted);
-  auto source = codegen::cpu::emit(plan, target);
+  const auto regime = options.few ? ir::Regime::few_queries : ir::Regime::many_queries;
+  if (options.few && ir::regimes_of(plan).size() == 1) {
+    return user_error(
+        fmt::format("--few: {} has no text of its own for few queries, only where head dims are multiples of {}",
+                    plan.name, plan.choices.sub_q));
+  }
+  auto source = codegen::cpu::emit(plan, target, regime);
   if (options.stage == "llvm") return std::move(source.text);
   WEFT_TRY(const auto library, llvm::Library::open(options.llvm));
   if (options.stage == "asm") return llvm::assembly(*library, source.text, target);
@@ -139,6 +145,8 @@ int deliver(const std::string& bytes, const Options& options, const Console& con
 
 int command_emit(const Options& given, const Console& console) {
   if (given.whole && given.stage != "cuda") return console.usage("--whole goes with --stage cuda");
+  if (given.few && !is_cpu(given.stage) && !given.stage.empty())
+    return console.usage("--few goes with --stage llvm, asm or object");
   if (given.stage.empty()) {
     return console.usage("--stage is missing: ast, pattern, plan, llvm, asm, object, cuda, ptx, cubin or sass");
   }

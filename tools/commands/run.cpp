@@ -32,6 +32,8 @@ std::optional<std::int64_t> tokens_of(const Options& options, const ir::Pattern&
 
 /// What this command line asks for that this version, or nobody, can do. 0: nothing.
 int refuse(const Options& options, const Console& console) {
+  if (options.prepare && (options.check || !options.output.empty() || !options.lse.empty() || !options.lists.empty()))
+    return console.usage("--prepare runs nothing: there is nothing to check or to write");
   if (const auto wrong = wrong_gradients(options); !wrong.empty()) return console.usage(wrong);
   if (has_tensors(options) && (options.q.empty() || options.k.empty() || options.v.empty())) {
     return console.usage("--q, --k and --v go together");
@@ -128,12 +130,15 @@ Status add_lse(Job& job, const Options& options) {
   return done;
 }
 
+RunShape run_shape(const Job& job) {
+  const auto s = job.operands.shape();
+  return {s.batch, s.rows_computed(), s.n_k, s.heads, s.kv_heads, job.operands.slice};
+}
+
 /// Where the choices of `random` and `top` go.
 Status add_lists(Job& job, const Options& options, const Kernel& kernel) {
   if (!options.check && options.lists.empty()) return done;
-  const auto s = job.operands.shape();
-  WEFT_TRY(job.lists, kernel.lists({s.batch, s.rows_computed(), s.n_k, s.heads, s.kv_heads, job.operands.slice},
-                                   job.operands.offset));
+  WEFT_TRY(job.lists, kernel.lists(run_shape(job), job.operands.offset));
   if (job.lists.empty() && !options.lists.empty()) {
     return user_error(
         fmt::format("{} has no 'random' and no 'top': there are no lists for --lists", job.file.pattern.name));
@@ -272,9 +277,10 @@ Status say_more(const RunReport& ran, Operands& operands, const Options& options
 }
 
 /// The forward, what it is checked by, and then the backward: of the forward's results.
-Result<RunReport> run_passes(Job& job, const Kernel& forward, const std::optional<Kernel>& backward,
-                             const Options& options, const Console& console) {
-  RunReport report{.forward = {.kernel = forward}};
+Result<RunReport> run_passes(Job& job, const std::vector<Pass>& passes, const Options& options,
+                             const Console& console) {
+  RunReport report{.forward = passes[0]};
+  const Kernel& forward = passes[0].kernel;
   WEFT_TRY(report.forward.ms, [&] {
     const Progress progress(console, fmt::format("running {}", job.file.pattern.name));
     return launch(forward, job.operands, options);
@@ -285,8 +291,9 @@ Result<RunReport> run_passes(Job& job, const Kernel& forward, const std::optiona
     WEFT_TRY(report.check,
              compare_with_interpreter(job.file.pattern, args, job.operands.q.dtype, options.seed.value_or(0), console));
   }
-  if (!backward) return report;
-  report.backward = Pass{.kernel = *backward};
+  if (passes.size() == 1) return report;
+  report.backward = passes[1];
+  const Kernel* const backward = &passes[1].kernel;
   WEFT_TRY(report.backward->ms, [&] {
     const Progress progress(console, fmt::format("running gradients of {}", job.file.pattern.name));
     return launch_backward(*backward, job, *job.gradients, options);
@@ -295,6 +302,17 @@ Result<RunReport> run_passes(Job& job, const Kernel& forward, const std::optiona
     WEFT_TRY(report.gradients, check_backward(*backward, job, *report.check, options, console));
   }
   return report;
+}
+
+/// A kernel, and what launches of the job's shape need beside it.
+Result<Pass> make_pass(const Engine& engine, const Job& job, const CompileOptions& compile, const Console& console) {
+  const Progress progress(console, fmt::format("compiling {}{} for {}", compile.gradient ? "gradients of " : "",
+                                               job.file.pattern.name, compile.target));
+  WEFT_TRY(auto kernel, engine.compile(job.file.source.text, compile));
+  auto prepared = kernel.prepare(run_shape(job));
+  // What is wrong with the tensors is the launch's to say, which knows their names.
+  if (!prepared && prepared.error().kind != ErrorKind::user) return std::move(prepared).error();
+  return Pass{.kernel = std::move(kernel), .prepared = prepared ? *prepared : BuildTimes()};
 }
 
 /// Results that are wrong are a defect of Weft.
@@ -333,23 +351,21 @@ int command_run(const Options& options, const Console& console) {
   auto sources = sources_of_kernels(options, console);
   if (!sources) return console.fail(sources.error());
   const Engine engine(std::move(*sources));
-  const auto make = [&](const char* what) {
-    const Progress progress(console, fmt::format("compiling {}{} for {}", what, job.file.pattern.name, compile.target));
-    return engine.compile(job.file.source.text, compile);
-  };
-  const auto kernel = make("");
-  for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
-  if (!kernel) return console.fail(kernel.error(), &job.file.source);
-  std::optional<Kernel> backward;
-  if (job.gradients) {
-    compile.gradient = true;
-    auto made = make("gradients of ");
+  std::vector<Pass> passes;
+  for (const bool gradient : {false, true}) {
+    if (gradient && !job.gradients) break;
+    compile.gradient = gradient;
+    auto made = make_pass(engine, job, compile, console);
     for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
     if (!made) return console.fail(made.error(), &job.file.source);
-    backward = *made;
+    passes.push_back(std::move(*made));
   }
-  if (auto added = add_lists(job, options, *kernel); !added) return console.fail(added.error());
-  auto report = run_passes(job, *kernel, backward, options, console);
+  if (options.prepare) {
+    print_prepared(job, passes, console);
+    return kDone;
+  }
+  if (auto added = add_lists(job, options, passes[0].kernel); !added) return console.fail(added.error());
+  auto report = run_passes(job, passes, options, console);
   if (!report) return console.fail(job.operands.with_files(report.error()));
   if (auto written = write_outputs(job, options); !written) return console.fail(written.error());
   if (console.verbose()) {

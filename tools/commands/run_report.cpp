@@ -17,13 +17,19 @@ std::string list_file(const Options& options, std::size_t number) {
 
 namespace {
 
-std::string origin_text(const Kernel& kernel) {
+std::string origin_text(const Pass& pass) {
+  const auto& [kernel, prepared, ms] = pass;
   if (kernel.target() == "interpreter") return "interpreted in f64, nothing is compiled";
-  if (kernel.origin() == CacheOrigin::miss) {
-    return fmt::format("cache miss: compiled in {:.1f} ms, loaded in {:.2f} ms", kernel.compile_ms(), kernel.load_ms());
-  }
-  return fmt::format("cache hit ({}): loaded in {:.2f} ms, nothing compiled", to_string(kernel.origin()),
-                     kernel.load_ms());
+  auto out =
+      kernel.origin() == CacheOrigin::miss
+          ? fmt::format("cache miss: compiled in {:.1f} ms, loaded in {:.2f} ms", kernel.compile_ms(), kernel.load_ms())
+          : fmt::format("cache hit ({}): loaded in {:.2f} ms, nothing compiled", to_string(kernel.origin()),
+                        kernel.load_ms());
+  if (prepared.compile_ms > 0)
+    out += fmt::format("; for few queries: compiled in {:.1f} ms", prepared.compile_ms);
+  else if (prepared.load_ms > 0)
+    out += fmt::format("; for few queries: loaded in {:.2f} ms", prepared.load_ms);
+  return out;
 }
 
 void print_check(const Comparison& check, const Console& console) {
@@ -51,7 +57,7 @@ void print_gradient_check(const RunReport& report, const Console& console) {
 }
 
 void print_text(const Job& job, const RunReport& report, const Options& options, const Console& console) {
-  const auto& [kernel, ms] = report.forward;
+  const auto& [kernel, prepared, ms] = report.forward;
   const auto shape = job.operands.shape();
   const auto tokens = shape.n_q == shape.n_k ? fmt::format("{} tokens", shape.n_q)
                                              : fmt::format("{} queries, {} keys", shape.n_q, shape.n_k);
@@ -59,14 +65,14 @@ void print_text(const Job& job, const RunReport& report, const Options& options,
       shape.is_slice() ? fmt::format(", rows {} to {}", shape.row_begin, shape.row_end() - 1) : std::string();
   console.print("{}: {}{}, {} heads, dim {}, {}, batch {}\n", job.file.pattern.name, tokens, rows, shape.heads, shape.d,
                 to_string(job.operands.q.dtype), shape.batch);
-  console.print("  kernel  {}\n", origin_text(kernel));
+  console.print("  kernel  {}\n", origin_text(report.forward));
   if (kernel.registers()) {
     console.print("          {} registers, {} bytes spilled, {} bytes of shared memory\n", *kernel.registers(),
                   kernel.spill_bytes().value_or(0), kernel.shared_bytes(shape.heads).value_or(0));
   }
   console.print("  run     {:.3f} ms on {}\n", ms, kernel.target());
   if (report.backward) {
-    console.print("  grad    {}\n", origin_text(report.backward->kernel));
+    console.print("  grad    {}\n", origin_text(*report.backward));
     console.print("          {:.3f} ms on {}\n", report.backward->ms, report.backward->kernel.target());
   }
   for (std::size_t i = 0; i < job.lists.size() && !options.lists.empty(); ++i) {
@@ -90,14 +96,17 @@ Json lists_json(const Job& job, const Options& options) {
   return out;
 }
 
-Json kernel_json(const Kernel& kernel) {
-  return {{"cache", to_string(kernel.origin())},
-          {"compile_ms", kernel.compile_ms()},
-          {"load_ms", kernel.load_ms()},
-          {"plan_ms", kernel.times().plan_ms},
-          {"emit_ms", kernel.times().emit_ms},
-          {"registers", or_null(kernel.registers())},
-          {"spill_bytes", or_null(kernel.spill_bytes())}};
+Json kernel_json(const Pass& pass) {
+  const auto& [kernel, prepared, ms] = pass;
+  return {
+      {"cache", to_string(kernel.origin())},
+      {"compile_ms", kernel.compile_ms()},
+      {"load_ms", kernel.load_ms()},
+      {"plan_ms", kernel.times().plan_ms},
+      {"emit_ms", kernel.times().emit_ms},
+      {"prepare", {{"emit_ms", prepared.emit_ms}, {"compile_ms", prepared.compile_ms}, {"load_ms", prepared.load_ms}}},
+      {"registers", or_null(kernel.registers())},
+      {"spill_bytes", or_null(kernel.spill_bytes())}};
 }
 
 Json number_json(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
@@ -128,7 +137,7 @@ Json check_json(const RunReport& report) {
 }
 
 void print_json(const Job& job, const RunReport& report, const Options& options, const Console& console) {
-  const auto& [kernel, ms] = report.forward;
+  const auto& [kernel, prepared, ms] = report.forward;
   const auto shape = job.operands.shape();
   Json out{{"pattern", job.file.pattern.name},
            {"target", kernel.target()},
@@ -140,18 +149,27 @@ void print_json(const Job& job, const RunReport& report, const Options& options,
            {"dim", shape.d},
            {"dim_v", shape.d_v},
            {"dtype", to_string(job.operands.q.dtype)},
-           {"kernel", kernel_json(kernel)},
+           {"kernel", kernel_json(report.forward)},
            {"time_ms", ms}};
   if (shape.is_slice()) out["rows"] = {shape.row_begin, shape.row_end()};
   if (!options.lists.empty()) out["lists"] = lists_json(job, options);
   if (report.backward) {
-    out["backward"] = {{"kernel", kernel_json(report.backward->kernel)}, {"time_ms", report.backward->ms}};
+    out["backward"] = {{"kernel", kernel_json(*report.backward)}, {"time_ms", report.backward->ms}};
   }
   if (report.check) out["check"] = check_json(report);
   console.print("{}\n", json_text(out));
 }
 
 }  // namespace
+
+void print_prepared(const Job& job, const std::vector<Pass>& passes, const Console& console) {
+  auto kernels = Json::array();
+  for (const auto& pass : passes) {
+    kernels.push_back(kernel_json(pass));
+    if (!console.json()) console.print("{}: {}\n", job.file.pattern.name, origin_text(pass));
+  }
+  if (console.json()) console.print("{}\n", json_text({{"pattern", job.file.pattern.name}, {"kernels", kernels}}));
+}
 
 void print_report(const Job& job, const RunReport& report, const Options& options, const Console& console) {
   if (console.json()) {

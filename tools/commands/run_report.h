@@ -24,6 +24,7 @@ struct Job {
 /// One of its passes.
 struct Pass {
   Kernel kernel;
+  BuildTimes prepared = {};  ///< what the launch's shape took beside the kernel
   double ms = 0;
 };
 
@@ -39,6 +40,9 @@ struct RunReport {
 
 /// Of `--lists`.
 std::string list_file(const Options& options, std::size_t number);
+
+/// For `--prepare`: the passes that could run now.
+void print_prepared(const Job& job, const std::vector<Pass>& passes, const Console& console);
 
 /// On standard output, as text or JSON.
 void print_report(const Job& job, const RunReport& report, const Options& options, const Console& console);
