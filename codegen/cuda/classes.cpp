@@ -69,7 +69,8 @@ std::int64_t mma_bytes(const ir::Plan& plan) {
   const auto& c = plan.choices;
   const std::int64_t row = up(plan.bind.d, 16) * 2 + 16, value = up(plan.bind.d_v, 16) * 2 + 16;
   const std::int64_t staged = (c.tile_q + c.tile_k) * row + c.tile_k * value;
-  const std::int64_t results = c.tile_q * (up(plan.bind.d_v, 16) + 8) * 4;
+  const auto results_in = [&](int parts) { return c.tile_q * (up(plan.bind.d_v, 16) / parts + 8) * 4; };
+  const std::int64_t results = results_in(results_in(1) > staged ? 2 : 1);
   constexpr std::int64_t kFacts = 48 + 2 * 32;  // of the walk and the sources
   return kFacts + meets_bytes(plan) + std::max(staged, results) + 8 * (plan.bind.paged ? mma_keys(plan) : 4);
 }

@@ -4,14 +4,9 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <mutex>
 
 namespace weft::cuda {
-
-namespace {
-
-constexpr std::int64_t kSharedWithoutAsking = 48 * 1024;
-
-}  // namespace
 
 bool is_cubin(std::string_view bytes) {
   Elf64_Ehdr header;
@@ -60,10 +55,13 @@ Result<std::shared_ptr<const Module>> Module::find(std::shared_ptr<const Image> 
 }
 
 Status Module::allow_shared(std::int64_t bytes) const {
-  if (bytes <= kSharedWithoutAsking) return done;
+  // Held meanwhile: of two threads the one that asks for less must not come last.
+  const std::lock_guard lock(mutex_);
+  if (bytes <= shared_) return done;
   const auto& driver = device_->driver();
   WEFT_TRY(const auto current, Current::make(*device_));
   WEFT_CUDA(driver, cuFuncSetAttribute, (function_, kFunctionMostDynamicShared, static_cast<int>(bytes)));
+  shared_ = bytes;
   return done;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/base/fork_safe.h"
 #include "runtime/cuda/device.h"
 
 #include <cstdint>
@@ -30,7 +31,8 @@ class Module {
 
   const std::shared_ptr<const Device>& device() const { return device_; }
 
-  /// Lets launches use this much dynamic shared memory: above 48 KB a kernel must ask.
+  /// Lets launches use this much dynamic shared memory: above 48 KB a kernel must ask. Never takes back what was
+  /// allowed.
   Status allow_shared(std::int64_t bytes) const;
 
   /// Queues one launch; the device's context is current. `argument` is the kernel's only parameter, which the
@@ -47,6 +49,8 @@ class Module {
   std::string name_;
   std::shared_ptr<const Image> image_;
   FunctionHandle* function_ = nullptr;
+  mutable ForkSafe<> mutex_;
+  mutable std::int64_t shared_ = 48 << 10;  ///< what launches may use now
 };
 
 /// Is it an ELF file for NVIDIA's GPUs? Says nothing about what is in it.

@@ -196,6 +196,10 @@ TEST_F(CudaDriver, SharedMemoryAboveTheDefaultIsAskedFor) {
   EXPECT_EQ(driver().count("cuFuncSetAttribute"), 0u);
   ASSERT_TRUE((*module)->allow_shared((48 << 10) + 16).ok());
   EXPECT_EQ(driver().function_attributes, (std::map<int, int>{{kFunctionMostDynamicShared, (48 << 10) + 16}}));
+  // A launch of fewer heads takes nothing from one of more.
+  ASSERT_TRUE((*module)->allow_shared(90 << 10).ok());
+  ASSERT_TRUE((*module)->allow_shared((48 << 10) + 16).ok());
+  EXPECT_EQ(driver().function_attributes, (std::map<int, int>{{kFunctionMostDynamicShared, 90 << 10}}));
 }
 
 TEST_F(CudaDriver, ARefusedLaunchSaysWhatWasAsked) {

@@ -81,9 +81,12 @@ TEST(Target, ADeviceGetsTheNewestRowOfItsFamily) {
   EXPECT_EQ(row(72), "sm_70");
   EXPECT_EQ(row(87), "sm_86");
   EXPECT_EQ(row(90), "sm_90a");
-  EXPECT_EQ(row(121), "sm_120");
+  EXPECT_EQ(row(100), "sm_100");
+  EXPECT_EQ(row(103), "sm_103");
+  EXPECT_EQ(row(120), "sm_120");
+  EXPECT_EQ(row(121), "sm_121");
   EXPECT_EQ(row(52), "");
-  EXPECT_EQ(row(100), "") << "binaries of sm_90 do not run on 10.0";
+  EXPECT_EQ(row(110), "") << "binaries of sm_103 do not run on 11.0";
 }
 
 TEST(Target, AnyGpuCanBeTakenForOneWithoutTensorCores) {

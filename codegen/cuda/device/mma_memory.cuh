@@ -11,13 +11,16 @@ constexpr int kColumns = (kDimV + 15) / 16 * 16;  // columns of V and O
 constexpr int bytes_apart(int columns) { return (columns + 15) / 16 * 32 + 16; }
 constexpr int kRowBytes = bytes_apart(kDim);
 constexpr int kValueBytes = bytes_apart(kDimV);
-// Of a row of O on its way out: 8 apart, a half warp's pairs meet all banks.
-constexpr int kResultFloats = kColumns + 8;
 
 constexpr int kTries = kConditions > 0 ? 1 : 2;                              // keys that a thread tries at once
 constexpr int kKeyList = ((kTries * kThreads + kKeys - 1) / kKeys + 3) * kKeys;  // a ring of whole blocks
 
 constexpr int kStagedBytes = (kRows + kKeys) * kRowBytes + kKeys * kValueBytes;
+// Of a row of O on its way out: 8 apart, a half warp's pairs meet all banks. What would take more room than everything
+// else goes in two parts.
+constexpr int kResultParts = kRows * (kColumns + 8) * 4 > kStagedBytes ? 2 : 1;
+constexpr int kPartColumns = kColumns / kResultParts;
+constexpr int kResultFloats = kPartColumns + 8;
 constexpr int kWorkingBytes =
     kStagedBytes > kRows * kResultFloats * 4 ? kStagedBytes : kRows * kResultFloats * 4;
 

@@ -9,46 +9,69 @@
 
 __device__ __forceinline__ float* result_row(Shared& s, int row) { return (float*)s.bytes + row * kResultFloats; }
 
-/// The thread's pair of columns of tile c in its row i.
+constexpr int kPartTiles = kColumnTiles / kResultParts;
+
+/// The thread's pair of columns of tile c of a part, in its row i.
 __device__ __forceinline__ float* result_at(Shared& s, int i, int c) {
   return result_row(s, row_at(i)) + c * 8 + threadIdx.x % 4 * 2;
 }
 
-__device__ __forceinline__ void put_results(Shared& s, const State& st) {
+__device__ __forceinline__ void put_part(Shared& s, const State& st, int part) {
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
 #pragma unroll
-    for (int c = 0; c < kColumnTiles; ++c) {
-      const float* const o = &st.o[i / 2][c][i % 2 * 2];
+    for (int c = 0; c < kPartTiles; ++c) {
+      const float* const o = &st.o[i / 2][part * kPartTiles + c][i % 2 * 2];
       store_shared(result_at(s, i, c), make_float2(o[0], o[1]));
     }
   }
   __syncthreads();
 }
 
-__device__ __forceinline__ void get_results(Shared& s, State& st) {
+__device__ __forceinline__ void get_part(Shared& s, State& st, int part) {
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
 #pragma unroll
-    for (int c = 0; c < kColumnTiles; ++c) {
+    for (int c = 0; c < kPartTiles; ++c) {
       const float2 o = load_shared<float2>(result_at(s, i, c));
-      st.o[i / 2][c][i % 2 * 2] = o.x;
-      st.o[i / 2][c][i % 2 * 2 + 1] = o.y;
+      st.o[i / 2][part * kPartTiles + c][i % 2 * 2] = o.x;
+      st.o[i / 2][part * kPartTiles + c][i % 2 * 2 + 1] = o.y;
     }
   }
   __syncthreads();
 }
 
-/// Calls use(row of the tile, column, where four values of it are) for all there are.
+/// Calls use(row of the tile, column, where four values of it are) for all there are of a part.
 template <typename Use>
-__device__ __forceinline__ void each_four(Shared& s, const Tile& t, const Use& use) {
-  constexpr int kFours = kColumns / 4;
+__device__ __forceinline__ void each_four(Shared& s, const Tile& t, int part, const Use& use) {
+  constexpr int kFours = kPartColumns / 4;
 #pragma unroll 1
   for (int i = threadIdx.x; i < t.count * kFours; i += kThreads) {
-    const int row = i / kFours, column = i % kFours * 4;
-    if (column < kDimV && is_computed(t, row)) use(row, column, result_row(s, row) + column);
+    const int row = i / kFours, in_part = i % kFours * 4, column = part * kPartColumns + in_part;
+    if (column < kDimV && is_computed(t, row)) use(row, column, result_row(s, row) + in_part);
+  }
+}
+
+/// The same of all parts, with the state's results.
+template <typename Use>
+__device__ __forceinline__ void each_result(Shared& s, const State& st, const Tile& t, const Use& use) {
+#pragma unroll
+  for (int part = 0; part < kResultParts; ++part) {
+    put_part(s, st, part);
+    each_four(s, t, part, use);
+  }
+}
+
+/// The same the other way: what `use` puts there becomes the state's.
+template <typename Use>
+__device__ __forceinline__ void take_results(Shared& s, State& st, const Tile& t, const Use& use) {
+#pragma unroll
+  for (int part = 0; part < kResultParts; ++part) {
+    __syncthreads();
+    each_four(s, t, part, use);
+    get_part(s, st, part);
   }
 }
 
@@ -130,11 +153,9 @@ __device__ __forceinline__ void store_carried(float* to, const float* from, int 
 
 __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st, const Tile&) {
   const Tile t = tile_of(s);
-  __syncthreads();
-  each_four(s, t, [&](int row, int column, float* to) {
+  take_results(s, st, t, [&](int row, int column, float* to) {
     load_carried(to, carried_row(a, s, t, row) + column, in_four(column));
   });
-  get_results(s, st);
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
     if (!is_computed(t, row_at(i))) continue;
@@ -144,9 +165,9 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
   }
 }
 
-/// What close_sums left, and O as put_results did.
+/// What close_sums left, and O.
 __device__ __forceinline__ void store_state(const weft_args& a, Shared& s, const State& st, const Tile& t) {
-  each_four(s, t, [&](int row, int column, const float* o) {
+  each_result(s, st, t, [&](int row, int column, const float* o) {
     store_carried(carried_row(a, s, t, row) + column, o, in_four(column), false);
   });
   each_sum(s, st, t, [&](int row, float m, float l) {
@@ -158,7 +179,6 @@ __device__ __forceinline__ void store_state(const weft_args& a, Shared& s, const
 __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st, const Tile&) {
   const Tile t = tile_of(s);
   close_sums(s, st);
-  put_results(s, st);
   store_state(a, s, st, t);
 }
 
@@ -166,13 +186,12 @@ __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st
 __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const State& st, const Tile&,
                                            bool chunk = false) {
   const Tile t = tile_of(s);
-  put_results(s, st);
   if (chunk) return store_state(a, s, st, t);
   unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h);
   const i64 step = a.o.stride_n * 2;
   const i64 head_step = kSharesTiles ? a.o.stride_h * 2 : 0;
   const bool aligned = kDimV % 4 == 0 && (misalignment(base, step, 8) | misalignment(base, head_step, 8)) == 0;
-  each_four(s, t, [&](int row, int column, const float* o) {
+  each_result(s, st, t, [&](int row, int column, const float* o) {
     store4<kStored>(base + times(sequence_row(s, t, row), step) + times(head_of_row(s, row), head_step) + column * 2,
                     load_shared<float4>(o), aligned, in_four(column));
   });
@@ -185,8 +204,7 @@ struct Sum {
 
 __device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, const Tile&, Sum& sum, const State& st) {
   const Tile t = tile_of(s);
-  put_results(s, st);
-  each_four(s, t, [&](int row, int column, const float* o) {
+  each_result(s, st, t, [&](int row, int column, const float* o) {
     store_carried(carried_row(a, s, t, row) + column, o, in_four(column), sum.begun);
   });
   sum.begun = true;
@@ -194,10 +212,8 @@ __device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, const 
 
 __device__ __forceinline__ void take_sum(const weft_args& a, Shared& s, const Tile&, const Sum& sum, State& st) {
   const Tile t = tile_of(s);
-  __syncthreads();
-  each_four(s, t, [&](int row, int column, float* to) {
+  take_results(s, st, t, [&](int row, int column, float* to) {
     if (sum.begun) return load_carried(to, carried_row(a, s, t, row) + column, in_four(column));
     store_shared(to, make_float4(0, 0, 0, 0));
   });
-  get_results(s, st);
 }
