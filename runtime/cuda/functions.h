@@ -19,6 +19,7 @@ using DeviceAddress = std::uint64_t;
 // The driver's enumerations, as far as they are used.
 inline constexpr int kSuccess = 0;
 inline constexpr int kErrorNoDevice = 100;
+inline constexpr int kErrorInvalidImage = 200, kErrorNoBinaryForGpu = 209;
 inline constexpr int kDeviceMultiprocessors = 16;
 inline constexpr int kDeviceMajor = 75;
 inline constexpr int kDeviceMinor = 76;

@@ -32,11 +32,19 @@ class Module::Image {
 };
 
 Result<std::shared_ptr<const Module>> Module::load(std::shared_ptr<const Device> device, std::string_view cubin,
-                                                   const std::string& symbol, const std::string& name) {
+                                                   const std::string& symbol, const std::string& name, bool* refused) {
   if (!is_cubin(cubin)) return internal_error(fmt::format("the binary of {} is no cubin", name));
   WEFT_TRY(const auto current, Current::make(*device));
   const auto image = std::make_shared<Image>(device);  // a copy: `current` outlives the image
-  WEFT_CUDA(image->device->driver(), cuModuleLoadData, (&image->handle, cubin.data()));
+  const auto& driver = image->device->driver();
+  const auto result = driver.functions().cuModuleLoadData(&image->handle, cubin.data());
+  if (refused != nullptr) *refused = result == kErrorInvalidImage || result == kErrorNoBinaryForGpu;
+  if (auto loaded = driver.check(result, "cuModuleLoadData"); !loaded) {
+    auto error = std::move(loaded).error();
+    error.notes.push_back(
+        fmt::format("the driver of {} runs what CUDA {} and older made", device->info().name, driver.version_text()));
+    return error;
+  }
   return find(image, symbol, name);
 }
 

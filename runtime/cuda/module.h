@@ -23,9 +23,11 @@ inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
 /// One kernel of a cubin, which is loaded into a device's primary context. Thread-safe.
 class Module {
  public:
-  /// `name` is the pattern's, for messages. Internal error where the bytes are no cubin or lack `symbol`.
+  /// `name` is the pattern's, for messages. Internal error where the bytes are no cubin, the driver does not take them
+  /// (`refused`, where that is given) or they lack `symbol`.
   static Result<std::shared_ptr<const Module>> load(std::shared_ptr<const Device> device, std::string_view cubin,
-                                                    const std::string& symbol, const std::string& name);
+                                                    const std::string& symbol, const std::string& name,
+                                                    bool* refused = nullptr);
   /// Another kernel of the same cubin, which stays loaded for as long as one of its kernels is wanted.
   Result<std::shared_ptr<const Module>> sibling(const std::string& symbol) const;
 

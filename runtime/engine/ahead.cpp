@@ -26,7 +26,9 @@ std::string full_variant(const Prepared& kernel, const CompileOptions& options) 
 }  // namespace
 
 Ahead::Ahead(EngineOptions options)
-    : options_(with_limit(std::move(options))), binaries_(options_), compilers_(options_) {}
+    : options_(with_limit(std::move(options))),
+      binaries_(options_, Compilers::For::any_machine),
+      compilers_(options_, Compilers::For::any_machine) {}
 
 Result<std::vector<Ahead::Work>> Ahead::plan(const Source& source, const CompileOptions& options) {
   WEFT_TRY(const auto destination, find_destination(options.target));

@@ -27,12 +27,12 @@ Built built(std::shared_ptr<const Kernel::State> state, const Binaries::Found& b
           .times = {.emit_ms = emit_ms + binary.emit_ms, .compile_ms = binary.compile_ms, .load_ms = binary.load_ms}};
 }
 
-Binaries::Binaries(const EngineOptions& options)
+Binaries::Binaries(const EngineOptions& options, Compilers::For where)
     : no_compile_(options.no_compile),
       wait_(duration_of(options.wait_ms)),
       notice_(options.notice),
       bundles_(options),
-      compilers_(options),
+      compilers_(options, where),
       warnings_(bundles_.troubles()) {
   stores_.push_back(
       cache::Store::open({.directory = options.cache_dir, .disabled = options.no_cache, .cap = options.cache_bytes}));

@@ -26,7 +26,7 @@ namespace weft {
 /// and processes take turns (kernels_cache/once.h).
 class Binaries {
  public:
-  explicit Binaries(const EngineOptions& options);
+  explicit Binaries(const EngineOptions& options, Compilers::For where = Compilers::For::this_machine);
 
   struct Found {
     cache::Entry entry;
@@ -42,6 +42,9 @@ class Binaries {
   Result<Found> find_and_load(const Prepared& kernel, const cache::Judge& load) const;
   /// For who does not load it: it is a binary, as far as that can be told.
   Result<Found> find_or_compile(const Prepared& kernel) const;
+
+  /// See Compilers::pass_over.
+  bool pass_over_compiler(const Target& target) const { return compilers_.pass_over(target); }
 
   /// Is there any to find notes in?
   bool has_stores() const;

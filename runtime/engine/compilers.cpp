@@ -1,10 +1,13 @@
 #include "runtime/engine/compilers.h"
 
+#include "runtime/cuda/driver.h"
 #include "runtime/engine/engine_checks.h"
 #include "runtime/llvm/compile.h"
 #include "runtime/llvm/library.h"
 #include "runtime/llvm/search.h"
 #include "runtime/nvrtc/search.h"
+
+#include <mutex>
 
 namespace weft {
 
@@ -21,9 +24,9 @@ Result<cache::Entry> compile_for_cpu(const Prepared& kernel, const std::string& 
   return cache::Entry{.binary = std::move(object), .plan = kernel.texts->plan()};
 }
 
-Result<cache::Entry> compile_for_gpu(const Prepared& kernel, const std::string& option, const nvrtc::Options& told) {
-  WEFT_TRY(const auto library, nvrtc::locate(kernel.planned.target, option));
-  WEFT_TRY(auto compiled, nvrtc::compile(*library, kernel.source(), kernel.planned.target, told));
+Result<cache::Entry> compile_for_gpu(const Prepared& kernel, const nvrtc::Library& library,
+                                     const nvrtc::Options& told) {
+  WEFT_TRY(auto compiled, nvrtc::compile(library, kernel.source(), kernel.planned.target, told));
   const auto registers = compiled.registers(), spilled = compiled.spill_bytes();
   return cache::Entry{.binary = std::move(compiled.cubin),
                       .plan = kernel.texts->plan(),
@@ -37,11 +40,31 @@ nvrtc::Options nvrtc_options(const EngineOptions& options, const std::string& na
   return {.pattern = name, .limits = limits_of(options)};
 }
 
-Compilers::Compilers(const EngineOptions& options)
-    : llvm_(options.llvm), nvrtc_(options.nvrtc), limits_(limits_of(options)) {}
+Compilers::Compilers(const EngineOptions& options, For where)
+    : llvm_(options.llvm), nvrtc_(options.nvrtc), limits_(limits_of(options)), where_(where) {}
+
+nvrtc::Runnable Compilers::runnable() const {
+  if (where_ == For::any_machine) return {};
+  const std::lock_guard lock(mutex_);
+  if (!runnable_) {
+    const auto driver = cuda::Driver::open();
+    runnable_.emplace().newest_major = driver ? (*driver)->version() / 1000 : 0;
+  }
+  return *runnable_;
+}
+
+bool Compilers::pass_over(const Target& target) const {
+  const auto now = nvrtc::locate(target, nvrtc_, runnable());
+  if (!now) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (runnable_) runnable_->refused.push_back((*now)->path());
+  }
+  return nvrtc::locate(target, nvrtc_, runnable()).ok();
+}
 
 Result<std::string> Compilers::identity(const Target& target) const {
-  return target.kind == TargetKind::cuda ? nvrtc::identity(target, nvrtc_) : llvm::identity(llvm_);
+  return target.kind == TargetKind::cuda ? nvrtc::identity(target, nvrtc_, runnable()) : llvm::identity(llvm_);
 }
 
 Result<cache::Key> Compilers::key_of(const Prepared& kernel) const {
@@ -53,7 +76,8 @@ Result<cache::Key> Compilers::key_of(const Prepared& kernel) const {
 
 Result<cache::Entry> Compilers::compile(const Prepared& kernel) const {
   if (kernel.planned.target.kind != TargetKind::cuda) return compile_for_cpu(kernel, llvm_);
-  return compile_for_gpu(kernel, nvrtc_, {.pattern = kernel.planned.plan.name, .limits = limits_});
+  WEFT_TRY(const auto library, nvrtc::locate(kernel.planned.target, nvrtc_, runnable()));
+  return compile_for_gpu(kernel, *library, {.pattern = kernel.planned.plan.name, .limits = limits_});
 }
 
 }  // namespace weft

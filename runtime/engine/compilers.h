@@ -1,12 +1,15 @@
 #pragma once
 
+#include "compiler/base/fork_safe.h"
 #include "compiler/target/target.h"
 #include "kernels_cache/entry.h"
 #include "runtime/engine/prepared.h"
 #include "runtime/nvrtc/compile.h"
+#include "runtime/nvrtc/search.h"
 
 #include <weft/weft.h>
 
+#include <optional>
 #include <string>
 
 namespace weft {
@@ -14,7 +17,10 @@ namespace weft {
 /// LLVM for CPUs and NVRTC for GPUs, as one. Thread-safe; nothing is opened before something is compiled.
 class Compilers {
  public:
-  explicit Compilers(const EngineOptions& options);
+  /// Where kernels will run: here, by an NVRTC that this machine's driver keeps up with, or on machines that nobody
+  /// knows.
+  enum class For { this_machine, any_machine };
+  explicit Compilers(const EngineOptions& options, For where = For::this_machine);
 
   /// What of the target's compiler goes into a key. Environment error where there is none.
   Result<std::string> identity(const Target& target) const;
@@ -25,9 +31,17 @@ class Compilers {
   /// What a compiler makes of a kernel's text, without launch and build time, which are the caller's.
   Result<cache::Entry> compile(const Prepared& kernel) const;
 
+  /// The driver does not take what the target's compiler makes. Is there another? It is the target's from here on.
+  bool pass_over(const Target& target) const;
+
  private:
+  nvrtc::Runnable runnable() const;
+
   std::string llvm_, nvrtc_;
   nvrtc::Limits limits_;
+  For where_;
+  mutable ForkSafe<> mutex_;
+  mutable std::optional<nvrtc::Runnable> runnable_;  ///< empty until the driver is asked
 };
 
 /// What an engine tells NVRTC about the pattern of this name.

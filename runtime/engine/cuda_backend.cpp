@@ -48,11 +48,12 @@ Result<Built> CudaBackend::build(Prepared prepared, const Destination& destinati
   auto device = device_for(destination);
   if (!device && destination.device) return std::move(device).error();
   CudaExecutor::Modules modules;
+  bool refused = false;
   const auto load = [&](const cache::Entry& entry) -> Status {
     modules = {};
     if (!cuda::is_cubin(entry.binary)) return internal_error("the kernel is no cubin");
     if (!device) return done;
-    WEFT_TRY(modules.attend, cuda::Module::load(*device, entry.binary, names.symbol, front.pattern.name));
+    WEFT_TRY(modules.attend, cuda::Module::load(*device, entry.binary, names.symbol, front.pattern.name, &refused));
     if (!names.prepass.empty()) {
       WEFT_TRY(modules.prepass, modules.attend->sibling(names.prepass));
     }
@@ -61,7 +62,14 @@ Result<Built> CudaBackend::build(Prepared prepared, const Destination& destinati
     }
     return done;
   };
-  WEFT_TRY(auto binary, binaries.find_and_load(prepared, load));
+  auto binary = binaries.find_and_load(prepared, load);
+  // A driver that is older than what compiled: perhaps it takes what another release of CUDA makes.
+  while (!binary && refused && binaries.pass_over_compiler(target)) {
+    binaries.warn("another NVRTC is used, as the driver does not take a kernel: " + binary.error().message);
+    refused = false;
+    binary = binaries.find_and_load(prepared, load);
+  }
+  if (!binary) return std::move(binary).error();
   std::unique_ptr<const Executor> executor;
   if (device)
     executor = std::make_unique<CudaExecutor>(std::move(plan), target, std::move(modules));
@@ -69,12 +77,12 @@ Result<Built> CudaBackend::build(Prepared prepared, const Destination& destinati
     executor = std::make_unique<Elsewhere>(std::move(plan), std::move(device).error());
 
   auto state = make_state(std::move(front), bind, target.name, std::move(prepared.texts));
-  state->binary = std::move(binary.entry.binary);
-  state->origin_path = binary.place;
-  state->registers = binary.entry.registers;
-  state->spill_bytes = binary.entry.spill_bytes;
+  state->binary = std::move(binary->entry.binary);
+  state->origin_path = binary->place;
+  state->registers = binary->entry.registers;
+  state->spill_bytes = binary->entry.spill_bytes;
   state->executor = std::move(executor);
-  return built(std::move(state), binary, prepared.emit_ms);
+  return built(std::move(state), *binary, prepared.emit_ms);
 }
 
 }  // namespace weft

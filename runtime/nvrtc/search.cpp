@@ -185,11 +185,26 @@ Error with_mend(Error error) {
   return error;
 }
 
-Result<std::shared_ptr<const Library>> newest_for(const Target& target, const std::vector<Candidate>& candidates,
-                                                  const std::string& where) {
+/// Those that a driver keeps up with, newest first, then the others, oldest first.
+void put_in_order(std::vector<Candidate>& candidates, const Runnable& runnable) {
+  if (runnable.newest_major == 0) return;
+  const auto newer = std::stable_partition(candidates.begin(), candidates.end(), [&](const Candidate& one) {
+    return one.version.major <= runnable.newest_major;
+  });
+  std::reverse(newer, candidates.end());
+}
+
+Result<std::shared_ptr<const Library>> best_for(const Target& target, std::vector<Candidate> candidates,
+                                                const std::string& where, const Runnable& runnable) {
+  put_in_order(candidates, runnable);
   Error error = environment_error(
       fmt::format("compiling for {} needs an NVRTC that knows it, and {} has none", target.name, where));
   for (const Candidate& found : candidates) {
+    if (std::count(runnable.refused.begin(), runnable.refused.end(), found.path) > 0) {
+      error.notes.push_back(
+          fmt::format("passed over {} ({}): the driver does not take its kernels", found.path, found.version.text()));
+      continue;
+    }
     const auto library = Library::load(found.path);
     if (library.ok() && (*library)->knows(target)) return *library;
     error.notes.push_back(library.ok() ? fmt::format("passed over {} ({}): it knows {}", found.path,
@@ -200,14 +215,15 @@ Result<std::shared_ptr<const Library>> newest_for(const Target& target, const st
 }
 
 /// Searching takes milliseconds; a key must not.
-Result<std::shared_ptr<const Library>> locate_installed(const Target& target) {
+Result<std::shared_ptr<const Library>> locate_installed(const Target& target, const Runnable& runnable) {
   static ForkSafe<> mutex;
   static std::map<std::vector<std::string>, std::shared_ptr<const Library>> found_with;
-  std::vector<std::string> circumstances = {target.name};
+  std::vector<std::string> circumstances = {target.name, std::to_string(runnable.newest_major)};
+  circumstances.insert(circumstances.end(), runnable.refused.begin(), runnable.refused.end());
   for (const char* name : kVariables) circumstances.push_back(variable(name));
   const std::lock_guard lock(mutex);
   if (const auto found = found_with.find(circumstances); found != found_with.end()) return found->second;
-  WEFT_TRY(auto library, newest_for(target, installed(), "this machine"));
+  WEFT_TRY(auto library, best_for(target, installed(), "this machine", runnable));
   found_with.emplace(std::move(circumstances), library);
   return library;
 }
@@ -249,17 +265,18 @@ std::vector<std::string> python_package_folders() {
 
 std::vector<Candidate> installed() { return candidates_in(places()); }
 
-Result<std::shared_ptr<const Library>> locate(const Target& target, const std::string& option) {
+Result<std::shared_ptr<const Library>> locate(const Target& target, const std::string& option,
+                                              const Runnable& runnable) {
   if (target.kind != TargetKind::cuda) return internal_error(target.name + " is not a target of NVRTC's");
   const auto [path, origin] = named_by_user(option);
-  if (path.empty()) return locate_installed(target);
+  if (path.empty()) return locate_installed(target, runnable);
   auto candidates = candidates_at(path, origin);
   if (!candidates) return with_mend(std::move(candidates).error());
-  return newest_for(target, *candidates, fmt::format("{} ({})", path, origin));
+  return best_for(target, *std::move(candidates), fmt::format("{} ({})", path, origin), runnable);
 }
 
-Result<std::string> identity(const Target& target, const std::string& option) {
-  WEFT_TRY(const auto library, locate(target, option));
+Result<std::string> identity(const Target& target, const std::string& option, const Runnable& runnable) {
+  WEFT_TRY(const auto library, locate(target, option, runnable));
   return library->identity();
 }
 

@@ -22,16 +22,25 @@ struct Candidate {
 /// Weft's data folders, newest first; equal versions in this order of places.
 std::vector<Candidate> installed();
 
+/// What the machine that will run the kernels can use: a driver runs what its own major release of CUDA compiled, and
+/// what older ones did; newer ones' it may refuse.
+struct Runnable {
+  int newest_major = 0;                   ///< of the driver; 0: not known, any
+  std::vector<std::string> refused = {};  ///< paths of libraries of which the driver did not take a kernel
+};
+
 /// The library that compiles for `target`: `option` where it is not empty, else WEFT_NVRTC, else the newest of
-/// installed() that knows the target. An explicit path is a file, or a folder to look in (also its lib64 and
-/// lib), and is never silently replaced.
+/// installed() that knows the target and that the driver keeps up with; where there is none such, the oldest of the
+/// newer ones. An explicit path is a file, or a folder to look in (also its lib64 and lib), and is never silently
+/// replaced.
 ///
 /// Environment error, with the command that mends it and why each candidate was passed over, where there is none.
 /// What was found stays found for the life of the process, or until one of the variables it depends on changes.
-Result<std::shared_ptr<const Library>> locate(const Target& target, const std::string& option = "");
+Result<std::shared_ptr<const Library>> locate(const Target& target, const std::string& option = "",
+                                              const Runnable& runnable = {});
 
 /// What of NVRTC goes into a key: identity() of the located library.
-Result<std::string> identity(const Target& target, const std::string& option = "");
+Result<std::string> identity(const Target& target, const std::string& option = "", const Runnable& runnable = {});
 
 /// Weft's data folders, the user's first: $XDG_DATA_HOME/weft or ~/.local/share/weft, /usr/local/share/weft,
 /// /usr/share/weft.

@@ -117,6 +117,33 @@ TEST(CudaTexts, GrowWithTheConditionsOnPairsOnly) {
   EXPECT_LT(most, static_cast<double>(nvrtc::Options{}.largest_text));
 }
 
+/// Every row of targets.def, head dim and type: a block of threads has the shared memory that it asks for.
+TEST(CudaTexts, FitEveryArchitecture) {
+  const char* const bodies[] = {"branches dilated(segments: [256, 512, 1024], rates: [1, 2, 4]);",
+                                "branch causal; branch window(5, 0); combine sum;",
+                                "input doc: i32[batch, tokens]; keep causal & document(doc); score softcap(s, 9.0);"};
+  int fitting = 0;
+  for (const char* const body : bodies) {
+    const auto pattern = pattern_of({"input.weft", fmt::format("pattern p {{ heads 8; {} }}", body)});
+    for (const Target& target : known_targets()) {
+      if (target.kind != TargetKind::cuda) continue;
+      for (std::int64_t d = 1; d <= 256; d += d == 1 ? 7 : 8) {
+        for (const auto dtype : {ir::DType::f32, ir::DType::f16, ir::DType::bf16}) {
+          for (const std::int64_t d_v : {d, std::int64_t{256}}) {
+            const auto plan = planner::plan(pattern, {.d = d, .d_v = d_v, .dtype = dtype}, target);
+            ASSERT_TRUE(plan.ok()) << plan.error().message;
+            const auto terms = ir::make_tables(*plan, 8).value().most_terms;
+            EXPECT_LE(codegen::cuda::geometry(*plan).shared_bytes(terms), target.shared_per_block)
+                << target.name << ", d " << d << ", d_v " << d_v << ", " << ir::to_string(dtype) << ": " << body;
+            ++fitting;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(fitting, 5000);
+}
+
 TEST(CudaTexts, HoldNoWordOfTheUsers) {
   const Target target = find_target("sm_61").value();
   const Source source{

@@ -464,5 +464,30 @@ TEST_F(CudaEngine, EveryFailureIsTypedAndLeaksNothing) {
   EXPECT_GE(failed["cuModuleLoadData"], 1);
 }
 
+/// A driver is older than what compiled: the next NVRTC is asked, and where there is none the error says what it runs.
+TEST_F(CudaEngine, ADriverThatRefusesAKernelGetsAnother) {
+  driver().devices = {{"Stand-in 8.0", 80}};
+  const auto target = find_target("sm_80").value();
+  std::size_t others = 0;
+  for (const auto& item : nvrtc::examine().items) others += item.library != nullptr && item.library->knows(target);
+  driver().refuse_images = 1;
+  const Engine engine(options());
+  const auto second = engine.compile(kCausal, f32());
+  const auto warnings = engine.take_warnings();
+  if (others > 1) {
+    ASSERT_TRUE(second.ok()) << second.error().message;
+    EXPECT_EQ(engine.cache_stats().compiled, 2U);
+    ASSERT_EQ(warnings.size(), 1U);
+    EXPECT_NE(warnings[0].find("another NVRTC is used"), std::string::npos) << warnings[0];
+  }
+  driver().refuse_images = 100;
+  const Engine none({.no_cache = true});
+  const auto refused = none.compile(kCausal, f32());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(none.cache_stats().compiled, others);
+  ASSERT_FALSE(refused.error().notes.empty());
+  EXPECT_EQ(refused.error().notes[0], "the driver of Stand-in 8.0 runs what CUDA 12.4 and older made");
+}
+
 }  // namespace
 }  // namespace weft::test

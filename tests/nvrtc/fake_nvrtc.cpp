@@ -17,8 +17,8 @@ struct Program {
 
 std::vector<int> known() {
   if (FAKE_MAJOR == 11) return {35, 50, 60, 61, 70, 75, 80, 86, 89, 90};
-  if (FAKE_MAJOR == 12) return {50, 60, 61, 70, 75, 80, 86, 89, 90, 120};
-  return {75, 80, 86, 89, 90, 120};
+  if (FAKE_MAJOR == 12) return {50, 60, 61, 70, 75, 80, 86, 89, 90, 100, 103, 120, 121};
+  return {75, 80, 86, 89, 90, 100, 103, 120, 121};
 }
 
 bool asks_for(const Program& program, const char* word) { return program.text.find(word) != std::string::npos; }

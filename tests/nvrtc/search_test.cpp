@@ -44,12 +44,33 @@ TEST_F(NvrtcSearch, TakesTheNewestThatKnowsTheArchitecture) {
   EXPECT_TRUE(mentions(none.error(), "./dev setup")) << "how to mend it";
 }
 
+/// None that is newer than the driver while there is another; then the one that is newer by the least.
+TEST_F(NvrtcSearch, KeepsToWhatTheDriverRuns) {
+  const std::string old = plant(place_, kFake11_8), middle = plant(place_, kFake12_9),
+                    recent = plant(place_, kFake13_5);
+  const auto located_for = [&](const char* target, const Runnable& runnable) {
+    const auto found = locate(named(target), place_.path(), runnable);
+    return found.ok() ? (*found)->path() : "error: " + found.error().message;
+  };
+  EXPECT_EQ(located_for("sm_80", {}), recent);
+  EXPECT_EQ(located_for("sm_80", {.newest_major = 13}), recent);
+  EXPECT_EQ(located_for("sm_80", {.newest_major = 12}), middle);
+  EXPECT_EQ(located_for("sm_80", {.newest_major = 11}), old);
+  EXPECT_EQ(located_for("sm_90a", {.newest_major = 11}), middle) << "11.8 does not know it";
+  EXPECT_EQ(located_for("sm_80", {.newest_major = 10}), old) << "all are newer";
+  EXPECT_EQ(located_for("sm_80", {.newest_major = 12, .refused = {middle}}), old);
+  EXPECT_EQ(located_for("sm_80", {.newest_major = 12, .refused = {middle, old}}), recent);
+  const auto none = locate(named("sm_80"), place_.path(), {.newest_major = 12, .refused = {middle, old, recent}});
+  ASSERT_FALSE(none.ok());
+  EXPECT_TRUE(mentions(none.error(), "passed over " + recent + " (13.5): the driver does not take its kernels"));
+}
+
 TEST_F(NvrtcSearch, SaysWhyEachWasPassedOver) {
   const std::string recent = plant(place_, kFake13_5);
   const std::string broken = place_.file("more/lib/libnvrtc.so.14", "no library");
   const auto none = locate(named("sm_61"), place_.path());
   ASSERT_FALSE(none.ok());
-  EXPECT_TRUE(mentions(none.error(), "passed over " + recent + " (13.5): it knows sm_75 to sm_120"));
+  EXPECT_TRUE(mentions(none.error(), "passed over " + recent + " (13.5): it knows sm_75 to sm_121"));
   EXPECT_FALSE(mentions(none.error(), broken)) << "another folder";
   const auto also = locate(named("sm_61"), place_.path("more"));
   ASSERT_FALSE(also.ok());

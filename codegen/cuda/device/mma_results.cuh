@@ -16,28 +16,22 @@ __device__ __forceinline__ float* result_at(Shared& s, int i, int c) {
   return result_row(s, row_at(i)) + c * 8 + threadIdx.x % 4 * 2;
 }
 
-__device__ __forceinline__ void put_part(Shared& s, const State& st, int part) {
+/// A part of the results goes there, or comes from there.
+template <bool kOut>
+__device__ __forceinline__ void move_part(Shared& s, State& st, int part) {
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
 #pragma unroll
     for (int c = 0; c < kPartTiles; ++c) {
-      const float* const o = &st.o[i / 2][part * kPartTiles + c][i % 2 * 2];
-      store_shared(result_at(s, i, c), make_float2(o[0], o[1]));
-    }
-  }
-  __syncthreads();
-}
-
-__device__ __forceinline__ void get_part(Shared& s, State& st, int part) {
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kRowsEach; ++i) {
-#pragma unroll
-    for (int c = 0; c < kPartTiles; ++c) {
-      const float2 o = load_shared<float2>(result_at(s, i, c));
-      st.o[i / 2][part * kPartTiles + c][i % 2 * 2] = o.x;
-      st.o[i / 2][part * kPartTiles + c][i % 2 * 2 + 1] = o.y;
+      float* const o = &st.o[i / 2][part * kPartTiles + c][i % 2 * 2];
+      if (kOut) {
+        store_shared(result_at(s, i, c), make_float2(o[0], o[1]));
+      } else {
+        const float2 come = load_shared<float2>(result_at(s, i, c));
+        o[0] = come.x;
+        o[1] = come.y;
+      }
     }
   }
   __syncthreads();
@@ -54,24 +48,14 @@ __device__ __forceinline__ void each_four(Shared& s, const Tile& t, int part, co
   }
 }
 
-/// The same of all parts, with the state's results.
-template <typename Use>
-__device__ __forceinline__ void each_result(Shared& s, const State& st, const Tile& t, const Use& use) {
+/// The same of all parts: of the results as they are, or to become them.
+template <bool kOut, typename Use>
+__device__ __forceinline__ void each_result(Shared& s, State& st, const Tile& t, const Use& use) {
 #pragma unroll
   for (int part = 0; part < kResultParts; ++part) {
-    put_part(s, st, part);
+    kOut ? move_part<true>(s, st, part) : __syncthreads();
     each_four(s, t, part, use);
-  }
-}
-
-/// The same the other way: what `use` puts there becomes the state's.
-template <typename Use>
-__device__ __forceinline__ void take_results(Shared& s, State& st, const Tile& t, const Use& use) {
-#pragma unroll
-  for (int part = 0; part < kResultParts; ++part) {
-    __syncthreads();
-    each_four(s, t, part, use);
-    get_part(s, st, part);
+    if (!kOut) move_part<false>(s, st, part);
   }
 }
 
@@ -153,7 +137,7 @@ __device__ __forceinline__ void store_carried(float* to, const float* from, int 
 
 __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st, const Tile&) {
   const Tile t = tile_of(s);
-  take_results(s, st, t, [&](int row, int column, float* to) {
+  each_result<false>(s, st, t, [&](int row, int column, float* to) {
     load_carried(to, carried_row(a, s, t, row) + column, in_four(column));
   });
 #pragma unroll
@@ -166,8 +150,8 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
 }
 
 /// What close_sums left, and O.
-__device__ __forceinline__ void store_state(const weft_args& a, Shared& s, const State& st, const Tile& t) {
-  each_result(s, st, t, [&](int row, int column, const float* o) {
+__device__ __forceinline__ void store_state(const weft_args& a, Shared& s, State& st, const Tile& t) {
+  each_result<true>(s, st, t, [&](int row, int column, const float* o) {
     store_carried(carried_row(a, s, t, row) + column, o, in_four(column), false);
   });
   each_sum(s, st, t, [&](int row, float m, float l) {
@@ -183,7 +167,7 @@ __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st
 }
 
 /// To O, or of a chunk of keys to the memory that weft_merge reads.
-__device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const State& st, const Tile&,
+__device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, State& st, const Tile&,
                                            bool chunk = false) {
   const Tile t = tile_of(s);
   if (chunk) return store_state(a, s, st, t);
@@ -191,7 +175,7 @@ __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, const 
   const i64 step = a.o.stride_n * 2;
   const i64 head_step = kSharesTiles ? a.o.stride_h * 2 : 0;
   const bool aligned = kDimV % 4 == 0 && (misalignment(base, step, 8) | misalignment(base, head_step, 8)) == 0;
-  each_result(s, st, t, [&](int row, int column, const float* o) {
+  each_result<true>(s, st, t, [&](int row, int column, const float* o) {
     store4<kStored>(base + times(sequence_row(s, t, row), step) + times(head_of_row(s, row), head_step) + column * 2,
                     load_shared<float4>(o), aligned, in_four(column));
   });
@@ -202,9 +186,9 @@ struct Sum {
   bool begun;
 };
 
-__device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, const Tile&, Sum& sum, const State& st) {
+__device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, const Tile&, Sum& sum, State& st) {
   const Tile t = tile_of(s);
-  each_result(s, st, t, [&](int row, int column, const float* o) {
+  each_result<true>(s, st, t, [&](int row, int column, const float* o) {
     store_carried(carried_row(a, s, t, row) + column, o, in_four(column), sum.begun);
   });
   sum.begun = true;
@@ -212,7 +196,7 @@ __device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, const 
 
 __device__ __forceinline__ void take_sum(const weft_args& a, Shared& s, const Tile&, const Sum& sum, State& st) {
   const Tile t = tile_of(s);
-  take_results(s, st, t, [&](int row, int column, float* to) {
+  each_result<false>(s, st, t, [&](int row, int column, float* to) {
     if (sum.begun) return load_carried(to, carried_row(a, s, t, row) + column, in_four(column));
     store_shared(to, make_float4(0, 0, 0, 0));
   });

@@ -199,6 +199,10 @@ STAND_IN(cuModuleLoadData, (ModuleHandle * *module, const void* image)) {
   NEEDS_CONTEXT();
   auto bytes = image_of(image);
   if (bytes.empty()) return kInvalidImage;
+  if (state().refuse_images > 0) {
+    --state().refuse_images;
+    return kInvalidImage;
+  }
   state().images.push_back(std::move(bytes));
   ++state().modules;
   *module = handle<ModuleHandle>(kModule);

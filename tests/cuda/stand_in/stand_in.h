@@ -48,8 +48,9 @@ struct StandIn {
   // What to do.
   int fail_at = -1;  ///< which call that may fail does, counted from 0; -1: none
   int fail_with = 2;
-  std::string failed;   ///< the function that did
-  bool records = true;  ///< off: nothing is written down, for measurements of what calls it
+  std::string failed;     ///< the function that did
+  int refuse_images = 0;  ///< so many of the next ones, as a driver does what a newer CUDA made
+  bool records = true;    ///< off: nothing is written down, for measurements of what calls it
   std::function<void(const Launched&)> on_launch;
 
   /// Forgets what has happened, not what is alive.
@@ -60,6 +61,7 @@ struct StandIn {
     symbols.clear();
     function_attributes.clear();
     fail_at = -1;
+    refuse_images = 0;
     failed.clear();
     on_launch = nullptr;
   }
