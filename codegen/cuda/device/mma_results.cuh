@@ -37,24 +37,19 @@ __device__ __forceinline__ void move_part(Shared& s, State& st, int part) {
   __syncthreads();
 }
 
-/// Calls use(row of the tile, column, where four values of it are) for all there are of a part.
-template <typename Use>
-__device__ __forceinline__ void each_four(Shared& s, const Tile& t, int part, const Use& use) {
-  constexpr int kFours = kPartColumns / 4;
-#pragma unroll 1
-  for (int i = threadIdx.x; i < t.count * kFours; i += kThreads) {
-    const int row = i / kFours, in_part = i % kFours * 4, column = part * kPartColumns + in_part;
-    if (column < kDimV && is_computed(t, row)) use(row, column, result_row(s, row) + in_part);
-  }
-}
-
-/// The same of all parts: of the results as they are, or to become them.
+/// Calls use(row of the tile, column, where four values of it are) for all there are: of the results as they are, or to
+/// become them.
 template <bool kOut, typename Use>
 __device__ __forceinline__ void each_result(Shared& s, State& st, const Tile& t, const Use& use) {
+  constexpr int kFours = kPartColumns / 4;
 #pragma unroll
   for (int part = 0; part < kResultParts; ++part) {
     kOut ? move_part<true>(s, st, part) : __syncthreads();
-    each_four(s, t, part, use);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < t.count * kFours; i += kThreads) {
+      const int row = i / kFours, in_part = i % kFours * 4, column = part * kPartColumns + in_part;
+      if (column < kDimV && is_computed(t, row)) use(row, column, result_row(s, row) + in_part);
+    }
     if (!kOut) move_part<false>(s, st, part);
   }
 }
