@@ -43,8 +43,7 @@ class Binaries {
   /// For who does not load it: it is a binary, as far as that can be told.
   Result<Found> find_or_compile(const Prepared& kernel) const;
 
-  /// See Compilers::pass_over.
-  bool pass_over_compiler(const Target& target) const { return compilers_.pass_over(target); }
+  const Compilers& compilers() const { return compilers_; }
 
   /// Is there any to find notes in?
   bool has_stores() const;

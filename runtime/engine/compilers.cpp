@@ -53,10 +53,10 @@ nvrtc::Runnable Compilers::runnable() const {
   return *runnable_;
 }
 
-bool Compilers::pass_over(const Target& target) const {
+bool Compilers::pass_over(const Target& target, const std::string& identity) const {
   const auto now = nvrtc::locate(target, nvrtc_, runnable());
   if (!now) return false;
-  {
+  if ((*now)->identity() == identity) {  // else another thread was first
     const std::lock_guard lock(mutex_);
     if (runnable_) runnable_->refused.push_back((*now)->path());
   }

@@ -31,8 +31,9 @@ class Compilers {
   /// What a compiler makes of a kernel's text, without launch and build time, which are the caller's.
   Result<cache::Entry> compile(const Prepared& kernel) const;
 
-  /// The driver does not take what the target's compiler makes. Is there another? It is the target's from here on.
-  bool pass_over(const Target& target) const;
+  /// The driver does not take what the compiler of this identity made. Is there another for the target? That is its
+  /// compiler from here on.
+  bool pass_over(const Target& target, const std::string& identity) const;
 
  private:
   nvrtc::Runnable runnable() const;

@@ -62,11 +62,13 @@ Result<Built> CudaBackend::build(Prepared prepared, const Destination& destinati
     }
     return done;
   };
+  auto compiler = binaries.compilers().identity(target);
   auto binary = binaries.find_and_load(prepared, load);
   // A driver that is older than what compiled: perhaps it takes what another release of CUDA makes.
-  while (!binary && refused && binaries.pass_over_compiler(target)) {
+  while (!binary && refused && compiler && binaries.compilers().pass_over(target, *compiler)) {
     binaries.warn("another NVRTC is used, as the driver does not take a kernel: " + binary.error().message);
     refused = false;
+    compiler = binaries.compilers().identity(target);
     binary = binaries.find_and_load(prepared, load);
   }
   if (!binary) return std::move(binary).error();

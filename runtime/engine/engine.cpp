@@ -22,7 +22,6 @@ class Interpreter : public Executor {
     return launch.gradient ? interpret_backward(pattern, launch, args) : run_interpreter(pattern, launch, args);
   }
   Result<std::size_t> workspace(const ir::Shape&, int) const override { return std::size_t{0}; }
-  Result<BuildTimes> prepare(const ir::Shape&) const override { return BuildTimes(); }
 };
 
 std::string spelled(const std::optional<std::int64_t>& value) { return value ? std::to_string(*value) : "-"; }
@@ -63,13 +62,13 @@ std::shared_ptr<const Kernel::State> interpreter_state(Front front, const Compil
 
 Result<Prepared> Engine::State::prepare_noted(Front front, const Request& request) const {
   const auto& [key, source, options, destination] = request;
-  take_tuned(binaries.stores(), front.pattern, options, destination.target);
-  const Target target = as_measured(binaries.stores(), destination.target, front.pattern.dtype);
+  take_tuned(binaries->stores(), front.pattern, options, destination.target);
+  const Target target = as_measured(binaries->stores(), destination.target, front.pattern.dtype);
   const auto bind = bind_of(front.pattern, options);
   std::optional<cache::Key> memo;
-  if (bind && binaries.has_stores()) memo = memo_key(key, front.pattern, target, build_id);
+  if (bind && binaries->has_stores()) memo = memo_key(key, front.pattern, target, build_id);
   if (memo) {
-    if (auto known = find_memo(binaries.stores(), *memo, front, *bind, target)) return std::move(*known);
+    if (auto known = find_memo(binaries->stores(), *memo, front, *bind, target)) return std::move(*known);
   }
   WEFT_TRY(auto planned, plan_pattern(std::move(front), options, target));
   auto kernel = prepare(std::move(planned));
@@ -79,17 +78,17 @@ Result<Prepared> Engine::State::prepare_noted(Front front, const Request& reques
 
 Result<Prepared> Engine::State::prepare_best(Front front, const Request& request) const {
   // Kernels of bundles were planned where nobody knows this machine, and notes tell nothing about them.
-  if (binaries.bundles().empty()) return prepare_noted(std::move(front), request);
+  if (binaries->bundles().empty()) return prepare_noted(std::move(front), request);
   const auto& [key, source, options, destination] = request;
   WEFT_TRY(auto planned, plan_pattern(front, options, destination.target));
   auto best = prepare(std::move(planned));
-  if (binaries.has(best)) return best;
+  if (binaries->has(best)) return best;
   for (const auto& target : substitutes_for(options.target, destination)) {
-    if (!binaries.bundles().has_target(target.name)) continue;
+    if (!binaries->bundles().has_target(target.name)) continue;
     auto lesser = plan_pattern(front, options, target);
     if (!lesser) continue;  // it has what the other target lacks
     auto prepared = prepare(std::move(*lesser));
-    if (binaries.bundles().has(prepared)) return prepared;
+    if (binaries->bundles().has(prepared)) return prepared;
   }
   return best;
 }
@@ -109,14 +108,14 @@ Result<Built> Engine::State::build(Front front, const Request& request) const {
   const Stopwatch planning;
   WEFT_TRY(auto prepared, prepare_best(std::move(front), request));
   const double plan_ms = planning.ms() - prepared.emit_ms;
-  if (no_compile) prepared.command = build_command(options, prepared.planned, binaries.bundles().file());
+  if (no_compile) prepared.command = build_command(options, prepared.planned, binaries->bundles().file());
   const auto line = record.wanted() ? record_line(source.text, options, prepared.planned) : std::string();
   WEFT_TRY(auto built, destination.kind == Destination::Kind::cuda
-                           ? CudaBackend::build(std::move(prepared), destination, binaries)
-                           : cpu.build(std::move(prepared), shared_binaries));
+                           ? CudaBackend::build(std::move(prepared), destination, *binaries)
+                           : cpu.build(std::move(prepared), binaries));
   built.times.plan_ms = plan_ms;
   if (record.wanted()) {
-    if (auto added = record.add(line); !added) binaries.warn(added.error().message);
+    if (auto added = record.add(line); !added) binaries->warn(added.error().message);
   }
   return built;
 }
@@ -149,7 +148,7 @@ Result<Kernel> Engine::State::compile(std::string_view text, const CompileOption
     if (!landed.joined && built.origin != CacheOrigin::memory) return Kernel(built.state, built.origin, built.times);
     known = built.state;
   }
-  binaries.count_memory_hit();
+  binaries->count_memory_hit();
   return Kernel(std::move(known), CacheOrigin::memory, {});
 }
 
@@ -180,12 +179,12 @@ Result<Kernel> Engine::compile(std::string_view text, const CompileOptions& opti
 }
 
 std::vector<std::string> Engine::take_warnings() const {
-  return state_ == nullptr ? std::vector<std::string>() : state_->binaries.take_warnings();
+  return state_ == nullptr ? std::vector<std::string>() : state_->binaries->take_warnings();
 }
 
 CacheStats Engine::cache_stats() const {
   const auto stats =
-      guarded([&]() -> Result<CacheStats> { return state_ == nullptr ? CacheStats() : state_->binaries.stats(); });
+      guarded([&]() -> Result<CacheStats> { return state_ == nullptr ? CacheStats() : state_->binaries->stats(); });
   return stats ? *stats : CacheStats();
 }
 

@@ -68,8 +68,7 @@ struct Engine::State {
       : no_compile(options.no_compile),
         build_id(object::own_build()),
         kernels(options.most_kernels),
-        shared_binaries(std::make_shared<const Binaries>(options)),
-        binaries(*shared_binaries),
+        binaries(std::make_shared<const Binaries>(options)),
         cpu(options),
         record(options.record) {}
 
@@ -93,9 +92,8 @@ struct Engine::State {
   bool no_compile;
   std::string build_id;  ///< of planner and emitters; empty: not known, and nothing is noted
   KernelMap kernels;
-  cache::Flights<Result<Built>> flights;                  ///< by request: of threads that want one kernel, one makes it
-  const std::shared_ptr<const Binaries> shared_binaries;  ///< kernels that may yet need further binaries hold them, too
-  const Binaries& binaries;
+  cache::Flights<Result<Built>> flights;     ///< by request: of threads that want one kernel, one makes it
+  std::shared_ptr<const Binaries> binaries;  ///< also of kernels, which may yet need further ones
   CpuBackend cpu;
   Record record;
 };

@@ -15,8 +15,6 @@ class GpuExecutor : public Executor {
  public:
   explicit GpuExecutor(ir::Plan plan) : plan_(std::move(plan)), geometry_(codegen::cuda::geometry(plan_)) {}
 
-  Result<BuildTimes> prepare(const ir::Shape&) const override { return BuildTimes(); }
-
   std::optional<std::int64_t> shared_bytes(std::int64_t heads) const override {
     const auto tables = make_head_tables(plan_, heads);
     return tables ? std::optional(geometry_.shared_bytes(tables->tables.most_terms)) : std::nullopt;

@@ -21,7 +21,7 @@ class Executor {
   virtual Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const = 0;
   virtual Result<std::size_t> workspace(const ir::Shape& shape, int threads) const = 0;
   /// Makes what launches of this shape need once, and would make themselves.
-  virtual Result<BuildTimes> prepare(const ir::Shape& shape) const = 0;
+  virtual Result<BuildTimes> prepare(const ir::Shape&) const { return BuildTimes(); }
   /// Or memory of a device, which the host cannot look at?
   virtual bool reads_host_memory() const { return true; }
   /// Shared memory of a block, where there are blocks.

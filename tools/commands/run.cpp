@@ -32,7 +32,10 @@ std::optional<std::int64_t> tokens_of(const Options& options, const ir::Pattern&
 
 /// What this command line asks for that this version, or nobody, can do. 0: nothing.
 int refuse(const Options& options, const Console& console) {
-  if (options.prepare && (options.check || !options.output.empty() || !options.lse.empty() || !options.lists.empty()))
+  const bool wants_results = options.check || !options.output.empty() || !options.lse.empty() ||
+                             !options.lists.empty() || !options.dq.empty() || !options.dk.empty() ||
+                             !options.dv.empty() || !options.dinput.empty();
+  if (options.prepare && wants_results)
     return console.usage("--prepare runs nothing: there is nothing to check or to write");
   if (const auto wrong = wrong_gradients(options); !wrong.empty()) return console.usage(wrong);
   if (has_tensors(options) && (options.q.empty() || options.k.empty() || options.v.empty())) {
@@ -305,13 +308,14 @@ Result<RunReport> run_passes(Job& job, const std::vector<Pass>& passes, const Op
 }
 
 /// A kernel, and what launches of the job's shape need beside it.
-Result<Pass> make_pass(const Engine& engine, const Job& job, const CompileOptions& compile, const Console& console) {
+Result<Pass> make_pass(const Engine& engine, const Job& job, const CompileOptions& compile, const Options& options,
+                       const Console& console) {
   const Progress progress(console, fmt::format("compiling {}{} for {}", compile.gradient ? "gradients of " : "",
                                                job.file.pattern.name, compile.target));
   WEFT_TRY(auto kernel, engine.compile(job.file.source.text, compile));
   auto prepared = kernel.prepare(run_shape(job));
   // What is wrong with the tensors is the launch's to say, which knows their names.
-  if (!prepared && prepared.error().kind != ErrorKind::user) return std::move(prepared).error();
+  if (!prepared && (options.prepare || prepared.error().kind != ErrorKind::user)) return std::move(prepared).error();
   return Pass{.kernel = std::move(kernel), .prepared = prepared ? *prepared : BuildTimes()};
 }
 
@@ -355,7 +359,7 @@ int command_run(const Options& options, const Console& console) {
   for (const bool gradient : {false, true}) {
     if (gradient && !job.gradients) break;
     compile.gradient = gradient;
-    auto made = make_pass(engine, job, compile, console);
+    auto made = make_pass(engine, job, compile, options, console);
     for (const auto& warning : engine.take_warnings()) console.warn("{}", warning);
     if (!made) return console.fail(made.error(), &job.file.source);
     passes.push_back(std::move(*made));
