@@ -82,17 +82,25 @@ Finished run_weft(const Scratch& scratch, Call call) {
   scratch.write(".err", "");
   const auto child = ::fork();
   if (child == 0) become_weft(scratch, call);
-  if (call.interrupt_after_ms > 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(call.interrupt_after_ms));
-    ::kill(child, call.kill ? SIGKILL : SIGINT);
-  }
   int status = 0;
-  ::waitpid(child, &status, 0);
+  bool ended = false;
+  if (call.interrupt_when) {
+    while (!(ended = ::waitpid(child, &status, WNOHANG) == child) && !call.interrupt_when()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (!ended) ::kill(child, call.kill ? SIGKILL : SIGINT);
+  }
+  if (!ended) ::waitpid(child, &status, 0);
   Finished finished;
   finished.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   finished.out = slurp(scratch.path(".out"));
   finished.err = slurp(scratch.path(".err"));
   return finished;
+}
+
+std::function<bool()> after(std::chrono::milliseconds time) {
+  const auto then = std::chrono::steady_clock::now() + time;
+  return [then] { return std::chrono::steady_clock::now() >= then; };
 }
 
 std::string npy(const std::string& descr, const std::vector<std::int64_t>& shape, const std::string& bytes) {

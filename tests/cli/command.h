@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -37,10 +39,12 @@ struct Call {
   std::string out_to = {};                              ///< where standard output goes instead of `out`
   std::string err_to = {};                              ///< the same of standard error
   std::vector<int> closed = {};                         ///< streams that the command is started without
-  int interrupt_after_ms = 0;                           ///< send SIGINT then; 0: never
+  std::function<bool()> interrupt_when = {};            ///< asked again and again: SIGINT is sent once it holds
   bool kill = false;                                    ///< … or SIGKILL
 };
 Finished run_weft(const Scratch& scratch, Call call);
+/// For `interrupt_when`: that time has passed since this was called.
+std::function<bool()> after(std::chrono::milliseconds time);
 inline Finished run_weft(const Scratch& scratch, std::vector<std::string> arguments) {
   return run_weft(scratch, Call{.arguments = std::move(arguments)});
 }

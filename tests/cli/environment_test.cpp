@@ -133,7 +133,7 @@ TEST_F(Environment, WhatThisVersionCannotDo) {
 TEST_F(Environment, InterruptedWhileInterpreting) {
   const auto finished = run_weft(scratch_, Call{.arguments = {"run", pattern_, "--tokens", "16384", "--target",
                                                               "interpreter", "-o", scratch_.path("o.npy")},
-                                                .interrupt_after_ms = 500});
+                                                .interrupt_when = after(std::chrono::milliseconds(500))});
   EXPECT_EQ(finished.status, 130) << finished.err;
   EXPECT_EQ(scratch_.files(), std::vector<std::string>{"p.weft"});
 }
