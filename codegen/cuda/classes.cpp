@@ -23,38 +23,19 @@ void simt_constants(Constants& constant, const ir::Plan& plan, const Target&) {
   constant("kStaged", plan.choices.staged, "rows of V in a chunk");
 }
 
-std::int64_t simt_keys(const ir::Plan& plan) { return plan.choices.tile_k + plan.choices.threads; }
-
 std::int64_t simt_bytes(const ir::Plan& plan) {
   const auto& c = plan.choices;
-  constexpr std::int64_t kViews = 4 * (16 + 4), kScale = 16;  // padded
+  constexpr std::int64_t kViews = 3 * 16 + 16;
   const std::int64_t columns = c.depth * (c.tile_q + c.tile_k);
   const std::int64_t chunk = std::max(columns, c.staged * up(plan.bind.d_v, 8 * column_warps(plan)));
-  return 4 * (32 * c.threads + 2 * chunk + c.tile_k + c.tile_q + 8 * c.threads + c.threads / 4) + 8 * c.tile_k +
-         kViews + kScale;
+  return 4 * (32 * c.threads + 2 * chunk + c.tile_k + c.tile_q + 8 * c.threads + c.threads / 32) + 8 * c.tile_k +
+         kViews;
 }
 
 // ---------------------------------------------------------------- matrix instructions
 
-/// Digits of the number of branches that may keep a pair; 0 where that is one at most.
-int digits(const ir::Plan& plan) {
-  std::size_t most = 0;
-  for (const auto& phase : plan.phases) {
-    for (const auto& pass : phase.passes) most = std::max(most, pass.branches.size());
-  }
-  return most > 1 ? static_cast<int>(std::bit_width(most)) : 0;
-}
-
-void mma_constants(Constants& constant, const ir::Plan& plan, const Target& target) {
+void mma_constants(Constants& constant, const ir::Plan&, const Target& target) {
   constant.flag("kAsync", target.has_async_copy, "rows of K and V come to shared memory by themselves");
-  constant.flag("kCounts", digits(plan) > 0, "several branches may keep a pair");
-  constant("kDigits", digits(plan), "of how many those are, in base 2");
-}
-
-std::int64_t mma_keys(const ir::Plan& plan) {
-  const auto& c = plan.choices;
-  const int tries = plan.predicates.empty() ? 2 : 1;
-  return up(tries * c.threads, c.tile_k) + 3 * c.tile_k;
 }
 
 /// Of struct Meets.
@@ -71,24 +52,19 @@ std::int64_t mma_bytes(const ir::Plan& plan) {
   const std::int64_t staged = (c.tile_q + c.tile_k) * row + c.tile_k * value;
   const auto results_in = [&](int parts) { return c.tile_q * (up(plan.bind.d_v, 16) / parts + 8) * 4; };
   const std::int64_t results = results_in(results_in(1) > staged ? 2 : 1);
-  constexpr std::int64_t kFacts = 48 + 2 * 32;  // of the walk and the sources
-  return kFacts + meets_bytes(plan) + std::max(staged, results) + 8 * (plan.bind.paged ? mma_keys(plan) : 4);
+  constexpr std::int64_t kSources = 2 * 32;
+  return kSources + meets_bytes(plan) + std::max(staged, results);
 }
 
 const ClassTraits kClasses[] = {
-    {ir::KernelClass::simt,
-     "f32 arithmetic on plain lanes",
-     {"simt_memory.cuh", "lanes.cuh", "mask.cuh", "stage.cuh", "simt.cuh", "dropout.cuh", "results.cuh", "attend.cuh"},
-     simt_constants,
-     simt_keys,
-     simt_bytes},
-    {ir::KernelClass::mma,
-     "products by matrix instructions, sums in f32",
-     {"ptx_mma.cuh", "mma_memory.cuh", "mma_views.cuh", "mma_keys.cuh", "mma_mask.cuh", "mma.cuh", "mma_pairs.cuh",
-      "mma_dropout.cuh", "mma_results.cuh", "mma_attend.cuh"},
-     mma_constants,
-     mma_keys,
-     mma_bytes},
+    {ir::KernelClass::simt, "simt_", "f32 arithmetic on plain lanes", simt_constants, simt_bytes,
+     /*tries=*/1,
+     /*ahead=*/0,
+     /*lists_pages=*/false},
+    {ir::KernelClass::mma, "mma_", "products by matrix instructions, sums in f32", mma_constants, mma_bytes,
+     /*tries=*/2,
+     /*ahead=*/2,
+     /*lists_pages=*/true},
 };
 
 }  // namespace
@@ -126,7 +102,7 @@ const ClassTraits& traits_of(ir::KernelClass kernel_class) {
 
 bool is_foreign(ir::KernelClass kernel_class, std::string_view header) {
   return std::any_of(std::begin(kClasses), std::end(kClasses), [&](const ClassTraits& t) {
-    return t.kernel_class != kernel_class && std::find(t.headers.begin(), t.headers.end(), header) != t.headers.end();
+    return t.kernel_class != kernel_class && header.starts_with(t.prefix);
   });
 }
 

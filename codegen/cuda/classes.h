@@ -29,11 +29,13 @@ class Constants {
 
 struct ClassTraits {
   ir::KernelClass kernel_class;
-  const char* arithmetic;                 ///< for the first line of the text
-  std::vector<std::string_view> headers;  ///< that no other class has
+  std::string_view prefix;  ///< of the names of device headers that no other class has
+  const char* arithmetic;   ///< for the first line of the text
   void (*constants)(Constants&, const ir::Plan&, const Target&);
-  std::int64_t (*listed_keys)(const ir::Plan&);    ///< kKeyList
   std::int64_t (*working_bytes)(const ir::Plan&);  ///< of struct WorkingMemory
+  int tries;         ///< keys that a thread tries at once, where no conditions on pairs need registers
+  int ahead;         ///< blocks of keys that are known ahead of the one at hand
+  bool lists_pages;  ///< of a paged cache: the list of keys says where they lie
 };
 
 /// For classes of GPUs.

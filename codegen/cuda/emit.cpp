@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace weft::codegen::cuda {
 namespace {
@@ -18,9 +19,9 @@ namespace {
 constexpr int kAlignment = 16;  // of struct Shared
 // Without a number here ptxas aims at more blocks for some head dims, and spills a few bytes for it.
 constexpr int kBlocks = 2;
-constexpr int kConditionBytes = 64;  // of struct Condition
-constexpr int kTileBytes = 64 + 8;   // of struct Tile and the pass
-constexpr int kTermBytes = 160;      // of struct Term and its share of struct Lists
+constexpr int kConditionBytes = 64;          // of struct Condition
+constexpr int kTileBytes = 48 + 64 + 8 + 4;  // of struct Walk, struct Tile, the pass and the scale
+constexpr int kTermBytes = 160;              // of struct Term and its share of struct Lists
 
 /// What some range of the plan needs code for; the rest of it falls away when the text is compiled.
 struct Uses {
@@ -80,6 +81,28 @@ std::size_t most_passes(const ir::Plan& plan) {
   return most;
 }
 
+/// Digits of the number of branches that may keep a pair; 0 where that is one at most.
+int digits(const ir::Plan& plan) {
+  std::size_t most = 0;
+  for (const auto& phase : plan.phases) {
+    for (const auto& pass : phase.passes) most = std::max(most, pass.branches.size());
+  }
+  return most > 1 ? static_cast<int>(std::bit_width(most)) : 0;
+}
+
+/// Keys that a thread tries at once.
+int tries(const ir::Plan& plan) { return plan.predicates.empty() ? traits_of(plan.choices.kernel_class).tries : 1; }
+
+bool lists_pages(const ir::Plan& plan) { return plan.bind.paged && traits_of(plan.choices.kernel_class).lists_pages; }
+
+/// Bytes of the list of keys.
+std::int64_t list_bytes(const ir::Plan& plan) {
+  const auto& c = plan.choices;
+  const std::int64_t blocks = (tries(plan) * c.threads + c.tile_k - 1) / c.tile_k + 1 + traits_of(c.kernel_class).ahead;
+  const std::int64_t keys = blocks * c.tile_k;
+  return 4 * (keys + (digits(plan) > 0 ? keys : 4) + 2 * (lists_pages(plan) ? keys : 4));
+}
+
 /// Bytes of struct Shared in codegen/cuda/device/block.cuh, which asserts the number.
 std::int64_t shared_struct_bytes(const ir::Plan& plan) {
   const auto& c = plan.choices;
@@ -87,8 +110,7 @@ std::int64_t shared_struct_bytes(const ir::Plan& plan) {
   const auto inputs = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.inputs.size()));
   const auto conditions = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.predicates.size()));
   const std::int64_t of_rows = c.tile_q * (8 + 4) + (ir::heads_may_share(plan) ? c.tile_q : 4);
-  const std::int64_t of_keys = of_class.listed_keys(plan) * (4 + 4);
-  const std::int64_t bytes = of_class.working_bytes(plan) + kTileBytes + of_rows + of_keys + inputs * 4 +
+  const std::int64_t bytes = of_class.working_bytes(plan) + kTileBytes + of_rows + list_bytes(plan) + inputs * 4 +
                              c.threads / 32 * 4 + conditions * kConditionBytes;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -101,6 +123,7 @@ int scale_of_weights(const ir::Plan& plan) {
 
 void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   const auto& c = plan.choices;
+  const ClassTraits& of_class = traits_of(c.kernel_class);
   Constants constant(w);
   constant("kRows", c.tile_q, "queries of a tile: what one block of threads computes");
   constant("kKeys", c.tile_k, "keys computed at a time");
@@ -111,7 +134,9 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
     constant("kSummaryBlock", ir::kSummaryBlock, "keys, or queries, that are summarized together");
   constant("kDim", plan.bind.d, "columns of Q and K");
   constant("kDimV", plan.bind.d_v, "columns of V and O");
-  traits_of(c.kernel_class).constants(constant, plan, target);
+  of_class.constants(constant, plan, target);
+  constant.flag("kCounts", digits(plan) > 0, "several branches may keep a pair");
+  constant("kDigits", digits(plan), "of how many those are, in base 2");
   constant.flag("kCutsKeys", plan.may_cut_keys(), "of few rows with many keys; weft_merge goes on");
   constant.flag("kSeveralSoftmaxes", most_passes(plan) > 1, "of a row, and O is a weighted sum of some");
   if (plan.weights == ir::Weights::direct)
@@ -121,6 +146,9 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant.flag("kHasSink", plan.sink_logit != nullptr, "a further term of a row's sum, without a value");
   constant.flag("kSharesTiles", ir::heads_may_share(plan), "heads that share K and V may stand in one tile");
   constant.flag("kPaged", plan.bind.paged, "K and V come in pages");
+  constant.flag("kListsPages", lists_pages(plan), "the list of keys says in which");
+  constant("kTries", tries(plan), "keys that a thread tries at once");
+  constant("kAhead", of_class.ahead, "blocks of keys that are known ahead of the one at hand");
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
   constant("kConditions", static_cast<std::int64_t>(plan.predicates.size()), "on pairs, beyond bounds and congruences");
@@ -150,12 +178,12 @@ constexpr const char* kOnePass = R"(
   close_sums(shared, state);
   const bool chunk = kCutsKeys && a.chunks > 1;  // of keys: weft_merge goes on
   if (!chunk) {
-    join_sinks(a, shared, state, tile);
+    join_sinks(a, shared, state);
     const i64* const pass = get(shared.pass);
-    if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+    if (word(pass + kWritesLse)) store_lse(a, shared, state, (int)word(pass + kLseSlot));
     normalize(shared, state, 1);
   }
-  store_rows(a, shared, state, tile, chunk);
+  store_rows(a, shared, state, chunk);
 )";
 
 constexpr const char* kSeveralPasses = R"(
@@ -174,15 +202,15 @@ constexpr const char* kSeveralPasses = R"(
     attend(a, shared, state, views, tile, zones);
     close_sums(shared, state);
     const i64* const pass = get(shared.pass);
-    if (!chunk && word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+    if (!chunk && word(pass + kWritesLse)) store_lse(a, shared, state, (int)word(pass + kLseSlot));
     if (!chunk && word(pass + kOut) && zones > 0) {
       normalize(shared, state, (float)__longlong_as_double(word(pass + kFactor)));
-      add_to_sum(a, shared, tile, sum, state);
+      add_to_sum(a, shared, sum, state);
     }
     __syncthreads();
   }
-  if (!chunk) take_sum(a, shared, tile, sum, state);
-  store_rows(a, shared, state, tile, chunk);
+  if (!chunk) take_sum(a, shared, sum, state);
+  store_rows(a, shared, state, chunk);
 )";
 
 constexpr const char* kSeveralPhases = R"(
@@ -191,18 +219,18 @@ constexpr const char* kSeveralPhases = R"(
   const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt));
   if (zones == 0 && !first && !last) return;  // these rows keep their state where it is
   clear(shared, state);
-  if (!first) take_up(a, shared, state, tile);
+  if (!first) take_up(a, shared, state);
   attend(a, shared, state, views, tile, zones);
   if (!last) {
-    hand_on(a, shared, state, tile);
+    hand_on(a, shared, state);
     return;
   }
   close_sums(shared, state);
-  join_sinks(a, shared, state, tile);
+  join_sinks(a, shared, state);
   const i64* const pass = get(shared.pass);
-  if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+  if (word(pass + kWritesLse)) store_lse(a, shared, state, (int)word(pass + kLseSlot));
   normalize(shared, state, 1);
-  store_rows(a, shared, state, tile);
+  store_rows(a, shared, state);
 )";
 
 void kernel(TextWriter& w, const ir::Plan& plan) {
@@ -228,7 +256,7 @@ void kernel(TextWriter& w, const ir::Plan& plan) {
 void write_header(TextWriter& w, const Header& h) {
   w.blank();
   w.line("// ---- {} ----", h.name);
-  const bool has_twin = std::string_view(h.name).starts_with("ptx");
+  const bool has_twin = std::string_view(h.name).find("ptx") != std::string_view::npos;
   if (has_twin) w.line("#ifndef WEFT_EMULATED");
   w.raw(h.text);
   if (has_twin) w.line("#endif");

@@ -18,7 +18,7 @@ void score(TextWriter& w, const ir::Plan& plan) {
   const int shortest = mma ? 16 : 60, longest = mma ? 120 : 240;
   const int cost = cost_of(*plan.score, plan.inputs);
   w.line("static constexpr bool kScored = true;");
-  w.line("static constexpr int {} = {}, kRowsAtOnce = {};", mma ? "kTilesAtOnce" : "kKeysAtOnce",
+  w.line("static constexpr int kKeysAtOnce = {}, kRowsAtOnce = {};",
          cost > shortest ? 1
          : mma           ? plan.choices.tile_k / 8
                          : 1,
@@ -34,19 +34,8 @@ void score(TextWriter& w, const ir::Plan& plan) {
 void dropout(TextWriter& w, const ir::Plan& plan) {
   const double left = 1 - plan.dropout;
   w.line("static constexpr bool kDrops = true;");
-  if (is_mma(plan)) {
-    w.line("static constexpr u64 kDropped = {}u;", ir::dropout_threshold(plan.dropout));
-    w.line("static constexpr float kScaled = {};", real_literal(left > 0 ? 1 / left : 0));
-    return;
-  }
-  w.blank();
-  w.line("/// Each weight with probability {}; the others grow for it.", plan.dropout);
-  w.line(
-      "static __device__ __forceinline__ void drop(const weft_args& a, Shared& s, const Tile& t, int from, int count,");
-  w.line("                                            int part) {{");
-  w.line("  drop_weights(a, s, t, from, count, part, {}u, {});", ir::dropout_threshold(plan.dropout),
-         real_literal(left > 0 ? 1 / left : 0));
-  w.line("}}");
+  w.line("static constexpr u64 kDropped = {}u;", ir::dropout_threshold(plan.dropout));
+  w.line("static constexpr float kScaled = {};", real_literal(left > 0 ? 1 / left : 0));
 }
 
 }  // namespace
@@ -86,7 +75,7 @@ bool wants_header(const ir::Plan& plan, std::string_view name) {
   if (name == "sinkless.cuh") return !plan.sink_logit;
   if (name == "conditions.cuh") return has_conditions(plan);
   if (name == "unconditional.cuh") return !has_conditions(plan);
-  if (name == "dropout.cuh" || name == "mma_dropout.cuh") return plan.dropout > 0;
+  if (name.ends_with("dropout.cuh")) return plan.dropout > 0;
   if (name == "philox.cuh") return plan.dropout > 0 || chooses_keys(plan);
   if (name == "lists.cuh") return chooses_keys(plan);
   if (name == "merge.cuh") return plan.may_cut_keys();

@@ -222,8 +222,7 @@ struct Plan {
   std::vector<Phase> phases;
   std::vector<std::string> reasons;  ///< why each choice was made, for people
 
-  /// Does a sum of several softmaxes not fit beside the running one? Plain GPU lanes keep two of them
-  /// up to 64 columns; matrix instructions none.
+  /// Does a sum of several softmaxes stand in memory? On GPUs, whose registers hold the running one.
   bool sums_in_memory() const;
 
   /// Can a launch cut the keys of its rows into chunks (key_chunks.h)? That of one phase can, unless it has very many

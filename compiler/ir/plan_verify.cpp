@@ -309,8 +309,7 @@ bool operator==(const HeadCondition& a, const HeadCondition& b) { return same(*a
 
 bool Plan::sums_in_memory() const {
   const bool several = std::any_of(phases.begin(), phases.end(), [](const Phase& p) { return p.passes.size() > 1; });
-  if (choices.kernel_class == KernelClass::mma) return several;
-  return several && choices.kernel_class == KernelClass::simt && bind.d_v > 64;
+  return several && choices.kernel_class != KernelClass::vector;
 }
 
 std::vector<std::string> verify(const Plan& plan) { return Verifier(plan).run(); }

@@ -1,4 +1,4 @@
-// The twin of codegen/cuda/device/ptx_mma.cuh, behind prelude.cuh. Lanes of a warp show each other what they bring, as
+// The twin of codegen/cuda/device/mma_ptx.cuh, behind prelude.cuh. Lanes of a warp show each other what they bring, as
 // the hardware does, so that a wrong row or a wrong lane is as wrong here.
 
 namespace weft_emulated {

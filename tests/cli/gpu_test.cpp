@@ -54,7 +54,7 @@ TEST_F(Gpu, CudaTextNeedsNothing) {
 TEST_F(Gpu, TheWholeTextIncludesNothing) {
   const auto thin = weft({"emit", longnet_, "--stage", "cuda", "--target", "sm_61"}).out;
   const auto whole = weft({"emit", longnet_, "--stage", "cuda", "--target", "sm_61", "--whole"}).out;
-  EXPECT_NE(thin.find("#include \"simt.cuh\""), std::string::npos);
+  EXPECT_NE(thin.find("#include \"simt_products.cuh\""), std::string::npos);
   EXPECT_NE(thin.find("//   branch 0: "), std::string::npos) << "the user's words";
   EXPECT_EQ(whole.find("#include \""), std::string::npos);
   EXPECT_EQ(whole.find("branch 0: "), std::string::npos) << "none of the user's words";

@@ -96,9 +96,9 @@ constexpr Planted kOnCuda[] = {
     {"second_condition_on_values_overlooked", kTwoValues, "if (asked == kByPair) open |= kAsksPairs;", ""},
     {"negation_dropped_by_the_mask", kOtherPairs, "holds(a, t, use.condition, q, k) == use.negated",
      "!holds(a, t, use.condition, q, k)"},
-    {"mask_of_a_neighbouring_row", kPairs, "get(s.x[row_of(bit % 8)])", "get(s.x[row_of((bit + 1) % 8)])"},
-    {"mask_of_a_neighbouring_key", kPairs, "get(s.meets.key[key_of(4 * four + bit / 8)])",
-     "get(s.meets.key[key_of(4 * four + (bit / 8 + 1) % 4)])"},
+    {"mask_of_a_neighbouring_row", kPairs, "get(s.x[row_of_bit(word, bit)])", "get(s.x[row_of_bit(word, bit ^ 1)])"},
+    {"mask_of_a_neighbouring_key", kPairs, "get(s.meets.key[key_of_bit(word, bit)])",
+     "get(s.meets.key[key_of_bit(word, bit ^ 8)])"},
     // Intervals
     {"end_of_an_interval_one_too_near", kDocuments, "key >= get(c.hi)", "key + 1 >= get(c.hi)"},
     {"begin_of_an_interval_one_too_far", kDocuments, "key < get(c.lo)", "key <= get(c.lo)"},

@@ -6,6 +6,8 @@
 // of the kernel's class comes first.
 
 constexpr int kWarps = kThreads / 32;
+/// Places on the list of keys, a ring of whole blocks: the one at hand, those known ahead, and what is tried at once.
+constexpr int kKeyList = ((kTries * kThreads + kKeys - 1) / kKeys + 1 + kAhead) * kKeys;
 
 /// What the tile's rows say to one of the plan's conditions on pairs: see conditions.cuh.
 constexpr int kMostRuns = 8;
@@ -27,16 +29,32 @@ struct __align__(16) Tile {
   u64 every, any;          // AND and OR of the rows' bits
 };
 
+/// How many of the last keys on the list are `step` apart and came from one zone, of which the next key is `next`.
+struct Run {
+  int keys, step, next;
+};
+
+/// How far the list of keys has come.
+struct __align__(16) Walk {
+  int4 zone;  // what is left of the zone at hand
+  int next;   // zone
+  int zones;
+  Run run;
+};
+
 struct __align__(16) Shared : WorkingMemory {
+  Walk walk;
   Condition conditions[kConditions > 0 ? kConditions : 1];
   Tile tile;
   u64 bits[kRows];  // conditions on rows that each row meets
   int x[kRows];     // positions of the tile's rows; behind the last one, that again
   int key[kKeyList];
-  float key_weight[kKeyList];             // branches that keep it; on plain lanes the logarithm of that, to base 2
+  float key_weight[kCounts ? kKeyList : 4];  // branches that keep it
+  int page[kListsPages ? kKeyList : 4], in_page[kListsPages ? kKeyList : 4];  // where it lies
   const i64* pass;                        // tables of the softmax at hand
   int inputs[kInputs > 0 ? kInputs : 1];  // of this batch entry
   int counts[kWarps];
+  float scale;                                   // of products, for exponents of 2
   unsigned char head[kSharesTiles ? kRows : 4];  // of each row, counted from the tile's
 };
 static_assert(sizeof(Shared) % 16 == 0 && sizeof(Shared) == kSharedFixed, "the launch knows this number");
@@ -90,3 +108,6 @@ __device__ __forceinline__ void put(T& to, T value) {
 }
 
 __device__ __forceinline__ i64 word(const i64* at) { return load_global<i64>(at); }
+
+/// A copy in registers of what shared memory keeps of the tile; behind a barrier.
+__device__ __forceinline__ Tile tile_of(const Shared& s) { return s.tile; }

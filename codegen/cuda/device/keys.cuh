@@ -2,7 +2,8 @@
 
 #include "codegen/cuda/device/summaries.cuh"
 
-// From zones to lists of keys: every thread tries one, and those that some branch keeps close ranks.
+// From zones to the list of keys that blocks are made of, a ring: every thread tries some, and those that some branch
+// keeps close ranks.
 
 /// Does key y meet the congruences of a term, its stream's and its filters'?
 __device__ __forceinline__ bool hits(const weft_args& a, const Term& term, int y) {
@@ -39,45 +40,130 @@ __device__ __forceinline__ int weight_of(const weft_args& a, Shared& s, const Ti
   return weight;
 }
 
-/// Tries the zone's next keys, one per thread, and appends those that count; returns how many the list holds now.
-__device__ __forceinline__ int append_keys(const weft_args& a, Shared& s, const Tile& t, int terms, Zone& zone,
-                                           int filled) {
+struct KeyStream {
+  int from;   // place of the next block, a multiple of kKeys
+  int ready;  // keys from there on
+};
+
+/// Tries the zone's next keys, kTries per thread, and appends those that count.
+__device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone& zone, KeyStream& stream, Run& run) {
+  const Tile t = tile_of(s);
+  const int terms = (int)word(get(s.pass) + kTerms);
   pass_over(a, s, t, terms, zone);
-  const i64 y = zone.begin + (i64)threadIdx.x * zone.step;
-  const int weight = zone.step > 0 && y < zone.end ? weight_of(a, s, t, terms, (int)y) : 0;
-  const unsigned kept = __ballot_sync(0xFFFFFFFFu, weight > 0);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (lane == 0) put(s.counts[warp], __popc(kept));
+  const unsigned thread = thread_anew();
+  const int warp = thread / 32, lane = thread % 32;
+  const i64 first = zone.begin + (i64)(warp * (32 * kTries) + lane) * zone.step;
+  unsigned weights = 0;  // a byte each
+  int found = 0;
+  bool missed = false;  // does a key not count?
+#pragma unroll 1
+  for (int i = 0; i < kTries; ++i) {
+    const i64 y = first + (i64)(32 * i) * zone.step;
+    const bool inside = zone.step > 0 && y < zone.end;
+    const int weight = inside ? weight_of(a, s, t, terms, (int)y) : 0;
+    missed = missed || (inside && weight == 0);
+    weights |= (unsigned)weight << (8 * i);
+    found += __popc(__ballot_sync(0xFFFFFFFFu, weight > 0));
+  }
+  constexpr int kMissed = 1 << 16;
+  const bool any_missed = __any_sync(0xFFFFFFFFu, missed);
+  if (lane == 0) put(s.counts[warp], any_missed ? found | kMissed : found);
   __syncthreads();
-  int at = filled + __popc(kept & ((1u << lane) - 1));
+  int at = stream.from + stream.ready;
+  int all = 0, gaps = 0;
 #pragma unroll 1
   for (int w = 0; w < kWarps; ++w) {
     const int count = get(s.counts[w]);
-    if (w < warp) at += count;
-    filled += count;
+    if (w < warp) at += count & (kMissed - 1);
+    all += count & (kMissed - 1);
+    gaps |= count & kMissed;
   }
-  if (weight > 0) {
-    put(s.key[at], (int)y);
-    put(s.key_weight[at], log2_approx((float)weight));
+  stream.ready += all;
+  const bool goes_on = zone.step == run.step && zone.begin == run.next;
+  run.keys = gaps != 0 ? 0 : goes_on ? run.keys + all : all;
+  run.step = zone.step;
+#pragma unroll 1
+  for (int i = 0; i < kTries; ++i) {
+    const int weight = weights >> (8 * i) & 255;
+    const unsigned kept = __ballot_sync(0xFFFFFFFFu, weight > 0);
+    int place = at + __popc(kept & ((1u << lane) - 1));
+    place -= place >= kKeyList ? kKeyList : 0;
+    at += __popc(kept);
+    if (weight == 0) continue;
+    const int y = (int)(first + (i64)(32 * i) * zone.step);
+    put(s.key[place], y);
+    if (kCounts) put(s.key_weight[place], (float)weight);
+    if (kListsPages) {
+      const int page_size = (int)a.page_size, page = y / page_size;
+      put(s.page[place], page_number(a, t.b, page));
+      put(s.in_page[place], y - page * page_size);
+    }
   }
   __syncthreads();
-  const i64 next = zone.begin + (i64)kThreads * zone.step;
-  zone.begin = zone.step > 0 && next < zone.end ? (int)next : zone.end;
-  return filled;
+  const i64 behind = zone.begin + (i64)(kTries * kThreads) * zone.step;
+  zone.begin = zone.step > 0 && behind < zone.end ? (int)behind : zone.end;
+  // A zone may end between two of its keys, and another begin there.
+  run.next = zone.begin < zone.end ? zone.begin : -1;
 }
 
-/// Moves the keys from `done` on to the front of the list; returns how many they are.
-__device__ __forceinline__ int drop_keys(Shared& s, int done, int filled) {
-  const int rest = filled - done;
-  if (done == 0) return filled;
-  const bool mine = (int)threadIdx.x < rest;
-  const int y = mine ? get(s.key[done + threadIdx.x]) : 0;
-  const float weight = mine ? get(s.key_weight[done + threadIdx.x]) : 0;
-  __syncthreads();
-  if (mine) {
-    put(s.key[threadIdx.x], y);
-    put(s.key_weight[threadIdx.x], weight);
+/// Before a barrier.
+__device__ __forceinline__ void set_walk(Shared& s, const Zone& zone, int next, const Run& run) {
+  if (threadIdx.x != 0) return;
+  put(s.walk.run.keys, run.keys);
+  put(s.walk.run.step, run.step);
+  put(s.walk.run.next, run.next);
+  put(s.walk.zone, make_int4(zone.begin, zone.end, zone.step, zone.kind));
+  put(s.walk.next, next);
+}
+
+/// How many keys the next block has, 0 where none are left. Keys of full zones that fill no block stay on the list, and go
+/// with the partial ones. Asked anew where it is needed: the number in a register would be one too many.
+__device__ __forceinline__ int keys_of_next(const KeyStream& stream, bool partial) {
+  const int ready = kept(stream.ready);
+  return !partial && ready < kKeys ? 0 : min(ready, kKeys);
+}
+
+/// Before a barrier, once for each kind of zones: all of them lie ahead.
+__device__ __forceinline__ void begin_walk(Shared& s, int zones) {
+  set_walk(s, {0, 0, 0, kEmpty}, 0, {});
+  if (threadIdx.x == 0) put(s.walk.zones, zones);
+}
+
+/// Makes up the next block from the zones of one kind.
+__device__ __forceinline__ void next_block(const weft_args& a, Shared& s, int kind, KeyStream& stream) {
+  if (stream.ready < kKeys) {
+    const int4 left = get(s.walk.zone);
+    Zone zone = {left.x, left.y, left.z, left.w};
+    int number = get(s.walk.next);
+    Run run = {get(s.walk.run.keys), get(s.walk.run.step), get(s.walk.run.next)};
+#pragma unroll 1
+    while (stream.ready < kKeys) {
+      if (zone.begin < zone.end) {
+        append_keys(a, s, zone, stream, run);
+        continue;
+      }
+      if (number == get(s.walk.zones)) break;
+      zone = get(lists_of(a, s).zone[number]);
+      ++number;
+      if (zone.kind != kind) zone.end = zone.begin;
+    }
+    __syncthreads();
+    set_walk(s, zone, number, run);
   }
-  __syncthreads();
-  return rest;
+}
+
+/// How far apart the keys of a block are, if they all are as far; else 0. Behind a barrier behind next_block(); the block
+/// and what the list holds behind it are `listed` keys.
+__device__ __forceinline__ int step_of(Shared& s, int listed) {
+  return get(s.walk.run.keys) >= listed ? get(s.walk.run.step) : 0;
+}
+
+/// Where the block stands behind which the stream is.
+__device__ __forceinline__ int place_before(const KeyStream& stream) {
+  return (stream.from == 0 ? kKeyList : stream.from) - kKeys;
+}
+
+__device__ __forceinline__ void pass_block(KeyStream& stream) {
+  stream.from = stream.from + kKeys == kKeyList ? 0 : stream.from + kKeys;
+  stream.ready = max(stream.ready - kKeys, 0);
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/cuda/device/mma_results.cuh"
+#include "codegen/cuda/device/results.cuh"
 
 // The softmax of a tile over the keys of one pass: full zones first, then the partial ones, each as a stream of blocks
 // of kKeys. The rows of K of the next block arrive under the softmax and the second product of this one, the rows of V
@@ -10,7 +10,7 @@
 template <typename Pairs>
 __device__ __forceinline__ void open_block(const weft_args& a, Shared& s, Block& block) {
   if (block.is & kMarkPartial) {
-    weigh_pairs(a, s, get(s.pass), block.from, count_of(block), (block.is & kMarkMixed) != 0, block.kept);
+    weigh_pairs(a, s, tile_of(s), block.from, count_of(block), (block.is & kMarkMixed) != 0, block.kept);
   } else if (Pairs::kDrops) {
     // For NaN and infinities in V: without dropout all rows take them as the product gives them.
 #pragma unroll
@@ -31,7 +31,7 @@ __device__ __forceinline__ void open_block(const weft_args& a, Shared& s, Block&
 template <typename Pairs>
 __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State& st, Block& block) {
   if (block.is & kMarkTiles) {
-    const float scale = get(s.walk.scale);
+    const float scale = get(s.scale);
     if constexpr (Pairs::kScored) apply_score<Pairs>(a, s, block);
     if (block.is & kMarkPartial) mask_scores(block);
     if (!kDirect) raise_maxima(st, block.scores, scale);
@@ -59,7 +59,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   constexpr float kToBaseTwo = 1.44269504088896341f;
   // A scale of 0 must not meet the infinities of the mask.
   const float scale = Pairs::kScored ? kToBaseTwo : fmaxf(fabsf((float)a.scale) * kToBaseTwo, 1e-30f);
-  if (threadIdx.x == 0) put(s.walk.scale, scale);
+  if (threadIdx.x == 0) put(s.scale, scale);
   Rows<kDim> keys;
   Rows<kDimV> values;
   KeyStream stream = {};
@@ -68,11 +68,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   Block block;
 #pragma unroll 1
   for (int sweep = 0; sweep < 2; ++sweep) {
-    set_walk(s, {0, 0, 0, kEmpty}, 0, {});
-    if (threadIdx.x == 0) {
-      put(s.walk.zones, zones);
-      put(s.walk.terms, (int)word(get(s.pass) + kTerms));
-    }
+    begin_walk(s, zones);
     block.is = (sweep == 1 ? kMarkPartial : 0) | (stream.ready > 0 ? kMarkMixed : 0);
     __syncthreads();
 #pragma unroll 1
@@ -112,7 +108,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         pass_block(stream);
       }
       const bool last = next == 0 && block.is & kMarkPartial;
-      if (last || (next > 0 && stream.from == 0)) end_round(st, &settled, last);
+      if (last || (next > 0 && stream.from == 0)) end_round(s, st, &settled, last);
       if (next == 0) break;
     }
   }

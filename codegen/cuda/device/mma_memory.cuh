@@ -12,9 +12,6 @@ constexpr int bytes_apart(int columns) { return (columns + 15) / 16 * 32 + 16; }
 constexpr int kRowBytes = bytes_apart(kDim);
 constexpr int kValueBytes = bytes_apart(kDimV);
 
-constexpr int kTries = kConditions > 0 ? 1 : 2;                              // keys that a thread tries at once
-constexpr int kKeyList = ((kTries * kThreads + kKeys - 1) / kKeys + 3) * kKeys;  // a ring of whole blocks
-
 constexpr int kStagedBytes = (kRows + kKeys) * kRowBytes + kKeys * kValueBytes;
 // Of a row of O on its way out: 8 apart, a half warp's pairs meet all banks. What would take more room than everything
 // else goes in two parts.
@@ -23,20 +20,6 @@ constexpr int kPartColumns = kColumns / kResultParts;
 constexpr int kResultFloats = kPartColumns + 8;
 constexpr int kWorkingBytes =
     kStagedBytes > kRows * kResultFloats * 4 ? kStagedBytes : kRows * kResultFloats * 4;
-
-/// How many of the last keys on the list are `step` apart and came from one zone, of which the next key is `next`.
-struct Run {
-  int keys, step, next;
-};
-
-/// How far the list of keys has come.
-struct __align__(16) Walk {
-  int4 zone;  // what is left of the zone at hand
-  int next;   // zone
-  int zones, terms;
-  Run run;
-  float scale;  // of S, for exponents of 2
-};
 
 /// Where rows of K or V are.
 struct __align__(16) Source {
@@ -47,9 +30,7 @@ struct __align__(16) Source {
 
 /// Shared memory also keeps what is read once a block, because registers are few.
 struct __align__(16) WorkingMemory {
-  Walk walk;
   Source keys, values;
   Meets meets;
-  unsigned char bytes[kWorkingBytes];                               // Q, K, V; or O
-  int page[kPaged ? kKeyList : 4], in_page[kPaged ? kKeyList : 4];  // where a key of the list lies
+  unsigned char bytes[kWorkingBytes];  // Q, K, V; or O
 };

@@ -12,15 +12,6 @@ struct Views {
   bool aligned;                // rows may be read 16 bytes at a time, and lie less than 2 GB apart
 };
 
-__device__ __forceinline__ const unsigned char* origin(const weft_view& view, int b, int h) {
-  return (const unsigned char*)view.data + (times(b, view.stride_b) + times(h, view.stride_h)) * 2;
-}
-
-/// What is zero where a view may be accessed `bytes` at a time.
-__device__ __forceinline__ unsigned misalignment(const unsigned char* base, i64 step, int bytes) {
-  return ((unsigned)(u64)base | (unsigned)step) & (bytes - 1);
-}
-
 __device__ __forceinline__ Views open_views(const weft_args& a, Shared&, const Tile& t) {
   const int kv_head = t.h / ((int)a.heads / (int)a.kv_heads);
   Views w;

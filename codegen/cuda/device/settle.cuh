@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/cuda/device/lse.cuh"
+#include "codegen/cuda/device/pairs.cuh"
 
 // Sums over many keys, so that their rounding does not grow with a row. After so many keys a thread settles its sums:
 // they join those of all keys before, in memory of its own, and what rounding would take from them stays behind and
@@ -8,6 +8,8 @@
 
 /// The bound of f32 is tighter.
 constexpr int kKeysBetween = kStored == Element::f32 ? 1024 : 8192;
+/// How often the list of keys comes round in that.
+constexpr int kRounds = kKeysBetween > kKeyList ? kKeysBetween / kKeyList : 1;
 
 /// One of the sums; returns what is left of it, or where it is the `last` time, the sum over all keys. `factor`:
 /// settled sums are measured from another score now. NaN and infinity leave nothing.
@@ -16,4 +18,15 @@ __device__ __forceinline__ float settle_sum(float& settled, float sum, float fac
   settled = after;
   if (last) return after;
   return fabsf(after) < infinity() ? sum - (after - before) : 0;
+}
+
+/// The list has come round, or all keys are done. `rounds` of struct Settled says how often it has; at its end, because
+/// where it begins with that, ptxas moves the sums of matrix instructions to and fro (an eighth more instructions).
+template <typename State, typename Settled>
+__device__ __forceinline__ void end_round(Shared& s, State& st, Settled* settled, bool last) {
+  Settled& to = settled[kept(0)];  // at a place that it knows the compiler would hold all of it in registers
+  const int rounds = to.rounds + (last ? 0 : 1);
+  to.rounds = rounds;
+  if (rounds < kRounds || (rounds % kRounds != 0 && !last)) return;
+  settle(s, st, to, last || rounds > kRounds, last);
 }

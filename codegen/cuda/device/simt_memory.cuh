@@ -4,14 +4,13 @@
 
 // Working memory of the kernels that compute on plain lanes.
 
-constexpr int kKeyList = kKeys + kThreads;  // keys found and not yet computed
 constexpr int kColumnStep = 8 * kColumnWarps;
 constexpr int kColumns = (kDimV + kColumnStep - 1) / kColumnStep * kColumnStep;  // of V as staged
 constexpr int kColumnFloats = kDepth * (kRows + kKeys), kValueFloats = kStaged * kColumns;
 constexpr int kStageHalf = kColumnFloats > kValueFloats ? kColumnFloats : kValueFloats;
 
 /// Where a tensor of the tile's batch entry and head begins, and how far its rows are apart, in bytes.
-enum Tensor { kQ, kK, kV, kO, kTensors };
+enum Tensor { kQ, kK, kV, kTensors };
 struct View {
   unsigned char* base;
   i64 step;
@@ -26,10 +25,9 @@ struct __align__(16) WorkingMemory {
   float start[kKeys];                     // what scores of the block's keys start with
   float maxima[kRows];                    // m …
   float sums[8 * kThreads];               // … and l: see maxima_at, sums_at
-  int walk[kThreads / 32][8];             // of each warp: see park
+  int stream[kThreads / 32];              // of each warp: see park
   const unsigned char* value_row[kKeys];  // where V of the block's keys is, by place
   View views[kTensors];
-  float scale;               // of scores, for powers of 2
   int misaligned[kTensors];  // 0 where rows may be read or written 16 bytes at a time
 };
 static_assert(sizeof(Meets) <= 2 * kStageHalf * sizeof(float), "no memory of its own");

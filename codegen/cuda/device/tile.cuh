@@ -55,5 +55,12 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   return true;
 }
 
-/// A copy in registers of what shared memory keeps; behind a barrier.
-__device__ __forceinline__ Tile tile_of(const Shared& s) { return s.tile; }
+/// Where a tensor's rows of a batch entry and head begin.
+__device__ __forceinline__ const unsigned char* origin(const weft_view& view, int b, int h) {
+  return (const unsigned char*)view.data + (times(b, view.stride_b) + times(h, view.stride_h)) * kBytes<kStored>;
+}
+
+/// What is zero where rows from `base` on may be accessed `bytes` at a time.
+__device__ __forceinline__ unsigned misalignment(const unsigned char* base, i64 step, int bytes) {
+  return ((unsigned)(u64)base | (unsigned)step) & (bytes - 1);
+}

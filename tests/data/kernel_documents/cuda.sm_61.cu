@@ -16,16 +16,20 @@ constexpr int kDimV = 64;            // columns of V and O
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
+constexpr int kDigits = 0;           // of how many those are, in base 2
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
+constexpr int kTries = 1;            // keys that a thread tries at once
+constexpr int kAhead = 0;            // blocks of keys that are known ahead of the one at hand
 constexpr int kInputs = 2;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
 constexpr bool kByValues = true;     // pairs by a value of the key, which rows compare
-constexpr int kSharedFixed = 37584;  // bytes of shared memory …
+constexpr int kSharedFixed = 36768;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
-constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false,
-               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
-               kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false,
+               kPaged = false, kListsPages = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
+               kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
+               kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -49,15 +53,17 @@ constexpr Element kStored = Element::f16;
 #include "expressions.cuh"
 #include "sinkless.cuh"
 #include "lse.cuh"
-#include "settle.cuh"
 #include "carried.cuh"
 #include "merge.cuh"
-#include "lanes.cuh"
+#include "simt_lanes.cuh"
 #include "mask.cuh"
-#include "stage.cuh"
-#include "simt.cuh"
+#include "pairs.cuh"
+#include "settle.cuh"
+#include "simt_stage.cuh"
+#include "simt_products.cuh"
+#include "simt_results.cuh"
 #include "results.cuh"
-#include "attend.cuh"
+#include "simt_attend.cuh"
 
 // ---- conditions on pairs, and bounds that rows give ----
 
@@ -187,10 +193,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   close_sums(shared, state);
   const bool chunk = kCutsKeys && a.chunks > 1;  // of keys: weft_merge goes on
   if (!chunk) {
-    join_sinks(a, shared, state, tile);
+    join_sinks(a, shared, state);
     const i64* const pass = get(shared.pass);
-    if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+    if (word(pass + kWritesLse)) store_lse(a, shared, state, (int)word(pass + kLseSlot));
     normalize(shared, state, 1);
   }
-  store_rows(a, shared, state, tile, chunk);
+  store_rows(a, shared, state, chunk);
 }

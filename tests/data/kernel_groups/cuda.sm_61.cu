@@ -14,20 +14,24 @@ constexpr int kDimV = 64;            // columns of V and O
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
+constexpr int kDigits = 0;           // of how many those are, in base 2
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr bool kSeveralSoftmaxes = true; // of a row, and O is a weighted sum of some
+constexpr int kTries = 1;            // keys that a thread tries at once
+constexpr int kAhead = 0;            // blocks of keys that are known ahead of the one at hand
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 34816;  // bytes of shared memory …
+constexpr int kSharedFixed = 34144;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kHasSlots = true;     // an LSE for each branch
-constexpr bool kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false, kByValues = false,
-               kHasRowConditions = false, kHasFilters = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kCounts = false, kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false,
+               kListsPages = false, kByValues = false, kHasRowConditions = false, kHasFilters = false,
+               kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -53,15 +57,17 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 #include "meets.cuh"
 #include "sinkless.cuh"
 #include "lse.cuh"
-#include "settle.cuh"
 #include "carried.cuh"
 #include "merge.cuh"
-#include "lanes.cuh"
+#include "simt_lanes.cuh"
 #include "mask.cuh"
-#include "stage.cuh"
-#include "simt.cuh"
+#include "pairs.cuh"
+#include "settle.cuh"
+#include "simt_stage.cuh"
+#include "simt_products.cuh"
+#include "simt_results.cuh"
 #include "results.cuh"
-#include "attend.cuh"
+#include "simt_attend.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 
@@ -89,13 +95,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
     attend(a, shared, state, views, tile, zones);
     close_sums(shared, state);
     const i64* const pass = get(shared.pass);
-    if (!chunk && word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+    if (!chunk && word(pass + kWritesLse)) store_lse(a, shared, state, (int)word(pass + kLseSlot));
     if (!chunk && word(pass + kOut) && zones > 0) {
       normalize(shared, state, (float)__longlong_as_double(word(pass + kFactor)));
-      add_to_sum(a, shared, tile, sum, state);
+      add_to_sum(a, shared, sum, state);
     }
     __syncthreads();
   }
-  if (!chunk) take_sum(a, shared, tile, sum, state);
-  store_rows(a, shared, state, tile, chunk);
+  if (!chunk) take_sum(a, shared, sum, state);
+  store_rows(a, shared, state, chunk);
 }

@@ -14,19 +14,23 @@ constexpr int kDimV = 64;            // columns of V and O
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
+constexpr bool kCounts = true;       // several branches may keep a pair
+constexpr int kDigits = 2;           // of how many those are, in base 2
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
+constexpr int kTries = 1;            // keys that a thread tries at once
+constexpr int kAhead = 0;            // blocks of keys that are known ahead of the one at hand
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 37504;  // bytes of shared memory …
+constexpr int kSharedFixed = 37456;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false,
-               kByValues = false, kHasRowConditions = false, kHasFilters = false, kHasSlots = false, kHasForms = false,
-               kHasParts = false;  // what this kernel does without
+               kListsPages = false, kByValues = false, kHasRowConditions = false, kHasFilters = false,
+               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -52,15 +56,17 @@ __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&
 #include "meets.cuh"
 #include "sinkless.cuh"
 #include "lse.cuh"
-#include "settle.cuh"
 #include "carried.cuh"
 #include "merge.cuh"
-#include "lanes.cuh"
+#include "simt_lanes.cuh"
 #include "mask.cuh"
-#include "stage.cuh"
-#include "simt.cuh"
+#include "pairs.cuh"
+#include "settle.cuh"
+#include "simt_stage.cuh"
+#include "simt_products.cuh"
+#include "simt_results.cuh"
 #include "results.cuh"
-#include "attend.cuh"
+#include "simt_attend.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 
@@ -80,10 +86,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   close_sums(shared, state);
   const bool chunk = kCutsKeys && a.chunks > 1;  // of keys: weft_merge goes on
   if (!chunk) {
-    join_sinks(a, shared, state, tile);
+    join_sinks(a, shared, state);
     const i64* const pass = get(shared.pass);
-    if (word(pass + kWritesLse)) store_lse(a, shared, state, tile, (int)word(pass + kLseSlot));
+    if (word(pass + kWritesLse)) store_lse(a, shared, state, (int)word(pass + kLseSlot));
     normalize(shared, state, 1);
   }
-  store_rows(a, shared, state, tile, chunk);
+  store_rows(a, shared, state, chunk);
 }

@@ -89,3 +89,29 @@ __device__ __forceinline__ float sum_of_row(float x) {
   for (int apart = 2; apart < 16; apart *= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, apart);
   return x;
 }
+
+/// Pairs as bits: word i is four of the thread's keys, of its bits 8 * j + r is row r and key j of them.
+constexpr int kBitWords = kKeysEach / 4;
+static_assert(4 * kRowsEach == 32);
+__device__ __forceinline__ int row_of_bit(int, int bit) { return row_of(bit % 8); }
+__device__ __forceinline__ int key_of_bit(int word, int bit) { return key_of(4 * word + bit / 8); }
+
+/// The pairs of a word that the term keeps, but for those it asks for one by one.
+__device__ __forceinline__ unsigned keep_by_term(Shared& s, int word, bool negated) {
+  unsigned bits = 0;
+  const int4 y = load_shared<int4>(&s.meets.key[key_of(4 * word)]);
+  int4 fails = {}, value = {};
+  if (kConditions > 0) fails = load_shared<int4>(&s.meets.fails[key_of(4 * word)]);
+  if (kByValues) value = load_shared<int4>(&s.meets.value[key_of(4 * word)]);
+  const OfKey keys[4] = {{y.x, value.x, (unsigned)fails.x},
+                         {y.y, value.y, (unsigned)fails.y},
+                         {y.z, value.z, (unsigned)fails.z},
+                         {y.w, value.w, (unsigned)fails.w}};
+#pragma unroll 1
+  for (int r = 0; r < kRowsEach; ++r) {
+    const OfRow row = of_row(s, row_of(r));
+#pragma unroll
+    for (int j = 0; j < 4; ++j) bits |= (keeps(row, keys[j], negated) ? 1u : 0u) << (8 * j + r);
+  }
+  return bits;
+}

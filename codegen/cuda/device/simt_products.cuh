@@ -1,18 +1,9 @@
 #pragma once
 
 #include "codegen/cuda/device/settle.cuh"
-#include "codegen/cuda/device/stage.cuh"
+#include "codegen/cuda/device/simt_stage.cuh"
 
 // The two products of a block of keys and the softmax between them, in f32 on the plain lanes.
-
-/// What a pattern says of single pairs. Kernels with more to say than this bring a struct of their own, in which
-///   score(a, t, s, q, k) is the score of a pair whose scaled product is `s`, and stands in the text as often as
-///     kKeysAtOnce * kRowsAtOnce says;
-///   drop(a, s, t, from, count, part) drops weights of a part of a block.
-struct PlainPairs {
-  static constexpr bool kScored = false, kDrops = false;
-  static constexpr int kKeysAtOnce = 1, kRowsAtOnce = 8;
-};
 
 /// The thread's part of O. What is needed once a block stands in shared memory: m and l, see maxima_at and sums_at.
 struct State {
@@ -65,11 +56,14 @@ __device__ __forceinline__ void clear(Shared& s, State& st) {
 }
 
 /// What a thread has settled of its sums: m and l of its rows, and O.
-using Settled = float[(kColumnsEach + 2) * kRowsEach];
+struct Settled {
+  float sums[(kColumnsEach + 2) * kRowsEach];
+  int rounds;
+};
 
 /// Columns turn, so that the code stands once for all of them.
-__device__ __forceinline__ void settle(Shared& s, State& st, float* settled, bool begun, bool last) {
-  settled += kept(0);  // with indices that it knows the compiler would hold all of it in registers
+__device__ __forceinline__ void settle(Shared& s, State& st, Settled& to, bool begun, bool last) {
+  float* const settled = to.sums;
   OfRows m, l, factor;
   load_maxima(s, m);
   load_sums(s, l);
@@ -165,6 +159,33 @@ __device__ __forceinline__ void multiply_scores(Shared& s, const Rows& rows, boo
   }
 }
 
+/// Which pairs of a block are kept, while the products need the registers: word i of the thread, where P will stand.
+__device__ __forceinline__ unsigned* kept_at(Shared& s, int i) {
+  static_assert(kPlanes * kBitWords * kColumnWarps <= kPartKeys);
+  return (unsigned*)part_of_rows(s) + (warp_of_columns() * (kPlanes * kBitWords) + i) * 32 + threadIdx.x % 32;
+}
+
+/// Returns whether some pair of the warp is kept.
+__device__ __forceinline__ bool park_kept(Shared& s, const Kept& kept) {
+  unsigned some = 0;
+#pragma unroll
+  for (int i = 0; i < kPlanes * kBitWords; ++i) {
+    const unsigned bits = kept.digits[i / kBitWords][i % kBitWords];
+    store_shared(kept_at(s, i), bits);
+    some |= bits;
+  }
+  return __any_sync(0xFFFFFFFFu, some != 0);
+}
+
+/// The logarithm to base 2 of how many branches keep a pair whose digits these end with.
+__device__ __forceinline__ float weight_of_pair(const unsigned (&digits)[kPlanes]) {
+  if (!kCounts) return digits[0] & 1 ? 0 : -infinity();
+  unsigned count = 0;
+#pragma unroll
+  for (int d = 0; d < kPlanes; ++d) count |= (digits[d] & 1) << d;
+  return log2_approx((float)count);
+}
+
 /// Direct weights times the number of branches that keep the pair; or scores as the softmax wants them, where a full
 /// block of plain products does not already have them: in units of log 2 with the logarithm of their weight, and minus
 /// infinity for pairs that are not kept. Loops that are not unrolled turn the registers by one, because an index would
@@ -178,11 +199,12 @@ __device__ __forceinline__ void finish_scores(const weft_args& a, Shared& s, con
   for (int j = 0; j < kKeysEach; ++j) {
     const int number = min(key_of(j), count - 1);
     const int k = get(s.key[from + number]);
-    const float of_key = key_of(j) < count ? get(s.key_weight[from + number]) : -infinity();
-    unsigned counts[2] = {};
+    const float of_key = key_of(j) < count ? weight_of_key(s, from + number) : -infinity();
+    unsigned digits[kPlanes] = {};
     if (partial) {
-      counts[0] = load_shared<unsigned>(counts_at(s, 2 * j));
-      counts[1] = load_shared<unsigned>(counts_at(s, 2 * j + 1));
+#pragma unroll
+      for (int d = 0; d < kPlanes; ++d)
+        digits[d] = load_shared<unsigned>(kept_at(s, d * kBitWords + j / 4)) >> j % 4 * 8;
     }
     float column[kRowsEach];
 #pragma unroll
@@ -191,14 +213,14 @@ __device__ __forceinline__ void finish_scores(const weft_args& a, Shared& s, con
     for (int r = 0; r < kRowsEach; ++r) {
       float score = column[0] * scale;
       if constexpr (Pairs::kScored) score = Pairs::score(a, t, score, get(s.x[row_of(r)]), k);
-      const float weight = partial ? log2_approx((float)(counts[0] & 255)) : of_key;
+      const float weight = partial ? weight_of_pair(digits) : of_key;
       if (kDirect) {
         score = weight > -infinity() ? score * kDirect * exp2_approx(weight) : 0;
       } else {
         score = weight > -infinity() ? __fmaf_rn(score, kToBaseTwo, weight) : -infinity();
       }
-      counts[0] = counts[0] >> 8 | counts[1] << 24;
-      counts[1] >>= 8;
+#pragma unroll
+      for (int d = 0; d < kPlanes; ++d) digits[d] >>= 1;
 #pragma unroll
       for (int i = 0; i < kRowsEach - 1; ++i) column[i] = column[i + 1];
       column[kRowsEach - 1] = score;
@@ -342,6 +364,11 @@ __device__ __forceinline__ void add_strange_values(Shared& s, State& st, const F
   }
 }
 
+/// For patterns that drop weights: simt_dropout.cuh.
+template <typename Pairs>
+__device__ __forceinline__ void drop_weights(const weft_args& a, Shared& s, const Tile& t, int from, int count,
+                                             int part);
+
 /// O += P V; the first chunk is staged. Where V holds a NaN or an infinity, those stay with the rows that keep their
 /// key.
 template <typename Pairs, bool kBusy>
@@ -354,9 +381,9 @@ __device__ __forceinline__ void multiply_values(const weft_args& a, Shared& s, S
 #pragma unroll 1
   for (int part = 0; part < kParts; ++part) {
     if (kBusy) {
-      sync_rows();  // nobody reads the part before, or its counts, any more
+      sync_rows();  // nobody reads the part before, or what is kept, any more
       store_part(s, p);
-      if constexpr (Pairs::kDrops) Pairs::drop(a, s, t, from, count, part);
+      if constexpr (Pairs::kDrops) drop_weights<Pairs>(a, s, t, from, count, part);
     }
     FourRows weights = four_rows(s);
     if (strange) {
@@ -443,11 +470,12 @@ __device__ __forceinline__ void help_to_stage(const weft_args& a, Shared& s, Sta
 /// One block of keys: the `count` from number `from` of the list on.
 template <typename Pairs>
 __device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
-                                             int from, int count, int sweep) {
-  const bool partial = sweep != kOfFull;
+                                             int from, int count, bool partial, bool mixed) {
   bool busy = 32 * warp_of_rows() < get(s.tile.count);  // else the warp has no row of its own
   if (partial) {
-    busy = weigh_pairs(a, s, t, from, count, sweep == kOfMixed) && busy;
+    Kept kept;
+    weigh_pairs(a, s, t, from, count, mixed, kept);
+    busy = park_kept(s, kept) && busy;
     const bool any = __syncthreads_or(busy) != 0;
     if (!any) return;
   }

@@ -1,19 +1,11 @@
 #pragma once
 
-#include "codegen/cuda/device/mma_mask.cuh"
-#include "codegen/cuda/device/ptx_mma.cuh"
+#include "codegen/cuda/device/mma_ptx.cuh"
+#include "codegen/cuda/device/pairs.cuh"
 #include "codegen/cuda/device/settle.cuh"
 
 // The two products of a block of keys by matrix instructions, and the softmax between them. A warp computes tiles of 16
 // rows; S stays in registers, where the results of the first product are the operands of the second.
-
-/// What a pattern says of single pairs. Kernels with more to say than this bring a struct of their own, in which
-///   score(a, t, s, q, k) is the score of a pair whose scaled product is `s`, and stands in the text for kTilesAtOnce
-///     tiles of keys and kRowsAtOnce rows;
-///   weights are dropped with a probability of kDropped / 2^32, and the others multiplied by kScaled.
-struct PlainPairs {
-  static constexpr bool kScored = false, kDrops = false;
-};
 
 /// A row's m lies at most so far below its largest score: what was summed is rarely scaled anew. In between begins f16,
 /// so that small weights are no zeros, and 255 branches no infinity.
@@ -60,7 +52,7 @@ __device__ __forceinline__ void clear(Shared&, State& st) {
   }
 }
 
-/// What a thread has settled of its sums, measured from m; and how often its list of keys has come round.
+/// What a thread has settled of its sums, measured from m.
 struct __align__(16) Settled {
   State sums, now;
   int rounds;
@@ -68,7 +60,7 @@ struct __align__(16) Settled {
 
 /// By way of the thread's memory: turned in registers, or spelled out for all of them, the sums would not keep the ones
 /// in which the products want them.
-__device__ __forceinline__ void settle(State& st, Settled& settled, bool begun, bool last) {
+__device__ __forceinline__ void settle(Shared&, State& st, Settled& settled, bool begun, bool last) {
   State &to = settled.sums, &now = settled.now;
   now = st;
 #pragma unroll 1
@@ -86,18 +78,6 @@ __device__ __forceinline__ void settle(State& st, Settled& settled, bool begun, 
     }
   }
   st = now;
-}
-
-/// Of the list of keys between two settlements.
-constexpr int kRounds = kKeysBetween > kKeyList ? kKeysBetween / kKeyList : 1;
-
-/// The list has come round, or all keys are done.
-__device__ __forceinline__ void end_round(State& st, Settled* settled, bool last) {
-  Settled& to = settled[kept(0)];  // at a place that it knows the compiler would hold all of it in registers
-  const int rounds = to.rounds + (last ? 0 : 1);
-  to.rounds = rounds;
-  if (rounds < kRounds || (rounds % kRounds != 0 && !last)) return;
-  settle(st, to, last || rounds > kRounds, last);
 }
 
 template <bool kFenced = false>
@@ -222,6 +202,17 @@ __device__ __forceinline__ void each_pair(Scores& scores, const Use& use) {
   }
 }
 
+/// Puts the pattern's score into the place of the products.
+template <typename Pairs>
+__device__ __forceinline__ void apply_score(const weft_args& a, Shared& s, Block& block) {
+  const Tile t = tile_of(s);
+  const float scale = (float)a.scale;
+  each_pair<Pairs::kKeysAtOnce, Pairs::kRowsAtOnce>(block.scores, [&](int i, int n, int j, float product) {
+    const int k = get(s.key[block.from + min(key_of(n) + j, count_of(block) - 1)]);
+    return Pairs::score(a, t, product * scale, get(s.x[row_of(i)]), k);
+  });
+}
+
 /// Pairs that are not kept score minus infinity, or weigh nothing.
 __device__ __forceinline__ void mask_scores(Block& block) {
 #pragma unroll
@@ -288,7 +279,7 @@ __device__ __forceinline__ void count_branches(Shared& s, Block& block) {
   }
 #pragma unroll
   for (int n = 0; n < kKeyTiles; ++n) {
-    const float2 count = load_shared<float2>(&s.key_weight[block.from + key_at(n)]);
+    const float2 count = load_shared<float2>(&s.key_weight[block.from + key_of(n)]);
 #pragma unroll
     for (int i = 0; i < kRowsEach; ++i) {
       block.scores[i / 2][n][i % 2 * 2] *= count.x;
@@ -381,3 +372,7 @@ __device__ __forceinline__ void add_strange(Shared& s, State& st, const Block& b
   find_strange(s, true);
   __syncthreads();
 }
+
+/// For patterns that drop weights: mma_dropout.cuh.
+template <typename Pairs>
+__device__ __forceinline__ void drop_weights(const weft_args& a, Shared& s, Block& block);

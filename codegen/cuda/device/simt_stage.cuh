@@ -17,18 +17,16 @@ struct Views {
 /// One thread a tensor finds where its rows begin. K and V of a paged cache begin with page 0.
 __device__ __forceinline__ void open_view(const weft_args& a, Shared& s, const Tile& t, int tensor) {
   // Words are picked one by one, because arguments cannot be indexed.
-  const auto pick = [&](auto q, auto k, auto v, auto o) {
-    return tensor == kQ ? q : tensor == kK ? k : tensor == kV ? v : o;
-  };
-  const bool of_keys = tensor == kK || tensor == kV;
+  const auto pick = [&](auto q, auto k, auto v) { return tensor == kQ ? q : tensor == kK ? k : v; };
+  const bool of_keys = tensor != kQ;
   const int b = kPaged && of_keys ? 0 : t.b, h = of_keys ? t.h / ((int)a.heads / (int)a.kv_heads) : t.h;
-  const i64 step = pick(a.q.stride_n, a.k.stride_n, a.v.stride_n, a.o.stride_n) * kBytes<kStored>;
-  const i64 row = times(b, pick(a.q.stride_b, a.k.stride_b, a.v.stride_b, a.o.stride_b)) +
-                  times(h, pick(a.q.stride_h, a.k.stride_h, a.v.stride_h, a.o.stride_h));
-  unsigned char* const base = (unsigned char*)pick(a.q.data, a.k.data, a.v.data, a.o.data) + row * kBytes<kStored>;
+  const i64 step = pick(a.q.stride_n, a.k.stride_n, a.v.stride_n) * kBytes<kStored>;
+  const i64 row = times(b, pick(a.q.stride_b, a.k.stride_b, a.v.stride_b)) +
+                  times(h, pick(a.q.stride_h, a.k.stride_h, a.v.stride_h));
+  unsigned char* const base = (unsigned char*)pick(a.q.data, a.k.data, a.v.data) + row * kBytes<kStored>;
   unsigned misaligned = (unsigned)(u64)base | (unsigned)step;
-  if (kSharesTiles && !of_keys) misaligned |= (unsigned)pick(a.q.stride_h, 0, 0, a.o.stride_h) * kBytes<kStored>;
-  if (kPaged && of_keys) misaligned |= (unsigned)pick(0, a.k.stride_b, a.v.stride_b, 0) * kBytes<kStored>;
+  if (kSharesTiles && !of_keys) misaligned |= (unsigned)a.q.stride_h * kBytes<kStored>;
+  if (kPaged && of_keys) misaligned |= (unsigned)pick(0, a.k.stride_b, a.v.stride_b) * kBytes<kStored>;
   put(s.views[tensor].base, base);
   put(s.views[tensor].step, step);
   put(s.misaligned[tensor], (int)(misaligned & 15));
@@ -101,6 +99,11 @@ struct Rows {
   const unsigned char *q, *k;
 };
 
+/// The logarithm to base 2 of how many branches keep a key of full zones.
+__device__ __forceinline__ float weight_of_key(Shared& s, int number) {
+  return kCounts ? log2_approx(get(s.key_weight[number])) : 0;
+}
+
 /// Also notes of each key where its scores start, which is the logarithm of its weight times `unit`, and where its row
 /// of V is.
 __device__ __forceinline__ Rows rows_of_thread(const weft_args& a, Shared& s, const Views& w, const Tile& t, int from,
@@ -109,7 +112,7 @@ __device__ __forceinline__ Rows rows_of_thread(const weft_args& a, Shared& s, co
   const int number = from + min((int)thread % kKeys, count - 1);
   const int key = get(s.key[number]);
   if (thread < kKeys) {
-    put(s.start[thread], get(s.key_weight[number]) * unit);
+    put(s.start[thread], weight_of_key(s, number) * unit);
     put(s.value_row[place_of(thread)], row_of_key(a, s, t, kV, key));
   }
   return {w.q, row_of_key(a, s, t, kK, key) + thread / kKeys * (kKeyColumns * kBytes<kStored>)};
