@@ -21,6 +21,8 @@ void simt_constants(Constants& constant, const ir::Plan& plan, const Target&) {
   constant("kColumnWarps", column_warps(plan), "warps that share rows, each with columns of its own");
   constant("kDepth", plan.choices.depth, "columns of Q and K in a chunk");
   constant("kStaged", plan.choices.staged, "rows of V in a chunk");
+  constant("kGroupRows", 32, "whose pairs with a block of keys may be decided at once");
+  constant.flag("kKeepsMeets", false, "");
 }
 
 std::int64_t simt_bytes(const ir::Plan& plan) {
@@ -35,6 +37,8 @@ std::int64_t simt_bytes(const ir::Plan& plan) {
 // ---------------------------------------------------------------- matrix instructions
 
 void mma_constants(Constants& constant, const ir::Plan&, const Target& target) {
+  constant("kGroupRows", 16, "whose pairs with a block of keys may be decided at once");
+  constant.flag("kKeepsMeets", true, "what rows say to a term waits for its next block of keys");
   constant.flag("kAsync", target.has_async_copy, "rows of K and V come to shared memory by themselves");
 }
 
@@ -43,7 +47,12 @@ std::int64_t meets_bytes(const ir::Plan& plan) {
   const auto& c = plan.choices;
   const int of_runs = plan.predicates.empty() ? 2 * 4 : c.tile_q + c.tile_k;
   const int of_values = compares_values(plan) ? 2 * c.tile_q + c.tile_k : 3 * 4;
-  return 4 * (2 * c.tile_q + c.tile_k + of_runs + of_values);
+  const std::int64_t groups = c.tile_q / 16, key_warps = (c.tile_k + 31) / 32;
+  const bool asks = !plan.predicates.empty();
+  const std::int64_t of_groups = 16 * (groups + (compares_values(plan) ? groups : 1)) +
+                                 4 * (asks ? std::max<std::int64_t>(groups, 4) : 4) +
+                                 16 * (key_warps + (asks ? key_warps : 1));
+  return of_groups + 4 * (2 * c.tile_q + c.tile_k + of_runs + of_values);
 }
 
 std::int64_t mma_bytes(const ir::Plan& plan) {

@@ -30,6 +30,17 @@ bool is_small(const ir::Predicate& p, const ir::Plan& plan) {
   return p.key && !on_rows(p) && Nodes(*p.key, plan.inputs).all.back().values.fits_int();
 }
 
+/// Of a condition without a summary that says the same of so many keys: the keys that one asks for in a block, one of
+/// each unit. 0 where they are too many.
+std::int64_t unit_of(const ir::Plan& plan, std::size_t condition) {
+  constexpr std::int64_t kLeast = 16;
+  const ir::Predicate& p = plan.predicates[condition];
+  if (on_rows(p) || ir::summary_of(plan, condition) >= 0) return 0;
+  const std::int64_t unit = ir::key_unit(p, Stationary::query);
+  if (unit % ir::kSummaryBlock == 0) return ir::kSummaryBlock;
+  return unit >= kLeast && ir::kSummaryBlock % unit == 0 ? unit : 0;
+}
+
 class Writer {
  public:
   Writer(TextWriter& w, const ir::Plan& plan) : w_(w), plan_(plan) {}
@@ -45,7 +56,7 @@ class Writer {
     choice("i64", "form_of", "form", ", int q", plan_.forms.size(),
            [](std::size_t i) { return fmt::format("form_{}(a, t, q)", i); });
     facts();
-    if (has_summaries(plan_)) summaries();
+    if (passes_over_keys(plan_)) skips();
   }
 
  private:
@@ -113,7 +124,7 @@ class Writer {
     });
   }
 
-  void summaries() {
+  void skips() {
     w_.line(
         "__device__ __forceinline__ bool may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, "
         "bool wide) {{");
@@ -124,6 +135,10 @@ class Writer {
       const std::string call = spans ? fmt::format("span_may_meet(a, a.lists[{}], t, s.conditions[{}]", i, l.predicate)
                                      : fmt::format("pairs_may_meet(a.lists[{}], t", i);
       w_.line("  if (use.condition == {}) return {}, use, block, wide);", l.predicate, call);
+    }
+    for (std::size_t i = 0; i < plan_.predicates.size(); ++i) {
+      if (const auto unit = unit_of(plan_, i); unit > 0)
+        w_.line("  if (use.condition == {}) return wide || units_may_meet(a, s, t, use, {}, block);", i, unit);
     }
     w_.line("  return true;");
     w_.line("}}");
@@ -148,6 +163,13 @@ class Writer {
 bool compares_values(const ir::Plan& plan) {
   return std::any_of(plan.predicates.begin(), plan.predicates.end(),
                      [&](const ir::Predicate& p) { return is_small(p, plan); });
+}
+
+bool passes_over_keys(const ir::Plan& plan) {
+  for (std::size_t i = 0; i < plan.predicates.size(); ++i) {
+    if (unit_of(plan, i) > 0) return true;
+  }
+  return has_summaries(plan);
 }
 
 void write_conditions(TextWriter& w, const ir::Plan& plan) {

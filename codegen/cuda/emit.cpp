@@ -19,9 +19,9 @@ namespace {
 constexpr int kAlignment = 16;  // of struct Shared
 // Without a number here ptxas aims at more blocks for some head dims, and spills a few bytes for it.
 constexpr int kBlocks = 2;
-constexpr int kConditionBytes = 64;          // of struct Condition
-constexpr int kTileBytes = 48 + 64 + 8 + 4;  // of struct Walk, struct Tile, the pass and the scale
-constexpr int kTermBytes = 160;              // of struct Term and its share of struct Lists
+constexpr int kConditionBytes = 64;           // of struct Condition
+constexpr int kTileBytes = 48 + 64 + 8 + 12;  // of struct Walk, struct Tile, the pass and three numbers
+constexpr int kTermBytes = 160;               // of struct Term and its share of struct Lists
 
 /// What some range of the plan needs code for; the rest of it falls away when the text is compiled.
 struct Uses {
@@ -111,7 +111,8 @@ std::int64_t shared_struct_bytes(const ir::Plan& plan) {
   const auto conditions = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.predicates.size()));
   const std::int64_t of_rows = c.tile_q * (8 + 4) + (ir::heads_may_share(plan) ? c.tile_q : 4);
   const std::int64_t bytes = of_class.working_bytes(plan) + kTileBytes + of_rows + list_bytes(plan) + inputs * 4 +
-                             c.threads / 32 * 4 + conditions * kConditionBytes;
+                             c.threads / 32 * 4 + (passes_over_keys(plan) ? c.threads / 32 * 4 : 4) +
+                             conditions * kConditionBytes;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
@@ -130,8 +131,8 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant("kThreads", c.threads, "of a block");
   constant("kBlocks", kBlocks, "that an SM must hold: registers may take what they leave");
   if (has_prepass(plan)) constant("kPrepassThreads", kPrepassThreads, "of a block of the prepass");
-  if (has_summaries(plan))
-    constant("kSummaryBlock", ir::kSummaryBlock, "keys, or queries, that are summarized together");
+  if (passes_over_keys(plan))
+    constant("kSummaryBlock", ir::kSummaryBlock, "keys, or queries, of which is asked together");
   constant("kDim", plan.bind.d, "columns of Q and K");
   constant("kDimV", plan.bind.d_v, "columns of V and O");
   of_class.constants(constant, plan, target);
@@ -152,6 +153,8 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
   constant("kConditions", static_cast<std::int64_t>(plan.predicates.size()), "on pairs, beyond bounds and congruences");
+  constant.flag("kPassesOver", passes_over_keys(plan), "blocks of keys that no row keeps");
+  if (passes_over_keys(plan)) constant.flag("kSpans", has_spans(plan), "summaries tell of 4,096 keys at once");
   constant.flag("kByValues", compares_values(plan), "pairs by a value of the key, which rows compare");
   if (plan.phases.size() > 1)
     constant("kPhases", static_cast<std::int64_t>(plan.phases.size()), "launches, with f32 state carried between them");
@@ -288,9 +291,9 @@ Source emit(const ir::Plan& plan, const Target& target) {
     if (name == "lse.cuh" && plan.sink_logit) write_sink(w, plan);
     write_header(w, kHeaders[i]);
     if (name == "words.h") w.line("using namespace weft::walk;");
-    if (name == "schedule.cuh" && !has_summaries(plan)) {
+    if (name == "schedule.cuh" && !passes_over_keys(plan)) {
       w.blank();
-      w.line("// There are no summaries to pass over keys by.");
+      w.line("// Nothing says of many keys at once that no row keeps one.");
       w.line("__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {{}}");
     }
     if (name == "numbers.cuh") {

@@ -32,6 +32,11 @@ bool has_summaries(const ir::Plan& plan) {
   return std::any_of(plan.lists.begin(), plan.lists.end(), [](const auto& l) { return l.summarizes(); });
 }
 
+bool has_spans(const ir::Plan& plan) {
+  return std::any_of(plan.lists.begin(), plan.lists.end(),
+                     [](const auto& l) { return l.kind == ir::List::Kind::spans; });
+}
+
 bool chooses_keys(const ir::Plan& plan) {
   return std::any_of(plan.lists.begin(), plan.lists.end(), [](const auto& l) { return !l.summarizes(); });
 }

@@ -15,6 +15,7 @@ inline constexpr int kPrepassThreads = 128;
 
 inline bool has_prepass(const ir::Plan& plan) { return !plan.lists.empty(); }
 bool has_summaries(const ir::Plan& plan);
+bool has_spans(const ir::Plan& plan);
 /// Has it lists of `random` or `top`?
 bool chooses_keys(const ir::Plan& plan);
 

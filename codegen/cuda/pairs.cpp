@@ -79,6 +79,7 @@ bool wants_header(const ir::Plan& plan, std::string_view name) {
   if (name == "philox.cuh") return plan.dropout > 0 || chooses_keys(plan);
   if (name == "lists.cuh") return chooses_keys(plan);
   if (name == "merge.cuh") return plan.may_cut_keys();
+  if (name == "skips.cuh") return passes_over_keys(plan);
   if (name == "summaries.cuh") return has_summaries(plan);
   return true;
 }

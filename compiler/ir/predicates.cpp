@@ -75,6 +75,15 @@ std::int64_t key_unit(const Predicate& p, Stationary s) {
   return std::max<std::int64_t>(unit, 1);
 }
 
+std::int64_t row_unit(const Plan& plan, Stationary s) {
+  std::int64_t unit = 0;
+  for (const Predicate& p : plan.predicates) {
+    if (!reads_key(p, s)) continue;
+    for (const auto& part : row_parts(p, s)) unit = std::gcd(unit, unit_of(*part, row_variable(s)));
+  }
+  return unit;
+}
+
 std::optional<PeriodicKey> periodic_key(const Predicate& p, Stationary s) {
   return p.key && p.modulus == 0 ? periodic(*p.key, key_variable(s)) : std::nullopt;
 }

@@ -26,6 +26,10 @@ std::vector<ExprPtr> row_parts(const Predicate& p, Stationary s);
 /// Keys come in runs of so many, from multiples of it, that the condition cannot tell apart; at least 1.
 std::int64_t key_unit(const Predicate& p, Stationary s);
 
+/// Rows come in runs of so many, from multiples of it, that none of the plan's conditions on pairs can tell apart; 0
+/// where none reads a row and a key.
+std::int64_t row_unit(const Plan& plan, Stationary s);
+
 /// The key of an interval, where it is that of a row in a grid: k / unit, modulo `modulus` unless that is 0.
 struct PeriodicKey {
   std::int64_t unit = 1;

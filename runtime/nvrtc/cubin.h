@@ -5,7 +5,7 @@
 
 namespace weft::nvrtc {
 
-/// Bytes of machine code in a cubin, over all its kernels; 0 for what is no cubin.
+/// Bytes of machine code of the longest kernel in a cubin; 0 for what is no cubin.
 std::int64_t code_bytes(std::string_view cubin);
 
 }  // namespace weft::nvrtc

@@ -100,8 +100,8 @@ constexpr Planted kPlanted[] = {
     {"halves_of_b_swapped", "weights[i], columns[2], columns[3]", "weights[i], columns[3], columns[2]", "wrong"},
     {"weights_of_the_other_keys", "&block.scores[i][n + e / 2][e % 2 * 2]",
      "&block.scores[i][n + 1 - e / 2][e % 2 * 2]", "wrong"},
-    {"lanes_that_do_not_agree", "__any_sync(0xFFFFFFFFu, kept_by_any(block.kept, i) != 0)",
-     "(kept_by_any(block.kept, i) != 0)", "matrix instruction"},
+    {"lanes_that_do_not_agree", "const bool any = __any_sync(0xFFFFFFFFu, kept_by_any(block.kept, i) != 0)",
+     "const bool any = (kept_by_any(block.kept, i) != 0)", "deadlock"},
     // Lists and masks
     {"mask_one_too_far", "(key.y < row.hi)", "(key.y <= row.hi)", "wrong"},
     {"no_counts_of_partial_blocks", "*= counts[e / 4][e % 4]", "*= 1", "wrong"},
@@ -118,6 +118,11 @@ constexpr const char* kZones = "branch (window(299, 0) - window(149, 0)) | sink(
 // A zone that ends between two of its keys, where another begins.
 constexpr const char* kOdd =
     "branch where(k % 2 == 0) & sink(101); branch where(k % 2 == 1) & causal & (all - sink(101));";
+// Tiles of 16 rows that keep some keys of a block; and tiles that keep all or none.
+constexpr const char* kBlocks = "branch blocks(32, random(3, seed: 5)) | window(20, 0);";
+constexpr const char* kWholeTiles = "branch blocks(64, window(1, 0));";
+constexpr const char* kTerms = "branch window(40, 0) | (window(300, 0) - window(200, 0));";
+constexpr const char* kTwoSums = "branch window(40, 0); branch window(300, 0); combine sum;";
 constexpr const char* kSteps = "branch dilated(700, 2);";
 
 struct PlantedRun {
@@ -131,6 +136,12 @@ constexpr PlantedRun kPlantedRuns[] = {
     {"nothing_in_zones", kZones, "", ""},
     {"nothing_in_steps", kSteps, "", ""},
     {"nothing_in_odd_zones", kOdd, "", ""},
+    {"nothing_in_blocks", kBlocks, "", ""},
+    {"nothing_in_whole_tiles", kWholeTiles, "", ""},
+    {"tiles_without_a_pair_weigh", kWholeTiles, "leave_out_tiles(block);", ""},
+    {"tiles_half_kept_are_not_masked", kBlocks, "__syncthreads_and(whole) == 0", "false"},
+    {"rows_of_another_term", kTerms, "kKeepsMeets && get(s.met_term) == i", "kKeepsMeets && get(s.met_term) >= 0"},
+    {"rows_of_the_softmax_before", kTwoSums, "put(s.met_term, -1);", ";"},
     {"keys_left_out_overlooked", kGaps, "run.keys = gaps != 0 ? 0 :", "run.keys ="},
     {"keys_left_out_by_one_warp_overlooked", kGaps, "gaps |= count & kMissed;", "gaps = count & kMissed;"},
     {"zones_that_do_not_follow", kZones, "zone.step == run.step && zone.begin == run.next", "true"},
@@ -150,7 +161,7 @@ TEST_P(MatrixRuns, AreFound) {
   ASSERT_TRUE(file.ok());
   const auto pattern = ir::lower(*file, "p", {});
   ASSERT_TRUE(pattern.ok());
-  const Problem p = problem(*pattern, 700, 32, 16, 8);
+  const Problem p = problem(*pattern, 700, 32, 16, 1);
   const Made m = made(p, "sm_80", fault.from, fault.to);
   const auto kernel = EmulatedKernel::of(m.plan, m.source);
   ASSERT_TRUE(kernel.ok()) << kernel.error().message;

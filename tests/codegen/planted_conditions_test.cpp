@@ -33,6 +33,9 @@ namespace fs = std::filesystem;
 constexpr const char* kDocuments = "input t: i32[batch, tokens]; branch document(t);";
 constexpr const char* kOthers = "input t: i32[batch, tokens]; branch causal - document(t);";
 // Four runs of rows a tile; and blocks of keys that share an answer.
+constexpr const char* kFew = "branch blocks(16, random(1, seed: 5));";
+constexpr const char* kBelow = "input t: i32[batch, tokens]; branch where(t[b, k] <= t[b, q]);";
+constexpr const char* kReaches = "branch window(100, 40) & where((q * 3 + k * k) % 5 < 4);";
 constexpr const char* kChosen = "branch blocks(16, random(3, seed: 5));";
 constexpr const char* kNotChosen = "branch causal - blocks(16, random(3, seed: 5));";
 // Asked of every pair: what is no interval of keys, and of two intervals the second.
@@ -99,6 +102,19 @@ constexpr Planted kOnCuda[] = {
     {"mask_of_a_neighbouring_row", kPairs, "get(s.x[row_of_bit(word, bit)])", "get(s.x[row_of_bit(word, bit ^ 1)])"},
     {"mask_of_a_neighbouring_key", kPairs, "get(s.meets.key[key_of_bit(word, bit)])",
      "get(s.meets.key[key_of_bit(word, bit ^ 8)])"},
+    // Groups of rows and a block's keys at once
+    {"keys_that_the_first_row_does_not_keep", kOtherRows, "keys.y < ends.y", "keys.y < ends.w"},
+    {"keys_before_the_last_row_begins", kReaches, "keys.x >= ends.x", "keys.x >= ends.z"},
+    {"none_of_keys_that_some_row_keeps", kOthers, "keys.z >= ends.w", "keys.y >= ends.w"},
+    {"runs_that_fail_for_some_keys", kRuns, "all = all && (runs & (unsigned)keys.w) == 0;", ""},
+    {"runs_that_fail_for_some_keys_fail_for_all", kRuns, "(runs & ~(unsigned)rest.x) == 0", "(runs & keys.w) != 0"},
+    {"a_value_that_the_first_row_does_not_keep", kBelow, "rest.z <= values.y", "rest.z <= values.w"},
+    // Keys passed over
+    {"one_key_asked_for_its_block", kFew, "y += unit", "y += kSummaryBlock"},
+    {"one_row_asked_for_its_tile", kChosen, "for (int r = 0; r < runs; ++r) {\n      if (holds",
+     "for (int r = 0; r < 1; ++r) {\n      if (holds"},
+    {"block_behind_the_one_to_go_to", kChosen, "move_to(zone, (i64)(known + first) * kSummaryBlock);",
+     "move_to(zone, (i64)(known + first + 1) * kSummaryBlock);"},
     // Intervals
     {"end_of_an_interval_one_too_near", kDocuments, "key >= get(c.hi)", "key + 1 >= get(c.hi)"},
     {"begin_of_an_interval_one_too_far", kDocuments, "key < get(c.lo)", "key <= get(c.lo)"},

@@ -50,7 +50,7 @@ constexpr Planted kPlanted[] = {
      "for (int apart = 2; apart < 16; apart *= 2) x += ", "for (int apart = 2; apart < 8; apart *= 2) x += ", "wrong"},
     {"multiplicity_ignored", "return log2_approx((float)count);", "return count != 0 ? 0 : -infinity();", "wrong"},
     {"multiplicity_ignored_in_whole_blocks", "weight_of_key(s, number) * unit", "0 * unit", "wrong"},
-    {"keys_of_two_zones_taken_to_ascend", "partial != 0, mixed);", "partial != 0, false);", "wrong"},
+    {"keys_of_two_zones_taken_to_ascend", "count, partial, mixed);", "count, partial, false);", "wrong"},
     // Indices
     {"key_beyond_the_last", "const int key = get(s.key[number]);", "const int key = get(s.key[number]) + 1;",
      "out of bounds"},

@@ -55,6 +55,9 @@ struct __align__(16) Shared : WorkingMemory {
   int inputs[kInputs > 0 ? kInputs : 1];  // of this batch entry
   int counts[kWarps];
   float scale;                                   // of products, for exponents of 2
+  int met_term;                                  // whose rows s.meets knows
+  int known;                                     // kThreads blocks of keys from this one on have a bit …
+  unsigned may[kPassesOver ? kWarps : 1];        // … that says whether some row may keep one: see skips.cuh
   unsigned char head[kSharesTiles ? kRows : 4];  // of each row, counted from the tile's
 };
 static_assert(sizeof(Shared) % 16 == 0 && sizeof(Shared) == kSharedFixed, "the launch knows this number");

@@ -126,7 +126,11 @@ __device__ __forceinline__ int keys_of_next(const KeyStream& stream, bool partia
 /// Before a barrier, once for each kind of zones: all of them lie ahead.
 __device__ __forceinline__ void begin_walk(Shared& s, int zones) {
   set_walk(s, {0, 0, 0, kEmpty}, 0, {});
-  if (threadIdx.x == 0) put(s.walk.zones, zones);
+  if (threadIdx.x == 0) {
+    put(s.walk.zones, zones);
+    put(s.known, -1);
+    put(s.met_term, -1);
+  }
 }
 
 /// Makes up the next block from the zones of one kind.

@@ -32,6 +32,11 @@ __device__ __forceinline__ void add_branch(Kept& kept, const unsigned (&more)[kB
   }
 }
 
+/// Are all pairs of a word kept, and is nothing more to be said of them?
+__device__ __forceinline__ bool all_are_kept(const Kept& kept, int word) {
+  return !kCounts && kept.digits[0][word] == kAllBits;
+}
+
 /// How many branches keep the pair of a bit.
 __device__ __forceinline__ float count_of(const Kept& kept, int word, int bit) {
   float count = 0;
@@ -88,12 +93,16 @@ __device__ __forceinline__ void weigh_pairs(const weft_args& a, Shared& s, const
       branch = its_branch;
     }
     if (end) break;
-    meet_term(a, s, t, pass + kTermsAt + i * kTermWords, term, from, count);
+    const bool known = kKeepsMeets && get(s.met_term) == i;
+    meet_term(a, s, t, pass + kTermsAt + i * kTermWords, term, from, count, known);
     __syncthreads();
+    if (kKeepsMeets && threadIdx.x == 0) put(s.met_term, i);
     const int open = kConditions > 0 ? get(term.open) : 0;
     unsigned by_term[kBitWords];  // not at once into `group`: that takes a register more
     each_word(by_term, [&](unsigned& kept_by_term, int number) {
-      kept_by_term = keep_by_term(s, number, (open & kValueNegated) != 0);
+      const bool negated = (open & kValueNegated) != 0;
+      const Verdict verdict = verdict_of(s, row_of_bit(number, 0) / kGroupRows, negated);
+      kept_by_term = verdict == kSomeAreKept ? keep_by_term(s, number, negated) : verdict == kAllAreKept ? kAllBits : 0;
       if (open & kAsksPairs) kept_by_term = keep_holding(a, s, t, term, kept_by_term, number);
     });
 #pragma unroll

@@ -6,7 +6,23 @@
 // comparisons: an interval of keys, bits of runs of rows, and an interval of the key's value. Of conditions that say more
 // every pair is asked.
 
-/// The keys that a row keeps by the term, and what it says to the term's conditions.
+/// Over `kLanes` neighbouring lanes of a warp.
+template <int kLanes, typename Of>
+__device__ __forceinline__ int over_lanes(int x, const Of& of) {
+#pragma unroll
+  for (int apart = kLanes / 2; apart > 0; apart /= 2) x = of(x, __shfl_xor_sync(0xFFFFFFFFu, x, apart));
+  return x;
+}
+template <int kLanes>
+__device__ __forceinline__ int least_of(int x) {
+  return over_lanes<kLanes>(x, [](int a, int b) { return min(a, b); });
+}
+template <int kLanes>
+__device__ __forceinline__ int most_of(int x) {
+  return over_lanes<kLanes>(x, [](int a, int b) { return max(a, b); });
+}
+
+/// The keys that a row keeps by the term, and what it says to the term's conditions; and what its group says.
 __device__ __forceinline__ void meet_row(const weft_args& a, Shared& s, const Tile& t, const i64* words,
                                          const Term& term, int row) {
   const int x = get(s.x[row]);
@@ -14,8 +30,9 @@ __device__ __forceinline__ void meet_row(const weft_args& a, Shared& s, const Ti
   const Bits bits = bits_of(words);
   const u64 met_bits = get(s.bits[row]);
   bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
+  SaidByRow said = {true, 0, 0, 0};
   if (kConditions > 0) {
-    const SaidByRow said = ask_row(a, s, t, term, x);
+    said = ask_row(a, s, t, term, x);
     met = met && said.meets;
     put(s.meets.runs[row], said.runs);
     if (kByValues) {
@@ -23,32 +40,91 @@ __device__ __forceinline__ void meet_row(const weft_args& a, Shared& s, const Ti
       put(s.meets.most[row], said.most);
     }
   }
-  put(s.meets.lo[row], keys.lo);
-  put(s.meets.hi[row], met ? keys.hi : keys.lo);
+  const int lo = keys.lo, hi = met ? keys.hi : keys.lo;
+  put(s.meets.lo[row], lo);
+  put(s.meets.hi[row], hi);
+  constexpr int kOf = kGroupRows;
+  const int group = row / kOf;
+  const bool speaks = row % kOf == 0;  // for its group
+  const int4 ends = {most_of<kOf>(lo), least_of<kOf>(hi), least_of<kOf>(lo), most_of<kOf>(hi)};
+  if (speaks) put(s.meets.group_keys[group], ends);
+  if (kConditions > 0) {
+    const unsigned runs = (unsigned)over_lanes<kOf>((int)said.runs, [](int a, int b) { return a | b; });
+    if (speaks) put(s.meets.group_runs[group], runs);
+  }
+  if (kByValues) {
+    const int4 values = {most_of<kOf>(said.least), least_of<kOf>(said.most), least_of<kOf>(said.least),
+                         most_of<kOf>(said.most)};
+    if (speaks) put(s.meets.group_values[group], values);
+  }
 }
 
-/// Does the term hit key y, and what is there for rows to compare?
+/// Does the term hit key y, and what is there for rows to compare? By a warp, for the keys from number `first` down; -1
+/// is no key.
 __device__ __forceinline__ void meet_key(const weft_args& a, Shared& s, const Tile& t, const Term& term, int number,
                                          int y) {
   bool hit = y >= 0 && hits(a, term, y);
-  if (kConditions > 0) {
-    SaidOfKey said = {0, 0};
-    if (hit) said = ask_key(a, s, t, term, y, hit);
-    put(s.meets.fails[number], said.fails);
+  SaidOfKey said = {0, 0};
+  if (kConditions > 0 && hit) said = ask_key(a, s, t, term, y, hit);
+  const int key = hit ? y : -1;
+  if (number < kKeys) {
+    put(s.meets.key[number], key);
+    if (kConditions > 0) put(s.meets.fails[number], said.fails);
     if (kByValues) put(s.meets.value[number], said.value);
   }
-  put(s.meets.key[number], hit ? y : -1);
+  int4 keys = {least_of<32>(number < kKeys ? key : kLargest), most_of<32>(key), least_of<32>(hit ? y : kLargest), 0};
+  int4 rest = {0, 0, 0, 0};
+  if (kConditions > 0) {
+    keys.w = over_lanes<32>(hit ? (int)said.fails : 0, [](int a, int b) { return a | b; });
+    rest.x = over_lanes<32>(hit ? (int)said.fails : -1, [](int a, int b) { return a & b; });
+  }
+  if (kByValues) {
+    rest.y = least_of<32>(hit ? said.value : kLargest);
+    rest.z = most_of<32>(hit ? said.value : -kLargest - 1);
+  }
+  if (threadIdx.x % 32 != 0) return;
+  put(s.meets.of_keys[number / 32], keys);
+  if (kConditions > 0) put(s.meets.of_values[number / 32], rest);
 }
 
-static_assert(kRows <= kThreads && kKeys <= kThreads, "one thread per row and one per key");
+static_assert(kRows <= kThreads && kKeys <= kThreads && kRows % 32 == 0, "one thread per row and one per key");
 
-/// Of `count` keys from number `from` of the list on.
+/// Of `count` keys from number `from` of the list on. The rows may have said theirs for a block before.
 __device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const Tile& t, const i64* words,
-                                          const Term& term, int from, int count) {
+                                          const Term& term, int from, int count, bool rows_are_known) {
   const unsigned thread = thread_anew();
-  if (thread < kRows) meet_row(a, s, t, words, term, (int)thread);
+  if (thread < kRows && !rows_are_known) meet_row(a, s, t, words, term, (int)thread);
   const int k = kThreads - 1 - (int)thread;  // threads without a row first
-  if (k < kKeys) meet_key(a, s, t, term, k, k < count ? get(s.key[from + k]) : -1);
+  if (k / 32 < kKeyWarps) meet_key(a, s, t, term, k, k < count ? get(s.key[from + k]) : -1);
+}
+
+/// What all pairs of a group of rows with the block's keys are, as far as that is not asked of each.
+enum Verdict { kSomeAreKept, kNoneIsKept, kAllAreKept };
+__device__ __forceinline__ Verdict verdict_of(Shared& s, int group, bool negated) {
+  int4 keys = get(s.meets.of_keys[0]), rest = kConditions > 0 ? get(s.meets.of_values[0]) : make_int4(0, 0, 0, 0);
+#pragma unroll
+  for (int w = 1; w < kKeyWarps; ++w) {
+    const int4 more = get(s.meets.of_keys[w]);
+    keys = make_int4(min(keys.x, more.x), max(keys.y, more.y), min(keys.z, more.z), keys.w | more.w);
+    if (kConditions == 0) continue;
+    const int4 more_rest = get(s.meets.of_values[w]);
+    rest = make_int4(rest.x & more_rest.x, min(rest.y, more_rest.y), max(rest.z, more_rest.z), 0);
+  }
+  const int4 ends = get(s.meets.group_keys[group]);
+  bool all = keys.x >= ends.x && keys.y < ends.y;
+  bool none = keys.y < ends.z || keys.z >= ends.w;
+  if (kConditions > 0) {
+    const unsigned runs = get(s.meets.group_runs[group]);
+    all = all && (runs & (unsigned)keys.w) == 0;
+    none = none || (runs != 0 && (runs & ~(unsigned)rest.x) == 0);
+  }
+  if (kByValues) {
+    const int4 values = get(s.meets.group_values[group]);
+    const bool inside = rest.y >= values.x && rest.z <= values.y, outside = rest.z < values.z || rest.y > values.w;
+    all = all && (negated ? outside : inside);
+    none = none || (negated ? inside : outside);
+  }
+  return none ? kNoneIsKept : all ? kAllAreKept : kSomeAreKept;
 }
 
 /// What a row says, in registers.

@@ -2,8 +2,19 @@
 
 #include "codegen/cuda/device/numbers.cuh"
 
+constexpr int kKeyWarps = (kKeys + 31) / 32;  // that say what keys do
+
+constexpr int kGroups = kRows / kGroupRows;   // of rows
+
 /// What rows and keys of a partial block say to the term at hand: see meets.cuh.
 struct __align__(16) Meets {
+  // Of a group of rows: the last `lo`, the first `hi`, the first `lo` and the last `hi` of the keys that they keep; of the
+  // values likewise; and the runs in which they lie.
+  int4 group_keys[kGroups], group_values[kByValues ? kGroups : 1];
+  unsigned group_runs[kConditions > 0 && kGroups > 4 ? kGroups : 4];
+  // Of a warp's keys: the least (-1 where the term misses one), the largest, the least that it hits, the runs that fail
+  // for some; those that fail for all that it hits, their least and their largest value.
+  int4 of_keys[kKeyWarps], of_values[kConditions > 0 ? kKeyWarps : 1];
   int lo[kRows], hi[kRows];  // the keys that a row keeps
   int key[kKeys];            // a key that the term hits, or -1
   unsigned runs[kConditions > 0 ? kRows : 4], fails[kConditions > 0 ? kKeys : 4];

@@ -9,20 +9,24 @@
 /// Which pairs of the block count, as far as that differs from pair to pair, and which of the warp's tiles have one.
 template <typename Pairs>
 __device__ __forceinline__ void open_block(const weft_args& a, Shared& s, Block& block) {
+  const int first = (int)(thread_anew() / 32 * 16), rows = get(s.tile.count);
+  unsigned tiles = 0;
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) tiles |= first + i * (16 * kWarps) < rows ? kMarkTile << i : 0;
   if (block.is & kMarkPartial) {
     weigh_pairs(a, s, tile_of(s), block.from, count_of(block), (block.is & kMarkMixed) != 0, block.kept);
+    bool whole = true;  // are all pairs of a tile kept, or none?
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+      const bool any = __any_sync(0xFFFFFFFFu, kept_by_any(block.kept, i) != 0);
+      whole = whole && any == (__all_sync(0xFFFFFFFFu, all_are_kept(block.kept, i)) != 0);
+      if (!any) tiles &= ~(kMarkTile << i);
+    }
+    mark(block, kMarkMasked, __syncthreads_and(whole) == 0);
   } else if (Pairs::kDrops) {
     // For NaN and infinities in V: without dropout all rows take them as the product gives them.
 #pragma unroll
     for (int i = 0; i < kTilesEach * kPlanes; ++i) block.kept.digits[i / kTilesEach][i % kTilesEach] = ~0u;
-  }
-  const int first = (int)(thread_anew() / 32 * 16), rows = get(s.tile.count);
-  unsigned tiles = 0;
-#pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) {
-    bool counts = first + i * (16 * kWarps) < rows;
-    if (block.is & kMarkPartial) counts = counts && __any_sync(0xFFFFFFFFu, kept_by_any(block.kept, i) != 0);
-    tiles |= counts ? kMarkTile << i : 0;
   }
   block.is = (block.is & ~kMarkTiles) | tiles;
 }
@@ -33,7 +37,11 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
   if (block.is & kMarkTiles) {
     const float scale = get(s.scale);
     if constexpr (Pairs::kScored) apply_score<Pairs>(a, s, block);
-    if (block.is & kMarkPartial) mask_scores(block);
+    if (block.is & kMarkMasked) {
+      mask_scores(block);
+    } else if (block.is & kMarkPartial) {
+      leave_out_tiles(block);
+    }
     if (!kDirect) raise_maxima(st, block.scores, scale);
     weigh_scores(s, st, block, scale);
     if constexpr (Pairs::kDrops) drop_weights<Pairs>(a, s, block);
@@ -92,7 +100,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         }
         finish_rows(values, s.values, v_rows(s));
         __syncthreads();
-        if (block.is & kMarkPartial || Pairs::kDrops)
+        if (block.is & kMarkMasked || Pairs::kDrops)
           mark(block, kMarkStrange, __syncthreads_or(find_strange(s, false)) != 0);
       }
       if (const int next = keys_of_next(stream, block.is & kMarkPartial); next > 0) {

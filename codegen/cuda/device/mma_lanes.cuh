@@ -19,7 +19,7 @@ __device__ __forceinline__ int key_of(int n) { return n * 8 + (int)(threadIdx.x 
 /// Pairs as bits, in the order of the results of matrix instructions. Word i is tile i of 16 rows; of its bits
 /// 4 * n + 2 * half + j is row 2 * i + half and key j of tile n.
 constexpr int kBitWords = kTilesEach;
-static_assert(4 * kKeyTiles <= 32);
+constexpr unsigned kAllBits = 4 * kKeyTiles == 32 ? ~0u : (1u << 4 * kKeyTiles) - 1;
 __device__ __forceinline__ int row_of_bit(int word, int bit) { return row_of(2 * word + bit / 2 % 2); }
 __device__ __forceinline__ int key_of_bit(int, int bit) { return key_of(bit / 4) + bit % 2; }
 

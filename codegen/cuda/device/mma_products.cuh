@@ -35,7 +35,8 @@ enum Mark : unsigned {
   kMarkStrange = 4,  // V has a NaN or an infinity
   kMarkTile = 8,     // the warp's first tile of 16 rows has a pair that counts; twice this, the second
   kMarkTiles = ((1 << kTilesEach) - 1) * kMarkTile,
-  kMarkCount = 32,   // times the number of keys
+  kMarkMasked = 32,  // pairs differ
+  kMarkCount = 64,   // times the number of keys
 };
 __device__ __forceinline__ int count_of(const Block& block) { return (int)(block.is / kMarkCount); }
 __device__ __forceinline__ void mark(Block& block, Mark mark, bool on) {
@@ -228,6 +229,16 @@ __device__ __forceinline__ void mask_scores(Block& block) {
   }
 }
 
+/// The same where all pairs of a tile are kept, or none.
+__device__ __forceinline__ void leave_out_tiles(Block& block) {
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+    if (block.is & kMarkTile << i) continue;
+#pragma unroll
+    for (int e = 0; e < 4 * kKeyTiles; ++e) block.scores[i][e / 4][e % 4] = kDirect ? 0 : -infinity();
+  }
+}
+
 /// New measures where a row's largest score has left the old one too far below; what was summed before is scaled.
 __device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, float scale) {
   float by[kRowsEach];
@@ -261,7 +272,7 @@ __device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, fl
 
 /// Times the number of branches that keep each pair; full blocks have one for each key.
 __device__ __forceinline__ void count_branches(Shared& s, Block& block) {
-  if (block.is & kMarkPartial) {
+  if (block.is & kMarkMasked) {
 #pragma unroll 1
     for (int n = 0; n < kKeyTiles; ++n) {
       float counts[kTilesEach][4];

@@ -92,6 +92,7 @@ __device__ __forceinline__ float sum_of_row(float x) {
 
 /// Pairs as bits: word i is four of the thread's keys, of its bits 8 * j + r is row r and key j of them.
 constexpr int kBitWords = kKeysEach / 4;
+constexpr unsigned kAllBits = ~0u;
 static_assert(4 * kRowsEach == 32);
 __device__ __forceinline__ int row_of_bit(int, int bit) { return row_of(bit % 8); }
 __device__ __forceinline__ int key_of_bit(int word, int bit) { return key_of(4 * word + bit / 8); }

@@ -475,9 +475,14 @@ __device__ __forceinline__ void attend_block(const weft_args& a, Shared& s, Stat
   if (partial) {
     Kept kept;
     weigh_pairs(a, s, t, from, count, mixed, kept);
-    busy = park_kept(s, kept) && busy;
-    const bool any = __syncthreads_or(busy) != 0;
-    if (!any) return;
+    bool all = true;
+#pragma unroll
+    for (int i = 0; i < kBitWords; ++i) all = all && all_are_kept(kept, i);
+    const bool some = park_kept(s, kept);
+    busy = some && busy;
+    if (__syncthreads_or(busy) == 0) return;
+    // Nothing is masked where every warp keeps all of its pairs, or none.
+    partial = __syncthreads_and(kColumnWarps == 1 && (!some || __all_sync(0xFFFFFFFFu, all))) == 0;
   }
   busy = busy || kColumnWarps > 1;  // warps that share rows go together
   const float scale = get(s.scale);

@@ -1,17 +1,14 @@
 #pragma once
 
-#include "codegen/cuda/device/schedule.cuh"
+#include "codegen/cuda/device/skips.cuh"
 
-// Summaries of conditions (ir::List in compiler/ir/plan.h): the prepass fills them, and tiles pass over blocks of keys
-// that no row keeps. Layouts: runtime/engine/lists.h.
+// Summaries of conditions (ir::List in compiler/ir/plan.h): the prepass fills them, and tiles ask them which blocks of
+// keys no row keeps. Layouts: runtime/engine/lists.h.
 
 constexpr int kMostRowBlocks = 8;  // rows that lie further apart say too little together
 
 /// As summaries hold values of keys.
 __device__ __forceinline__ int stored_key(i64 v) { return (int)min(max(v, -(i64)kLargest - 1), (i64)kLargest); }
-
-/// May some row keep a key of this block by the condition? By number; texts that have summaries define it at their end.
-__device__ __forceinline__ bool may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, bool wide);
 
 __device__ __forceinline__ int* summary_of(const weft_list& list, const Tile& t) {
   return list.data + (t.b * list.stride_b + t.h * list.stride_h);
@@ -38,58 +35,6 @@ __device__ __forceinline__ bool pairs_may_meet(const weft_list& list, const Tile
     bits |= load_global<int>(summary_of(list, t) + (row * list.stride_row + block));
   }
   return (bits & (use.negated ? 2 : 1)) != 0;
-}
-
-/// May some term of the zone hit a key of this block?
-__device__ __forceinline__ bool block_may_count(const weft_args& a, Shared& s, const Tile& t, int terms, int block,
-                                                bool wide) {
-  const int size = wide ? kSummaryBlock * kSummaryBlock : kSummaryBlock;
-  const i64 begin = (i64)block * size;
-#pragma unroll 1
-  for (int i = 0; i < terms; ++i) {
-    const Term& term = terms_of(s)[i];
-    if (!get(term.live) || begin >= get(term.may_hi) || begin + size <= get(term.may_lo)) continue;
-    bool may = true;
-#pragma unroll 1
-    for (int j = 0; j < get(term.conditions) && may; ++j) may = may_meet(a, s, t, use_of(a, term, j), block, wide);
-    if (may) return true;
-  }
-  return false;
-}
-
-/// Number of the first thread that says yes; kThreads where none does.
-__device__ __forceinline__ int first_thread(Shared& s, bool yes) {
-  const unsigned lanes = __ballot_sync(0xFFFFFFFFu, yes);
-  if (threadIdx.x % 32 == 0) {
-    put(s.counts[threadIdx.x / 32], lanes != 0 ? (int)threadIdx.x + __ffs((int)lanes) - 1 : kThreads);
-  }
-  __syncthreads();
-  int first = kThreads;
-#pragma unroll 1
-  for (int w = 0; w < kWarps; ++w) first = min(first, get(s.counts[w]));
-  __syncthreads();
-  return first;
-}
-
-__device__ __forceinline__ void move_to(Zone& zone, i64 key) {
-  const i64 steps = key > zone.begin ? (key - zone.begin + zone.step - 1) / zone.step : 0;
-  const i64 begin = zone.begin + steps * zone.step;
-  zone.begin = begin < zone.end ? (int)begin : zone.end;
-}
-
-/// Moves a zone on to keys of which some row may keep one, as far as summaries tell.
-__device__ __forceinline__ void pass_over(const weft_args& a, Shared& s, const Tile& t, int terms, Zone& zone) {
-  bool wide = true;
-#pragma unroll 1
-  while (zone.step > 0 && zone.begin < zone.end) {
-    const int size = wide ? kSummaryBlock * kSummaryBlock : kSummaryBlock;
-    const int block = zone.begin / size + (int)threadIdx.x;
-    const bool behind = (i64)block * size >= zone.end;
-    const int found = first_thread(s, behind || block_may_count(a, s, t, terms, block, wide));
-    move_to(zone, (i64)(zone.begin / size + found) * size);
-    if (found < kThreads && !wide) return;
-    wide = found == kThreads;
-  }
 }
 
 // ---- the prepass ----

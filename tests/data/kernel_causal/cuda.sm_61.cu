@@ -14,6 +14,7 @@ constexpr int kDimV = 128;           // columns of V and O
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 16;           // columns of Q and K in a chunk
 constexpr int kStaged = 8;           // rows of V in a chunk
+constexpr int kGroupRows = 32;       // whose pairs with a block of keys may be decided at once
 constexpr int kDigits = 0;           // of how many those are, in base 2
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr bool kSharesTiles = true;  // heads that share K and V may stand in one tile
@@ -22,12 +23,12 @@ constexpr int kAhead = 0;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 44496;  // bytes of shared memory …
+constexpr int kSharedFixed = 44512;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
-constexpr bool kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kPaged = false,
-               kListsPages = false, kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
-               kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
-               kHasParts = false;  // what this kernel does without
+constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false,
+               kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false, kHasClasses = false,
+               kHasRowBits = false, kHasRowConditions = false, kHasStreams = false, kHasFilters = false,
+               kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -45,7 +46,7 @@ constexpr Element kStored = Element::f16;
 #include "unconditional.cuh"
 #include "schedule.cuh"
 
-// There are no summaries to pass over keys by.
+// Nothing says of many keys at once that no row keeps one.
 __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
 
 #include "keys.cuh"

@@ -11,6 +11,8 @@ constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 128;            // columns of Q and K
 constexpr int kDimV = 128;           // columns of V and O
+constexpr int kGroupRows = 16;       // whose pairs with a block of keys may be decided at once
+constexpr bool kKeepsMeets = true;   // what rows say to a term waits for its next block of keys
 constexpr bool kAsync = true;        // rows of K and V come to shared memory by themselves
 constexpr int kDigits = 0;           // of how many those are, in base 2
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
@@ -20,12 +22,12 @@ constexpr int kAhead = 2;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 74768;  // bytes of shared memory …
+constexpr int kSharedFixed = 74992;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kPaged = false,
-               kListsPages = false, kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
-               kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
-               kHasParts = false;  // what this kernel does without
+               kListsPages = false, kPassesOver = false, kByValues = false, kHasClasses = false, kHasRowBits = false,
+               kHasRowConditions = false, kHasStreams = false, kHasFilters = false, kHasSegments = false,
+               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -44,7 +46,7 @@ constexpr Element kStored = Element::f16;
 #include "unconditional.cuh"
 #include "schedule.cuh"
 
-// There are no summaries to pass over keys by.
+// Nothing says of many keys at once that no row keeps one.
 __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
 
 #include "keys.cuh"

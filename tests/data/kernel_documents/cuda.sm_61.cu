@@ -10,12 +10,13 @@ constexpr int kKeys = 64;            // keys computed at a time
 constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kPrepassThreads = 128; // of a block of the prepass
-constexpr int kSummaryBlock = 64;    // keys, or queries, that are summarized together
+constexpr int kSummaryBlock = 64;    // keys, or queries, of which is asked together
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
+constexpr int kGroupRows = 32;       // whose pairs with a block of keys may be decided at once
 constexpr int kDigits = 0;           // of how many those are, in base 2
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr int kTries = 1;            // keys that a thread tries at once
@@ -23,13 +24,15 @@ constexpr int kAhead = 0;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 2;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
+constexpr bool kPassesOver = true;   // blocks of keys that no row keeps
+constexpr bool kSpans = true;        // summaries tell of 4,096 keys at once
 constexpr bool kByValues = true;     // pairs by a value of the key, which rows compare
-constexpr int kSharedFixed = 36768;  // bytes of shared memory …
+constexpr int kSharedFixed = 36784;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
-constexpr bool kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false,
-               kPaged = false, kListsPages = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
-               kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
-               kHasParts = false;  // what this kernel does without
+constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false,
+               kSharesTiles = false, kPaged = false, kListsPages = false, kHasClasses = false, kHasRowBits = false,
+               kHasRowConditions = false, kHasStreams = false, kHasFilters = false, kHasSegments = false,
+               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -46,6 +49,7 @@ constexpr Element kStored = Element::f16;
 #include "rows.cuh"
 #include "conditions.cuh"
 #include "schedule.cuh"
+#include "skips.cuh"
 #include "summaries.cuh"
 #include "keys.cuh"
 #include "tile.cuh"

@@ -14,6 +14,7 @@ constexpr int kDimV = 64;            // columns of V and O
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
+constexpr int kGroupRows = 32;       // whose pairs with a block of keys may be decided at once
 constexpr int kDigits = 0;           // of how many those are, in base 2
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr bool kSeveralSoftmaxes = true; // of a row, and O is a weighted sum of some
@@ -29,9 +30,9 @@ constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kHasSlots = true;     // an LSE for each branch
-constexpr bool kCounts = false, kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false,
-               kListsPages = false, kByValues = false, kHasRowConditions = false, kHasFilters = false,
-               kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kKeepsMeets = false, kCounts = false, kDirect = false, kHasSink = false, kSharesTiles = false,
+               kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false, kHasRowConditions = false,
+               kHasFilters = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -49,7 +50,7 @@ constexpr Element kStored = Element::f16;
 #include "unconditional.cuh"
 #include "schedule.cuh"
 
-// There are no summaries to pass over keys by.
+// Nothing says of many keys at once that no row keeps one.
 __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
 
 #include "keys.cuh"

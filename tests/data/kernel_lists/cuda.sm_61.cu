@@ -10,11 +10,13 @@ constexpr int kKeys = 64;            // keys computed at a time
 constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kPrepassThreads = 128; // of a block of the prepass
+constexpr int kSummaryBlock = 64;    // keys, or queries, of which is asked together
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
+constexpr int kGroupRows = 32;       // whose pairs with a block of keys may be decided at once
 constexpr int kDigits = 0;           // of how many those are, in base 2
 constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr int kTries = 1;            // keys that a thread tries at once
@@ -22,13 +24,14 @@ constexpr int kAhead = 0;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 36768;  // bytes of shared memory …
+constexpr bool kPassesOver = true;   // blocks of keys that no row keeps
+constexpr int kSharedFixed = 36784;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
-constexpr bool kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false,
-               kPaged = false, kListsPages = false, kByValues = false, kHasClasses = false, kHasRowBits = false,
-               kHasRowConditions = false, kHasStreams = false, kHasFilters = false, kHasSlots = false,
-               kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false,
+               kSharesTiles = false, kPaged = false, kListsPages = false, kSpans = false, kByValues = false,
+               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
+               kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -47,10 +50,7 @@ constexpr Element kStored = Element::f16;
 #include "rows.cuh"
 #include "conditions.cuh"
 #include "schedule.cuh"
-
-// There are no summaries to pass over keys by.
-__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
-
+#include "skips.cuh"
 #include "keys.cuh"
 #include "tile.cuh"
 #include "meets.cuh"
@@ -135,6 +135,12 @@ __device__ __forceinline__ int modulus_of(int condition) {
   if (condition == 0) return 0;
   if (condition == 1) return 0;
   return 0;
+}
+
+__device__ __forceinline__ bool may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, bool wide) {
+  if (use.condition == 0) return wide || units_may_meet(a, s, t, use, 64, block);
+  if (use.condition == 1) return wide || units_may_meet(a, s, t, use, 64, block);
+  return true;
 }
 
 

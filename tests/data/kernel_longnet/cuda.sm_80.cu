@@ -11,6 +11,8 @@ constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
+constexpr int kGroupRows = 16;       // whose pairs with a block of keys may be decided at once
+constexpr bool kKeepsMeets = true;   // what rows say to a term waits for its next block of keys
 constexpr bool kAsync = true;        // rows of K and V come to shared memory by themselves
 constexpr bool kCounts = true;       // several branches may keep a pair
 constexpr int kDigits = 2;           // of how many those are, in base 2
@@ -20,15 +22,15 @@ constexpr int kAhead = 2;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 43664;  // bytes of shared memory …
+constexpr int kSharedFixed = 43872;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false,
-               kListsPages = false, kByValues = false, kHasRowConditions = false, kHasFilters = false,
-               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+               kListsPages = false, kPassesOver = false, kByValues = false, kHasRowConditions = false,
+               kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -47,7 +49,7 @@ constexpr Element kStored = Element::f16;
 #include "unconditional.cuh"
 #include "schedule.cuh"
 
-// There are no summaries to pass over keys by.
+// Nothing says of many keys at once that no row keeps one.
 __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
 
 #include "keys.cuh"

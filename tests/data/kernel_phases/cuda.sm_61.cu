@@ -14,6 +14,7 @@ constexpr int kDimV = 64;            // columns of V and O
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
+constexpr int kGroupRows = 32;       // whose pairs with a block of keys may be decided at once
 constexpr bool kCounts = true;       // several branches may keep a pair
 constexpr int kDigits = 2;           // of how many those are, in base 2
 constexpr int kTries = 1;            // keys that a thread tries at once
@@ -28,9 +29,9 @@ constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditi
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
-constexpr bool kCutsKeys = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false,
-               kPaged = false, kListsPages = false, kByValues = false, kHasRowConditions = false, kHasFilters = false,
-               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kKeepsMeets = false, kCutsKeys = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false,
+               kSharesTiles = false, kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false,
+               kHasRowConditions = false, kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -48,7 +49,7 @@ constexpr Element kStored = Element::f32;
 #include "unconditional.cuh"
 #include "schedule.cuh"
 
-// There are no summaries to pass over keys by.
+// Nothing says of many keys at once that no row keeps one.
 __device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
 
 #include "keys.cuh"
