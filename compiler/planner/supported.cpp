@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <unordered_set>
+
 namespace weft::planner {
 namespace {
 
@@ -63,6 +65,32 @@ void check_branches(Draft& draft) {
   draft.diagnostics.back().notes.push_back("'--target cpu' runs up to 4096");
 }
 
+/// Operations of an expression; what stands in memory once counts once.
+std::size_t operations(const ir::ExprPtr& e, std::unordered_set<const ir::Expr*>& seen) {
+  if (!e || !seen.insert(e.get()).second) return 0;
+  std::size_t count = e->args.empty() ? 0 : 1;
+  for (const auto& arg : e->args) count += operations(arg, seen);
+  return count;
+}
+
+/// NVRTC takes seconds for a thousand operations, and minutes for some thousands.
+constexpr std::size_t kMostOperationsOnGpus = 4096;
+
+void check_score(Draft& draft) {
+  if (draft.target.kind != TargetKind::cuda) return;
+  const auto of_pairs = ir::of_pairs(draft.pattern);
+  std::unordered_set<const ir::Expr*> seen;
+  std::size_t count = operations(draft.pattern.sink_logit, seen);
+  for (const auto& e : of_pairs) count += operations(e, seen);
+  if (count <= kMostOperationsOnGpus) return;
+  say(draft, "E0410", draft.pattern.name_range,
+      fmt::format("the score has {} operations, but kernels for GPUs take up to {}", count, kMostOperationsOnGpus),
+      "the pattern of this score");
+  draft.diagnostics.back().notes.push_back(
+      "numbers that depend on the distance or the position are an input's: 'input bias: f32[heads, 257];' and "
+      "'score s + bias[h, …];'");
+}
+
 }  // namespace
 
 void refuse_unsupported(Draft& draft) {
@@ -72,6 +100,7 @@ void refuse_unsupported(Draft& draft) {
   check_dim(draft, "value dim", draft.plan.bind.d_v);
   check_inputs(draft);
   check_branches(draft);
+  check_score(draft);
 }
 
 }  // namespace weft::planner

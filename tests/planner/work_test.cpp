@@ -203,5 +203,33 @@ TEST(Work, BranchesThatGpusCannotCount) {
   }
 }
 
+TEST(Work, ScoresThatTakeGpusMinutesToCompile) {
+  ir::Pattern p = one(make_set(SetKind::all));
+  p.name_range = {8, 9};
+  const auto s = ir::variable(ir::Variable::s);
+  const auto of_terms = [&](int terms) {  // two operations each but for the first
+    ir::ExprPtr sum = ir::apply(ir::Op::multiply, {s, ir::constant_real(1)});
+    for (int i = 1; i < terms; ++i)
+      sum = ir::apply(ir::Op::add, {sum, ir::apply(ir::Op::multiply, {s, ir::constant_real(i + 1)})});
+    return sum;
+  };
+  const ir::Bind bind{.d = 64, .d_v = 64};
+  p.score = of_terms(2048);
+  EXPECT_TRUE(plan(p, bind, find_target("sm_61").value()).ok());
+  p.score = of_terms(2049);
+  for (const char* target : {"sm_61", "sm_80"}) {
+    const auto made = plan(p, bind, find_target(target).value());
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().diagnostics[0].code, "E0410");
+    EXPECT_EQ(made.error().diagnostics[0].range, p.name_range);
+    EXPECT_NE(made.error().message.find("4097"), std::string::npos) << made.error().message;
+  }
+  EXPECT_TRUE(plan(p, bind, find_target("cpu:x86-64-v4").value()).ok());
+  // What is shared counts once.
+  p.score = of_terms(1500);
+  p.score = ir::apply(ir::Op::add, {p.score, p.score});
+  EXPECT_TRUE(plan(p, bind, find_target("sm_61").value()).ok());
+}
+
 }  // namespace
 }  // namespace weft::planner
