@@ -87,7 +87,8 @@ void check_score(Draft& draft) {
       fmt::format("the score has {} operations, but kernels for GPUs take up to {}", count, kMostOperationsOnGpus),
       "the pattern of this score");
   draft.diagnostics.back().notes.push_back(
-      "numbers that depend on the distance or the position are an input's: 'input bias: f32[heads, 257];' and "
+      "'--target cpu' runs it; numbers that depend on the distance or the position are an input's: 'input bias: "
+      "f32[heads, 257];' and "
       "'score s + bias[h, …];'");
 }
 
