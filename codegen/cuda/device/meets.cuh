@@ -4,7 +4,8 @@
 
 // What one term says of a block of keys, once for each row and once for each key, so that a pair is decided by a few
 // comparisons: an interval of keys, bits of runs of rows, and an interval of the key's value. Of conditions that say more
-// every pair is asked.
+// every pair is asked. Rows in groups and keys in warps say the same together: where that decides all pairs of a group, none
+// is looked at.
 
 /// Over `kLanes` neighbouring lanes of a warp.
 template <int kLanes, typename Of>
@@ -59,8 +60,8 @@ __device__ __forceinline__ void meet_row(const weft_args& a, Shared& s, const Ti
   }
 }
 
-/// Does the term hit key y, and what is there for rows to compare? By a warp, for the keys from number `first` down; -1
-/// is no key.
+/// Does the term hit key y, and what is there for rows to compare; and what do a warp's keys say together? By whole
+/// warps: a number may lie behind the block's last key, whose y is -1, as is that of places without a key.
 __device__ __forceinline__ void meet_key(const weft_args& a, Shared& s, const Tile& t, const Term& term, int number,
                                          int y) {
   bool hit = y >= 0 && hits(a, term, y);
