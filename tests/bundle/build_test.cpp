@@ -124,14 +124,14 @@ TEST_F(BundleBuild, GoesOnAfterAnInterruption) {
   const auto whole = contents(path("whole.wfb"));
   int kept = 0;
   for (const bool kill : {false, true, false, true, true}) {
-    const auto more = [&] { return entries_in(path("x.wfb.partial")) >= kept + 2; };
+    const auto more = [&] { return entries_in(path("x.wfb.partial")) > kept; };
     const auto stopped =
         run_weft(scratch_, Call{.arguments = build("x.wfb", dims), .interrupt_when = more, .kill = kill});
     EXPECT_EQ(stopped.status, kill ? 128 + 9 : 130);
     EXPECT_FALSE(fs::exists(path("x.wfb")));
     kept = entries_in(path("x.wfb.partial"));
   }
-  EXPECT_GE(kept, 10);
+  EXPECT_GE(kept, 5);
   const auto report = json(build("x.wfb", dims));
   EXPECT_EQ(contents(path("x.wfb")), whole);
   EXPECT_FALSE(fs::exists(path("x.wfb.partial")));
