@@ -99,7 +99,7 @@ TEST_F(Doctor, SassNeedsADisassembler) {
       "emit", test::in_checkout("examples/window.weft"), "--dim", "16", "--stage", "sass", "--target", "sm_61"};
   const auto missing =
       run_weft(scratch_, Call{.arguments = emit, .environment = {{"WEFT_NVDISASM", "/nonexistent/nvdisasm"}}});
-  EXPECT_EQ(missing.status, 3);
+  EXPECT_EQ(missing.status, 3) << missing.err;
   EXPECT_EQ(missing.out, "");
   if (missing.err.find("NVRTC") != std::string::npos) GTEST_SKIP() << "no NVRTC here knows sm_61";
   EXPECT_NE(missing.err.find("pip install triton==3.3.1"), std::string::npos) << missing.err;
@@ -107,7 +107,7 @@ TEST_F(Doctor, SassNeedsADisassembler) {
   ::chmod(program.c_str(), 0700);
   const auto found = run_weft(scratch_, Call{.arguments = emit, .environment = {{"WEFT_NVDISASM", program}}});
   EXPECT_EQ(found.status, 0) << found.err;
-  EXPECT_EQ(found.out, "ELF\n") << "the cubin reached the program, its text came back";
+  EXPECT_EQ(found.out, "ELF\n") << "the cubin reached the program, its text came back; it said " << found.err;
 }
 
 }  // namespace
