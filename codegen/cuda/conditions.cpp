@@ -114,9 +114,12 @@ class Writer {
       w_.line("}}");
       w_.blank();
     };
-    number("kind_of", [&](std::size_t i) {
-      if (on_rows(plan_.predicates[i])) return "kOnRows";
-      return is_small(plan_.predicates[i], plan_) ? "kInterval | kSmall" : plan_.predicates[i].key ? "kInterval" : "0";
+    number("kind_of", [&](std::size_t i) -> std::string {
+      const ir::Predicate& p = plan_.predicates[i];
+      if (on_rows(p)) return "kOnRows";
+      std::string kind = is_small(p, plan_) ? "kInterval | kSmall" : p.key ? "kInterval" : "";
+      if (unit_of(plan_, i) == ir::kSummaryBlock) kind += kind.empty() ? "kByBlocks" : " | kByBlocks";
+      return kind.empty() ? "0" : kind;
     });
     number("modulus_of", [&](std::size_t i) {
       const std::int64_t modulus = plan_.predicates[i].modulus;

@@ -19,9 +19,9 @@ namespace {
 constexpr int kAlignment = 16;  // of struct Shared
 // Without a number here ptxas aims at more blocks for some head dims, and spills a few bytes for it.
 constexpr int kBlocks = 2;
-constexpr int kConditionBytes = 64;           // of struct Condition
-constexpr int kTileBytes = 48 + 64 + 8 + 12;  // of struct Walk, struct Tile, the pass and three numbers
-constexpr int kTermBytes = 160;               // of struct Term and its share of struct Lists
+constexpr int kConditionBytes = 64;          // of struct Condition
+constexpr int kTileBytes = 48 + 64 + 8 + 8;  // of struct Walk, struct Tile, the pass and two numbers
+constexpr int kTermBytes = 160;              // of struct Term and its share of struct Lists
 
 /// What some range of the plan needs code for; the rest of it falls away when the text is compiled.
 struct Uses {
@@ -294,7 +294,9 @@ Source emit(const ir::Plan& plan, const Target& target) {
     if (name == "schedule.cuh" && !passes_over_keys(plan)) {
       w.blank();
       w.line("// Nothing says of many keys at once that no row keeps one.");
-      w.line("__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {{}}");
+      w.line(
+          "__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&, int&) {{}}");
+      w.line("__device__ __forceinline__ i64 end_of_set(Shared&, int, int) {{ return 0; }}");
     }
     if (name == "numbers.cuh") {
       w.blank();

@@ -81,9 +81,11 @@ constexpr Planted kPlanted[] = {
      "__syncthreads();\n        finish_rows(values, s.values, v_rows(s));", "race"},
     {"values_before_the_barrier",
      "__syncthreads();\n        block.from = place_before(stream);\n        start_rows(s, values, s.values, v_rows(s), "
-     "block.from, count_of(block),\n                   step_of(s, stream.ready + kKeys));",
+     "block.from, count_of(block),\n                   step_of(s, block.from, stream.ready + kKeys, (block.is & "
+     "kMarkMixed) != 0));",
      "block.from = place_before(stream);\n        start_rows(s, values, s.values, v_rows(s), block.from, "
-     "count_of(block),\n                   step_of(s, stream.ready + kKeys));\n        __syncthreads();",
+     "count_of(block),\n                   step_of(s, block.from, stream.ready + kKeys, (block.is & kMarkMixed) != "
+     "0));\n        __syncthreads();",
      "race"},
     {"steps_read_before_the_barrier", "if (!open) __syncthreads();", "", "race"},
     {"keys_before_the_barrier", "finish_rows(values, s.values, v_rows(s));\n        __syncthreads();",
@@ -104,7 +106,7 @@ constexpr Planted kPlanted[] = {
      "const bool any = (kept_by_any(block.kept, i) != 0)", "deadlock"},
     // Lists and masks
     {"mask_one_too_far", "(key.y < row.hi)", "(key.y <= row.hi)", "wrong"},
-    {"no_counts_of_partial_blocks", "*= counts[e / 4][e % 4]", "*= 1", "wrong"},
+    {"no_counts_of_partial_blocks", "  x = sum;", "", "wrong"},
     {"no_counts_of_full_blocks", "[i % 2 * 2] *= count.x", "[i % 2 * 2] *= 1", "wrong"},
     // Softmax
     {"no_rescale", "st.o[i / 2][c][i % 2 * 2] *= by[i];", "", "wrong"},

@@ -16,7 +16,14 @@ struct __align__(16) Condition {
   int kind, runs;      // how many runs of rows agree; 0: more than follow
   int row[kMostRuns];  // one of each
 };
-enum ConditionKind { kOnRows = 1, kInterval = 2, kSomeMeet = 4, kSomeFail = 8, kSmall = 16 };  // small: keys fit an int
+enum ConditionKind {
+  kOnRows = 1,
+  kInterval = 2,
+  kSomeMeet = 4,
+  kSomeFail = 8,
+  kSmall = 16,    // the keys of an interval fit an int
+  kByBlocks = 32  // it says the same of all keys of a block of kSummaryBlock
+};
 
 /// Facts of the tile, the same in every thread.
 struct __align__(16) Tile {
@@ -40,6 +47,7 @@ struct __align__(16) Walk {
   int next;   // zone
   int zones;
   Run run;
+  int known;  // kThreads blocks of keys from this one on have a bit that says whether some row may keep one
 };
 
 struct __align__(16) Shared : WorkingMemory {
@@ -56,8 +64,7 @@ struct __align__(16) Shared : WorkingMemory {
   int counts[kWarps];
   float scale;                                   // of products, for exponents of 2
   int met_term;                                  // whose rows s.meets knows
-  int known;                                     // kThreads blocks of keys from this one on have a bit …
-  unsigned may[kPassesOver ? kWarps : 1];        // … that says whether some row may keep one: see skips.cuh
+  unsigned may[kPassesOver ? kWarps : 1];        // a bit for each of the blocks of keys that are known: see skips.cuh
   unsigned char head[kSharesTiles ? kRows : 4];  // of each row, counted from the tile's
 };
 static_assert(sizeof(Shared) % 16 == 0 && sizeof(Shared) == kSharedFixed, "the launch knows this number");
@@ -68,7 +75,9 @@ struct __align__(16) Zone {
   int begin, end, step;
   int kind;
 };
-enum ZoneKind { kEmpty, kPartial, kFull };  // full: every row keeps every key that a term hits
+/// Full: every row keeps every key that a term hits. A bit more says that terms hit every key at the zone's steps, as far
+/// as conditions do not pass over its block.
+enum ZoneKind { kEmpty, kPartial, kFull, kKinds = kPartial | kFull, kEvery = 4 };
 
 /// What a term keeps for any and for every row of the tile, and its stream. Behind Shared, one per term.
 struct __align__(16) Term {

@@ -104,6 +104,15 @@ __device__ __forceinline__ Met rows_meet(const weft_args& a, Shared& s, const Te
   return met;
 }
 
+/// Do a term's conditions say the same of all keys of a block, which is asked as a whole?
+__device__ __forceinline__ bool goes_by_blocks(const weft_args& a, Shared& s, const Term& term) {
+#pragma unroll 1
+  for (int i = 0; i < get(term.conditions); ++i) {
+    if ((get(s.conditions[use_of(a, term, i).condition].kind) & (kOnRows | kByBlocks)) == 0) return false;
+  }
+  return true;
+}
+
 /// The condition whose lag a term's keys can be walked by, because all rows agree on it; -1 without one.
 __device__ __forceinline__ int lag_of(const weft_args& a, Shared& s, const Term& term) {
 #pragma unroll 1

@@ -45,11 +45,54 @@ struct KeyStream {
   int ready;  // keys from there on
 };
 
+/// Key y goes to a place of the list, counted from its beginning, which may lie one turn ahead.
+__device__ __forceinline__ void put_key(const weft_args& a, Shared& s, int place, int y, int weight) {
+  place -= place >= kKeyList ? kKeyList : 0;
+  put(s.key[place], y);
+  if (kCounts) put(s.key_weight[place], (float)weight);
+  if (kListsPages) {
+    const int page_size = (int)a.page_size, page = y / page_size;
+    put(s.page[place], page_number(a, tile_of(s).b, page));
+    put(s.in_page[place], y - page * page_size);
+  }
+}
+
+/// The run with `keys` more of the zone.
+__device__ __forceinline__ Run longer(const Run& run, const Zone& zone, int keys) {
+  const bool goes_on = zone.step == run.step && zone.begin == run.next;
+  return {goes_on ? run.keys + keys : keys, zone.step, run.next};
+}
+
+/// Moves on behind the keys before `behind`. A zone may end between two of its keys, and another begin there.
+__device__ __forceinline__ void move_behind(Zone& zone, Run& run, i64 behind) {
+  zone.begin = zone.step > 0 && behind < zone.end ? (int)behind : zone.end;
+  run.next = zone.begin < zone.end ? zone.begin : -1;
+}
+
+/// Appends the next keys of a zone in which every one counts.
+__device__ __forceinline__ void append_run(const weft_args& a, Shared& s, Zone& zone, KeyStream& stream, Run& run,
+                                           int known) {
+  const i64 end = kPassesOver ? min(end_of_set(s, zone.begin, known), (i64)zone.end) : (i64)zone.end;
+  const int far = (int)end - zone.begin;
+  const int all = min(kHasStreams ? (far - 1) / zone.step + 1 : far, kTries * kThreads);
+  const int at = stream.from + stream.ready;
+  run = longer(run, zone, all);
+#pragma unroll 1
+  for (int i = (int)thread_anew(); i < all; i += kThreads) put_key(a, s, at + i, zone.begin + i * zone.step, 1);
+  stream.ready += all;
+  move_behind(zone, run, zone.begin + (i64)all * zone.step);
+}
+
 /// Tries the zone's next keys, kTries per thread, and appends those that count.
-__device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone& zone, KeyStream& stream, Run& run) {
+__device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone& zone, KeyStream& stream, Run& run,
+                                            int& known) {
   const Tile t = tile_of(s);
   const int terms = (int)word(get(s.pass) + kTerms);
-  pass_over(a, s, t, terms, zone);
+  pass_over(a, s, t, terms, zone, known);
+  if (zone.kind & kEvery) {
+    if (zone.begin < zone.end) append_run(a, s, zone, stream, run, known);
+    return;
+  }
   const unsigned thread = thread_anew();
   const int warp = thread / 32, lane = thread % 32;
   const i64 first = zone.begin + (i64)(warp * (32 * kTries) + lane) * zone.step;
@@ -79,41 +122,29 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone&
     gaps |= count & kMissed;
   }
   stream.ready += all;
-  const bool goes_on = zone.step == run.step && zone.begin == run.next;
-  run.keys = gaps != 0 ? 0 : goes_on ? run.keys + all : all;
-  run.step = zone.step;
+  run = longer(run, zone, all);
+  if (gaps != 0) run.keys = 0;
 #pragma unroll 1
   for (int i = 0; i < kTries; ++i) {
     const int weight = weights >> (8 * i) & 255;
     const unsigned kept = __ballot_sync(0xFFFFFFFFu, weight > 0);
-    int place = at + __popc(kept & ((1u << lane) - 1));
-    place -= place >= kKeyList ? kKeyList : 0;
+    const int place = at + __popc(kept & ((1u << lane) - 1));
     at += __popc(kept);
-    if (weight == 0) continue;
-    const int y = (int)(first + (i64)(32 * i) * zone.step);
-    put(s.key[place], y);
-    if (kCounts) put(s.key_weight[place], (float)weight);
-    if (kListsPages) {
-      const int page_size = (int)a.page_size, page = y / page_size;
-      put(s.page[place], page_number(a, t.b, page));
-      put(s.in_page[place], y - page * page_size);
-    }
+    if (weight > 0) put_key(a, s, place, (int)(first + (i64)(32 * i) * zone.step), weight);
   }
-  __syncthreads();
-  const i64 behind = zone.begin + (i64)(kTries * kThreads) * zone.step;
-  zone.begin = zone.step > 0 && behind < zone.end ? (int)behind : zone.end;
-  // A zone may end between two of its keys, and another begin there.
-  run.next = zone.begin < zone.end ? zone.begin : -1;
+  __syncthreads();  // before they count anew
+  move_behind(zone, run, zone.begin + (i64)(kTries * kThreads) * zone.step);
 }
 
 /// Before a barrier.
-__device__ __forceinline__ void set_walk(Shared& s, const Zone& zone, int next, const Run& run) {
+__device__ __forceinline__ void set_walk(Shared& s, const Zone& zone, int next, const Run& run, int known) {
   if (threadIdx.x != 0) return;
   put(s.walk.run.keys, run.keys);
   put(s.walk.run.step, run.step);
   put(s.walk.run.next, run.next);
   put(s.walk.zone, make_int4(zone.begin, zone.end, zone.step, zone.kind));
   put(s.walk.next, next);
+  put(s.walk.known, known);
 }
 
 /// How many keys the next block has, 0 where none are left. Keys of full zones that fill no block stay on the list, and go
@@ -125,10 +156,9 @@ __device__ __forceinline__ int keys_of_next(const KeyStream& stream, bool partia
 
 /// Before a barrier, once for each kind of zones: all of them lie ahead.
 __device__ __forceinline__ void begin_walk(Shared& s, int zones) {
-  set_walk(s, {0, 0, 0, kEmpty}, 0, {});
+  set_walk(s, {0, 0, 0, kEmpty}, 0, {}, -1);
   if (threadIdx.x == 0) {
     put(s.walk.zones, zones);
-    put(s.known, -1);
     put(s.met_term, -1);
   }
 }
@@ -138,28 +168,31 @@ __device__ __forceinline__ void next_block(const weft_args& a, Shared& s, int ki
   if (stream.ready < kKeys) {
     const int4 left = get(s.walk.zone);
     Zone zone = {left.x, left.y, left.z, left.w};
-    int number = get(s.walk.next);
+    int number = get(s.walk.next), known = get(s.walk.known);
     Run run = {get(s.walk.run.keys), get(s.walk.run.step), get(s.walk.run.next)};
 #pragma unroll 1
     while (stream.ready < kKeys) {
       if (zone.begin < zone.end) {
-        append_keys(a, s, zone, stream, run);
+        append_keys(a, s, zone, stream, run, known);
         continue;
       }
       if (number == get(s.walk.zones)) break;
-      zone = get(lists_of(a, s).zone[number]);
+      const Zone next = get(lists_of(a, s).zone[number]);
       ++number;
-      if (zone.kind != kind) zone.end = zone.begin;
+      if ((next.kind & kKinds) != kind) continue;
+      if ((zone.kind | next.kind) & kEvery) known = -1;  // that was asked of other terms
+      zone = next;
     }
     __syncthreads();
-    set_walk(s, zone, number, run);
+    set_walk(s, zone, number, run, known);
   }
 }
 
-/// How far apart the keys of a block are, if they all are as far; else 0. Behind a barrier behind next_block(); the block
-/// and what the list holds behind it are `listed` keys.
-__device__ __forceinline__ int step_of(Shared& s, int listed) {
-  return get(s.walk.run.keys) >= listed ? get(s.walk.run.step) : 0;
+/// How far apart the keys of the whole block at this place are, if they all are as far; else 0. Behind a barrier behind
+/// next_block(); the block and what the list holds behind it are `listed` keys, which ascend unless `mixed`.
+__device__ __forceinline__ int step_of(Shared& s, int from, int listed, bool mixed) {
+  if (get(s.walk.run.keys) >= listed) return get(s.walk.run.step);
+  return !mixed && get(s.key[from + kKeys - 1]) - get(s.key[from]) == kKeys - 1 ? 1 : 0;
 }
 
 /// Where the block stands behind which the stream is.

@@ -37,12 +37,20 @@ __device__ __forceinline__ bool all_are_kept(const Kept& kept, int word) {
   return !kCounts && kept.digits[0][word] == kAllBits;
 }
 
-/// How many branches keep the pair of a bit.
-__device__ __forceinline__ float count_of(const Kept& kept, int word, int bit) {
-  float count = 0;
+/// Does no branch keep a pair of a word that another keeps?
+__device__ __forceinline__ bool none_count_twice(const Kept& kept, int word) {
+  unsigned bits = 0;
 #pragma unroll
-  for (int d = 0; d < kPlanes; ++d) count += kept.digits[d][word] >> bit & 1 ? (float)(1 << d) : 0;
-  return count;
+  for (int d = 1; d < kPlanes; ++d) bits |= kept.digits[d][word];
+  return bits == 0;
+}
+
+/// x times the number of branches that keep the pair of a bit.
+__device__ __forceinline__ void count_pair(const Kept& kept, int word, int bit, float& x) {
+  float sum = kept.digits[0][word] & 1u << bit ? x : 0;
+#pragma unroll
+  for (int d = 1; d < kPlanes; ++d) sum = kept.digits[d][word] & 1u << bit ? __fmaf_rn(x, (float)(1 << d), sum) : sum;
+  x = sum;
 }
 
 /// Calls use(word, number of it) for every word, in a loop that stands in the text once. Words go by turns, because an
@@ -98,11 +106,12 @@ __device__ __forceinline__ void weigh_pairs(const weft_args& a, Shared& s, const
     __syncthreads();
     if (kKeepsMeets && threadIdx.x == 0) put(s.met_term, i);
     const int open = kConditions > 0 ? get(term.open) : 0;
+    const bool bounded = !mixed && bounds_decide(s);
     unsigned by_term[kBitWords];  // not at once into `group`: that takes a register more
     each_word(by_term, [&](unsigned& kept_by_term, int number) {
       const bool negated = (open & kValueNegated) != 0;
       const Verdict verdict = verdict_of(s, row_of_bit(number, 0) / kGroupRows, negated);
-      kept_by_term = verdict == kSomeAreKept ? keep_by_term(s, number, negated) : verdict == kAllAreKept ? kAllBits : 0;
+      kept_by_term = verdict == kSomeAreKept ? keep_by_term(s, number, negated, from, count, bounded) : verdict == kAllAreKept ? kAllBits : 0;
       if (open & kAsksPairs) kept_by_term = keep_holding(a, s, t, term, kept_by_term, number);
     });
 #pragma unroll

@@ -73,8 +73,10 @@ __device__ __forceinline__ void meet_key(const weft_args& a, Shared& s, const Ti
     if (kConditions > 0) put(s.meets.fails[number], said.fails);
     if (kByValues) put(s.meets.value[number], said.value);
   }
-  int4 keys = {least_of<32>(number < kKeys ? key : kLargest), most_of<32>(key), least_of<32>(hit ? y : kLargest), 0};
-  int4 rest = {0, 0, 0, 0};
+  const int hits_of_warp = (int)__ballot_sync(0xFFFFFFFFu, hit && number < kKeys);
+  int4 keys = {least_of<32>(number < kKeys ? key : kLargest), most_of<32>(key), least_of<32>(hit ? y : kLargest),
+               hits_of_warp};
+  int4 rest = {0, 0, 0, hits_of_warp};
   if (kConditions > 0) {
     keys.w = over_lanes<32>(hit ? (int)said.fails : 0, [](int a, int b) { return a | b; });
     rest.x = over_lanes<32>(hit ? (int)said.fails : -1, [](int a, int b) { return a & b; });
@@ -95,8 +97,35 @@ __device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const T
                                           const Term& term, int from, int count, bool rows_are_known) {
   const unsigned thread = thread_anew();
   if (thread < kRows && !rows_are_known) meet_row(a, s, t, words, term, (int)thread);
-  const int k = kThreads - 1 - (int)thread;  // threads without a row first
+  const int k = (kThreads - 1 - (int)thread) ^ 31;  // warps without rows first
   if (k / 32 < kKeyWarps) meet_key(a, s, t, term, k, k < count ? get(s.key[from + k]) : -1);
+}
+
+/// The keys of a warp that the term hits, as bits.
+__device__ __forceinline__ unsigned hits_of(Shared& s, int warp) {
+  return (unsigned)(kConditions > 0 ? get(s.meets.of_values[warp]) : get(s.meets.of_keys[warp])).w;
+}
+
+/// Do bounds and hits alone decide what the term keeps of the block?
+__device__ __forceinline__ bool bounds_decide(Shared& s) {
+  if (kByValues) return false;
+  int fails = 0;
+#pragma unroll
+  for (int w = 0; w < kKeyWarps && kConditions > 0; ++w) fails |= get(s.meets.of_keys[w].w);
+  return fails == 0;
+}
+
+/// How many of `count` ascending keys from place `from` of the list on lie below y.
+__device__ __forceinline__ int keys_below(Shared& s, int from, int count, int y) {
+  constexpr int kFirstStep = kKeys < 32 ? 16 : kKeys < 64 ? 32 : 64;
+  static_assert(kKeys < 2 * kFirstStep);
+  int below = 0;
+#pragma unroll
+  for (int step = kFirstStep; step > 0; step /= 2) {
+    const int next = below + step;
+    if (next <= count && get(s.key[from + next - 1]) < y) below = next;
+  }
+  return below;
 }
 
 /// What all pairs of a group of rows with the block's keys are, as far as that is not asked of each.

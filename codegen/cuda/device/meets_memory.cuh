@@ -13,7 +13,7 @@ struct __align__(16) Meets {
   int4 group_keys[kGroups], group_values[kByValues ? kGroups : 1];
   unsigned group_runs[kConditions > 0 && kGroups > 4 ? kGroups : 4];
   // Of a warp's keys: the least (-1 where the term misses one), the largest, the least that it hits, the runs that fail
-  // for some; those that fail for all that it hits, their least and their largest value.
+  // for some; those that fail for all that it hits, their least and their largest value; last, a bit for each hit.
   int4 of_keys[kKeyWarps], of_values[kConditions > 0 ? kKeyWarps : 1];
   int lo[kRows], hi[kRows];  // the keys that a row keeps
   int key[kKeys];            // a key that the term hits, or -1

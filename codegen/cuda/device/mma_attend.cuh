@@ -87,7 +87,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         __syncthreads();
         block.from = place_before(stream);
         start_rows(s, values, s.values, v_rows(s), block.from, count_of(block),
-                   step_of(s, stream.ready + kKeys));
+                   step_of(s, block.from, stream.ready + kKeys, (block.is & kMarkMixed) != 0));
         open_block<Pairs>(a, s, block);
       }
       // Here, because S is not in registers yet.
@@ -105,7 +105,8 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       }
       if (const int next = keys_of_next(stream, block.is & kMarkPartial); next > 0) {
         if (!open) __syncthreads();
-        start_rows(s, keys, s.keys, k_rows(s), stream.from, next, step_of(s, stream.ready));
+        start_rows(s, keys, s.keys, k_rows(s), stream.from, next,
+                   step_of(s, stream.from, stream.ready, (block.is & kMarkMixed) != 0));
       }
       block.from = place_before(stream);  // again, because a register for it would be one too many
       if (open) close_block<Pairs>(a, s, st, block);

@@ -23,8 +23,45 @@ constexpr unsigned kAllBits = 4 * kKeyTiles == 32 ? ~0u : (1u << 4 * kKeyTiles) 
 __device__ __forceinline__ int row_of_bit(int word, int bit) { return row_of(2 * word + bit / 2 % 2); }
 __device__ __forceinline__ int key_of_bit(int, int bit) { return key_of(bit / 4) + bit % 2; }
 
+/// Bits of both rows of a word for keys of the block: bit k of the two words is key k of it.
+__device__ __forceinline__ unsigned bits_of_keys(unsigned first, unsigned second) {
+  unsigned bits = 0;
+#pragma unroll
+  for (int half = 0; half < kKeyWarps; ++half) {
+    const unsigned twos = (half == 0 ? first : second) >> threadIdx.x % 4 * 2 & 0x03030303u;  // two of each 8 keys
+    const unsigned fours = (twos | twos >> 4) & 0x00FF00FFu;
+    bits |= ((fours | fours >> 8) & 0xFFFFu) << (16 * half);
+  }
+  return bits | bits << 2;
+}
+
+/// The pairs of a word whose key lies between the bounds of its row, of `count` ascending keys from place `from` on. Four
+/// lanes share the rows: each looks one end up.
+__device__ __forceinline__ unsigned keep_by_bounds(Shared& s, int word, int from, int count) {
+  const int lane = threadIdx.x % 4, row = row_of(2 * word + lane / 2);
+  const int below = keys_below(s, from, count, lane % 2 == 0 ? get(s.meets.lo[row]) : get(s.meets.hi[row]));
+  unsigned bits = 0;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int lo = __shfl_sync(0xFFFFFFFFu, below, 2 * half, 4), hi = __shfl_sync(0xFFFFFFFFu, below, 2 * half + 1, 4);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      // Of which tile of 8 keys on this one of them lies behind a bound; 8 of them, which one shift may not clear.
+      const unsigned first = (unsigned)(lo - 2 * lane - j + 7) / 8, end = (unsigned)(hi - 2 * lane - j + 7) / 8;
+      const unsigned from_first = ~0u << 2 * first << 2 * first, from_end = ~0u << 2 * end << 2 * end;
+      bits |= from_first & ~from_end & 0x11111111u << (2 * half + j);
+    }
+  }
+  return bits;
+}
+
 /// The pairs of a word that the term keeps, but for those it asks for one by one.
-__device__ __forceinline__ unsigned keep_by_term(Shared& s, int word, bool negated) {
+__device__ __forceinline__ unsigned keep_by_term(Shared& s, int word, bool negated, int from, int count, bool bounded) {
+  if (bounded) {
+    const unsigned bits = keep_by_bounds(s, word, from, count);
+    if (kConditions == 0 && !kHasStreams && !kHasFilters) return bits;
+    return bits & bits_of_keys(hits_of(s, 0), kKeys > 32 ? hits_of(s, kKeyWarps - 1) : 0);
+  }
   const OfRow above = of_row(s, row_of(2 * word)), below = of_row(s, row_of(2 * word + 1));
   unsigned bits = 0;
 #pragma unroll 1

@@ -273,18 +273,11 @@ __device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, fl
 /// Times the number of branches that keep each pair; full blocks have one for each key.
 __device__ __forceinline__ void count_branches(Shared& s, Block& block) {
   if (block.is & kMarkMasked) {
-#pragma unroll 1
-    for (int n = 0; n < kKeyTiles; ++n) {
-      float counts[kTilesEach][4];
 #pragma unroll
-      for (int e = 0; e < 4 * kTilesEach; ++e) counts[e / 4][e % 4] = count_of(block.kept, e / 4, 4 * n + e % 4);
-      // An index would put them on the stack.
+    for (int i = 0; i < kTilesEach; ++i) {
+      if (__all_sync(0xFFFFFFFFu, none_count_twice(block.kept, i))) continue;
 #pragma unroll
-      for (int other = 0; other < kKeyTiles; ++other) {
-        if (other != n) continue;
-#pragma unroll
-        for (int e = 0; e < 4 * kTilesEach; ++e) block.scores[e / 4][other][e % 4] *= counts[e / 4][e % 4];
-      }
+      for (int e = 0; e < 4 * kKeyTiles; ++e) count_pair(block.kept, i, e, block.scores[i][e / 4][e % 4]);
     }
     return;
   }

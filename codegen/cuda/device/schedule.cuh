@@ -133,10 +133,12 @@ __device__ __forceinline__ int gcd(int x, int y) {
 }
 
 /// The zone between two cut points. A term that keeps all of it for every row makes its branch's other terms idle.
-__device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) {
+__device__ __forceinline__ Zone make_zone(const weft_args& a, Shared& s, int terms, int lo, int hi) {
   Zone zone = {hi, hi, 0, kEmpty};
   int branch = -1;
   bool full = true, covered = false, must = true;
+  bool even = !kCounts;                 // do terms tell no two hits of a zone apart?
+  int longest = 0, without = kLargest;  // steps: of all terms, and the least of those without a condition
 #pragma unroll 1
   for (int i = 0; i < terms; ++i) {
     const Term& term = terms_of(s)[i];
@@ -151,7 +153,11 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
     covered = covered || (all_rows && get(term.whole));
     must = must && all_rows;
     const Hit hit = first_hit(term, lo);
+    const bool plain = (!kHasFilters || get(term.filters) == 0) && (kConditions == 0 || goes_by_blocks(a, s, term));
+    even = even && plain && hit.at < hi;
     if (hit.at >= hi) continue;
+    longest = max(longest, get(term.rate));
+    if (plain && get(term.conditions) == 0) without = min(without, get(term.rate));
     if (zone.step == 0) zone.begin = hit.at;
     const bool crosses = hit.segment_end < hi;  // the next segments begin anew
     const i64 next = crosses ? (i64)hit.segment_end + get(term.residue) - zone.begin : 0;
@@ -162,8 +168,29 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
       zone.step = gcd(zone.step, j == 0 ? apart[0] : j == 1 ? apart[1] : j == 2 ? apart[2] : apart[3]);
     zone.begin = min(zone.begin, hit.at);
   }
-  if (zone.step > 0) zone.kind = full && (covered || must) ? kFull : kPartial;
+  if (zone.step == 0) return zone;
+  zone.kind = full && (covered || must) ? kFull : kPartial;
+  // The step divides those of all terms: what goes by the same steps is hit by them all.
+  if ((even && longest == zone.step) || (!kCounts && without == zone.step)) zone.kind |= kEvery;
   return zone;
+}
+
+/// Leaves out zones without keys; returns how many are left.
+__device__ __forceinline__ int close_ranks(Shared& s, const Lists& lists, int zones) {
+  if (threadIdx.x < 32) {
+    int left = 0;
+#pragma unroll 1
+    for (int i = 0; i < zones; i += 32) {
+      const Zone zone = get(lists.zone[min(i + (int)threadIdx.x, zones - 1)]);
+      const bool stays = i + (int)threadIdx.x < zones && zone.begin < zone.end;
+      const unsigned all = __ballot_sync(0xFFFFFFFFu, stays);
+      if (stays) put(lists.zone[left + __popc(all & ((1u << threadIdx.x) - 1))], zone);
+      left += __popc(all);
+    }
+    if (threadIdx.x == 0) put(s.counts[0], left);
+  }
+  __syncthreads();
+  return get(s.counts[0]);
 }
 
 /// Spans of every term of the pass, the sorted cut points and the zones between them; returns how many zones there are,
@@ -191,9 +218,9 @@ __device__ __forceinline__ int make_zones(const weft_args& a, Shared& s, const T
   __syncthreads();
 #pragma unroll 1
   for (int i = threadIdx.x; i < 4 * terms - 1; i += kThreads) {
-    const Zone zone = make_zone(s, terms, get(lists.sorted_cut[i]), get(lists.sorted_cut[i + 1]));
+    const Zone zone = make_zone(a, s, terms, get(lists.sorted_cut[i]), get(lists.sorted_cut[i + 1]));
     put(lists.zone[i], zone);
   }
   __syncthreads();
-  return terms > 0 && get(lists.sorted_cut[0]) < kLargest ? 4 * terms - 1 : 0;
+  return close_ranks(s, lists, 4 * terms - 1);
 }

@@ -98,7 +98,7 @@ __device__ __forceinline__ int row_of_bit(int, int bit) { return row_of(bit % 8)
 __device__ __forceinline__ int key_of_bit(int word, int bit) { return key_of(4 * word + bit / 8); }
 
 /// The pairs of a word that the term keeps, but for those it asks for one by one.
-__device__ __forceinline__ unsigned keep_by_term(Shared& s, int word, bool negated) {
+__device__ __forceinline__ unsigned keep_by_term(Shared& s, int word, bool negated, int, int, bool) {
   unsigned bits = 0;
   const int4 y = load_shared<int4>(&s.meets.key[key_of(4 * word)]);
   int4 fails = {}, value = {};

@@ -24,15 +24,16 @@ __device__ __forceinline__ bool units_may_meet(const weft_args& a, Shared& s, co
   return false;
 }
 
-/// May some term hit a key of this block?
-__device__ __forceinline__ bool block_may_count(const weft_args& a, Shared& s, const Tile& t, int terms, int block,
-                                                bool wide) {
+/// May some term hit a key of this block? Of a zone in which every key counts only its own terms are asked.
+__device__ __forceinline__ bool block_may_count(const weft_args& a, Shared& s, const Tile& t, int terms,
+                                                const Zone& zone, int block, bool wide) {
   const int size = wide ? kSummaryBlock * kSummaryBlock : kSummaryBlock;
-  const i64 begin = (i64)block * size;
+  const bool own = (zone.kind & kEvery) != 0;
+  const i64 begin = own ? zone.begin : (i64)block * size, end = own ? begin + 1 : begin + size;
 #pragma unroll 1
   for (int i = 0; i < terms; ++i) {
     const Term& term = terms_of(s)[i];
-    if (!get(term.live) || begin >= get(term.may_hi) || begin + size <= get(term.may_lo)) continue;
+    if (!get(term.live) || begin >= get(term.may_hi) || end <= get(term.may_lo)) continue;
     bool may = true;
 #pragma unroll 1
     for (int j = 0; j < get(term.conditions) && may; ++j) may = may_meet(a, s, t, use_of(a, term, j), block, wide);
@@ -43,37 +44,41 @@ __device__ __forceinline__ bool block_may_count(const weft_args& a, Shared& s, c
 
 /// Behind a barrier: the number of the first thread from `from` on whose bit in `may` is set; kThreads where none is.
 __device__ __forceinline__ int first_set(Shared& s, int from) {
-  int first = kThreads;
+  int w = from / 32;
+  unsigned lanes = get(s.may[w]) & ~0u << from % 32;
 #pragma unroll 1
-  for (int w = kWarps - 1; w >= from / 32; --w) {
-    const unsigned lanes = get(s.may[w]) & (w == from / 32 ? ~0u << from % 32 : ~0u);
-    first = lanes != 0 ? 32 * w + __ffs((int)lanes) - 1 : first;
-  }
-  return first;
+  while (lanes == 0 && ++w < kWarps) lanes = get(s.may[w]);
+  return lanes != 0 ? 32 * w + __ffs((int)lanes) - 1 : kThreads;
 }
 
-/// Every thread says something of a block of keys, the first of block `known`.
-__device__ __forceinline__ void tell_all(Shared& s, bool may, int known) {
+/// Every thread says something of a block of keys.
+__device__ __forceinline__ void tell_all(Shared& s, bool may) {
   __syncthreads();
   const unsigned lanes = __ballot_sync(0xFFFFFFFFu, may);
   if (threadIdx.x % 32 == 0) put(s.may[threadIdx.x / 32], lanes);
-  if (threadIdx.x == 0) put(s.known, known);
   __syncthreads();
 }
 
+/// Where the blocks end that lie one behind the other from that of key y on and whose bits are set.
+__device__ __forceinline__ i64 end_of_set(Shared& s, int y, int known) {
+  const int block = y / kSummaryBlock, thread = block - known;
+  const unsigned unset = ~(get(s.may[thread / 32]) >> thread % 32);
+  return (i64)(block + __clz((int)__brev(unset))) * kSummaryBlock;
+}
+
 __device__ __forceinline__ void move_to(Zone& zone, i64 key) {
-  const i64 steps = key > zone.begin ? (key - zone.begin + zone.step - 1) / zone.step : 0;
-  const i64 begin = zone.begin + steps * zone.step;
+  i64 begin = max(key, (i64)zone.begin);
+  if (kHasStreams) begin = zone.begin + (begin - zone.begin + zone.step - 1) / zone.step * zone.step;
   zone.begin = begin < zone.end ? (int)begin : zone.end;
 }
 
 /// Moves a zone on to keys of which some row may keep one. What is found out of kThreads blocks serves all keys of
 /// them, of this zone and the next ones.
-__device__ __forceinline__ void pass_over(const weft_args& a, Shared& s, const Tile& t, int terms, Zone& zone) {
+__device__ __forceinline__ void pass_over(const weft_args& a, Shared& s, const Tile& t, int terms, Zone& zone,
+                                          int& known) {
 #pragma unroll 1
   while (zone.step > 0 && zone.begin < zone.end) {
     int block = zone.begin / kSummaryBlock;
-    const int known = get(s.known);
     if (known >= 0 && block >= known && block < known + kThreads) {
       const int first = first_set(s, block - known);
       move_to(zone, (i64)(known + first) * kSummaryBlock);
@@ -83,12 +88,14 @@ __device__ __forceinline__ void pass_over(const weft_args& a, Shared& s, const T
     if (kSpans) {
       constexpr int kWide = kSummaryBlock * kSummaryBlock;
       const int wide = zone.begin / kWide;
-      tell_all(s, block_may_count(a, s, t, terms, wide + (int)threadIdx.x, true), -1);
+      tell_all(s, block_may_count(a, s, t, terms, zone, wide + (int)threadIdx.x, true));
+      known = -1;
       const int first = first_set(s, 0);
       move_to(zone, (i64)(wide + first) * kWide);
       if (first == kThreads || zone.begin >= zone.end) continue;
       block = zone.begin / kSummaryBlock;
     }
-    tell_all(s, block_may_count(a, s, t, terms, block + (int)threadIdx.x, false), block);
+    tell_all(s, block_may_count(a, s, t, terms, zone, block + (int)threadIdx.x, false));
+    known = block;
   }
 }

@@ -9,6 +9,7 @@ struct Met {
 };
 __device__ __forceinline__ void describe_conditions(const weft_args&, Shared&, const Tile&) {}
 __device__ __forceinline__ Met rows_meet(const weft_args&, Shared&, const Term&) { return {false, true}; }
+__device__ __forceinline__ bool goes_by_blocks(const weft_args&, Shared&, const Term&) { return true; }
 __device__ __forceinline__ int lag_of(const weft_args&, Shared&, const Term&) { return -1; }
 __device__ __forceinline__ int modulus_of(int) { return 0; }
 __device__ __forceinline__ i64 form_of(const weft_args&, const Tile&, int, int) { return 0; }

@@ -126,8 +126,8 @@ __device__ __forceinline__ i64 form_of(const weft_args& a, const Tile& t, int fo
 }
 
 __device__ __forceinline__ int kind_of(int condition) {
-  if (condition == 0) return 0;
-  if (condition == 1) return 0;
+  if (condition == 0) return kByBlocks;
+  if (condition == 1) return kByBlocks;
   return 0;
 }
 

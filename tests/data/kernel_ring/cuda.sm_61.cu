@@ -50,7 +50,8 @@ constexpr Element kStored = Element::f16;
 #include "schedule.cuh"
 
 // Nothing says of many keys at once that no row keeps one.
-__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&) {}
+__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&, int&) {}
+__device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 
 #include "keys.cuh"
 #include "tile.cuh"
