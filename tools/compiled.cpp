@@ -49,7 +49,8 @@ Result<Compiled> compile_for_gpu(const Planned& planned, const Sizes& sizes, con
   const Binaries binaries(engine_options(options, console));
   const auto found = [&] {
     const Progress progress(console, fmt::format("compiling {} for {}", planned.plan.name, planned.target.name));
-    return binaries.find_or_compile(prepare(planned));
+    const Compilation kernel(planned);
+    return binaries.find_or_compile(kernel, binary_of(kernel));
   }();
   if (!found && found.error().kind != ErrorKind::environment) return found.error();
   if (!found) {

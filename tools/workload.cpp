@@ -53,7 +53,7 @@ Result<BackwardMemory> backward_memory(const Planned& planned, std::int64_t head
 Result<Workload> workload_of(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs) {
   Workload load;
   const auto start = std::chrono::steady_clock::now();
-  WEFT_TRY(const auto plan, planner::plan(planned.front.pattern, planned.bind, planned.target));
+  WEFT_TRY(const auto plan, planner::plan(planned.pattern, planned.bind, planned.target));
   WEFT_TRY(const auto tables, ir::make_tables(plan, shape.heads));
   load.plan_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   load.heads_per_tile = ir::heads_per_tile(plan, ir::heads_are_alike(plan, tables), shape);

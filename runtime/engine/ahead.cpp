@@ -17,12 +17,6 @@ EngineOptions with_limit(EngineOptions options) {
   return options;
 }
 
-std::string full_variant(const Prepared& kernel, const CompileOptions& options) {
-  auto out = variant_of(kernel);
-  for (const auto& [name, value] : options.params) out += fmt::format(", {}={}", name, value);
-  return out;
-}
-
 }  // namespace
 
 Ahead::Ahead(EngineOptions options)
@@ -38,35 +32,35 @@ Result<std::vector<Ahead::Work>> Ahead::plan(const Source& source, const Compile
   WEFT_TRY(auto front, read_pattern(source, options));
   WEFT_CHECK(check_gradient(options, destination));
   WEFT_TRY(auto planned, plan_pattern(std::move(front), options, destination.target));
-  const auto kernel = prepare(std::move(planned));
+  const auto kernel = std::make_shared<const Compilation>(std::move(planned));
   std::vector<Work> out;
-  for (const auto regime : ir::regimes_of(kernel.planned.plan)) {
-    auto one = regime == kernel.regime ? kernel : of_regime(kernel, regime);
-    auto variant = full_variant(one, options);
-    out.push_back({.kernel = std::move(one), .variant = std::move(variant)});
+  for (const auto regime : ir::regimes_of(kernel->plan)) {
+    auto variant = variant_of(kernel->bind, regime);
+    for (const auto& [name, value] : options.params) variant += fmt::format(", {}={}", name, value);
+    out.push_back({.kernel = kernel, .binary = binary_of(*kernel, regime), .variant = std::move(variant)});
   }
   return out;
 }
 
 Result<Ahead::Made> Ahead::make(const Work& work) const {
-  const auto& target = work.kernel.planned.target;
+  const auto& target = work.kernel->target;
   WEFT_TRY(auto compiler, compilers_.identity(target));
-  WEFT_TRY(auto found, binaries_.find_or_compile(work.kernel));
+  WEFT_TRY(auto binary, binaries_.find_or_compile(*work.kernel, work.binary));
   bundle::Kernel kernel{.target = target.name,
-                        .request = work.kernel.request.text(),
+                        .request = binary.request.text(),
                         .compiler = std::move(compiler),
-                        .launch = work.kernel.launch,
-                        .binary = std::move(found.entry.binary),
-                        .source = work.kernel.source(),
-                        .registers = found.entry.registers,
-                        .spill_bytes = found.entry.spill_bytes};
-  return Made{.kernel = named_for(work, std::move(kernel)), .compiled = found.origin == CacheOrigin::miss};
+                        .launch = work.kernel->launch,
+                        .binary = std::move(binary.entry.binary),
+                        .source = work.kernel->source(binary.regime).text,
+                        .registers = binary.entry.registers,
+                        .spill_bytes = binary.entry.spill_bytes};
+  return Made{.kernel = named_for(work, std::move(kernel)), .compiled = binary.origin == CacheOrigin::miss};
 }
 
 bundle::Kernel Ahead::named_for(const Work& work, bundle::Kernel kernel) {
-  kernel.name = work.kernel.planned.front.pattern.name;
+  kernel.name = work.kernel->pattern.name;
   kernel.variant = work.variant;
-  kernel.plan = work.kernel.texts->plan();
+  kernel.plan = work.kernel->plan_text();
   return kernel;
 }
 

@@ -6,6 +6,7 @@
 
 #include <weft/weft.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,10 @@ class Ahead {
   /// worker processes, always: NVRTC ends the process it runs in when memory runs out.
   explicit Ahead(EngineOptions options);
 
-  /// One kernel to make. Those with the same request have the same binary.
+  /// One binary to make. Those with the same request are the same.
   struct Work {
-    Prepared kernel;
+    std::shared_ptr<const Compilation> kernel;
+    Binary binary;
     std::string variant;  ///< for people
   };
   /// Each regime of what is asked for. Errors are as from Engine::compile.

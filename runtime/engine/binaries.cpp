@@ -2,14 +2,14 @@
 
 #include "compiler/base/result.h"
 #include "kernels_cache/once.h"
-#include "runtime/cuda/module.h"
+#include "runtime/engine/backends.h"
 #include "runtime/engine/engine_checks.h"
 #include "runtime/engine/memo.h"
-#include "runtime/object/elf.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace weft {
@@ -20,12 +20,6 @@ namespace {
 bool is_nonsense(const Status& loaded) { return !loaded && loaded.error().kind == ErrorKind::internal; }
 
 }  // namespace
-
-Built built(std::shared_ptr<const Kernel::State> state, const Binaries::Found& binary, double emit_ms) {
-  return {.state = std::move(state),
-          .origin = binary.origin,
-          .times = {.emit_ms = emit_ms + binary.emit_ms, .compile_ms = binary.compile_ms, .load_ms = binary.load_ms}};
-}
 
 Binaries::Binaries(const EngineOptions& options, Compilers::For where)
     : no_compile_(options.no_compile),
@@ -41,131 +35,122 @@ Binaries::Binaries(const EngineOptions& options, Compilers::For where)
   }
 }
 
-Binaries::Wanted::Wanted(const Prepared& what, const cache::Judge& how)
-    : kernel(what), loads(how), is_that([this](const cache::Entry& entry) -> Status {
-        if (entry.launch != kernel.launch) return internal_error("it is to be launched in another way");
-        return loads(entry);
-      }) {}
-
 /// Where there is no compiler there is no key either, and so nothing in the stores; bundles need none.
-std::optional<Binaries::Found> Binaries::find(const Wanted& wanted, const Result<cache::Key>& key) const {
-  const Prepared& kernel = wanted.kernel;
+bool Binaries::find(const Compilation& kernel, Binary& binary, const Result<cache::Key>& key,
+                    const cache::Judge& is_that) const {
   const Stopwatch reading;
   for (const auto& store : stores_) {
     if (!key) break;
-    auto found = store->get(*key, wanted.is_that);
+    auto found = store->get(*key, is_that);
     if (found.outcome == cache::Outcome::corrupt) warn(std::move(found.detail));
     if (!found.entry) continue;
-    return Found{
-        .entry = std::move(*found.entry), .origin = CacheOrigin::disk, .place = store->path(), .load_ms = reading.ms()};
+    binary.entry = std::move(*found.entry);
+    binary.origin = CacheOrigin::disk;
+    binary.place = store->path();
+    binary.times.load_ms = reading.ms();
+    return true;
   }
-  auto taken = bundles_.take(kernel, [&](std::string trouble) { warn(std::move(trouble)); });
-  if (const auto sense = taken ? wanted.is_that(taken->entry) : done; is_nonsense(sense)) {
-    warn(fmt::format("the kernel of {} is not used: {}", taken->bundle, sense.error().message));
-    taken.reset();
+  if (!bundles_.take(kernel.launch, binary, [&](std::string trouble) { warn(std::move(trouble)); })) return false;
+  if (const auto sense = is_that(binary.entry); is_nonsense(sense)) {
+    warn(fmt::format("the kernel of {} is not used: {}", binary.place, sense.error().message));
+    binary.place.clear();
+    return false;
   }
-  if (taken) {
-    count(counts_.bundles);
-    return Found{.entry = std::move(taken->entry),
-                 .origin = CacheOrigin::bundle,
-                 .place = std::move(taken->bundle),
-                 .load_ms = reading.ms()};
-  }
-  return std::nullopt;
+  count(counts_.bundles);
+  binary.origin = CacheOrigin::bundle;
+  binary.times.load_ms = reading.ms();
+  return true;
 }
 
-Result<Binaries::Found> Binaries::find_or_compile(const Prepared& kernel, const cache::Judge& loads) const {
+Result<Binary> Binaries::find_or_compile(const Compilation& kernel, const Binary& wanted,
+                                         const cache::Judge& loads) const {
   const Stopwatch waiting;
-  const Wanted wanted(kernel, loads);
-  const auto key = compilers_.key_of(kernel);
-  const auto landed = flights_.join((key ? *key : kernel.request).digest(), [&] { return find_or_make(wanted, key); });
+  const cache::Judge is_that = [&](const cache::Entry& entry) -> Status {
+    return entry.launch == kernel.launch ? loads(entry) : internal_error("it is to be launched in another way");
+  };
+  const auto key = compilers_.key_of(kernel.target, wanted);
+  const auto landed =
+      flights_.join((key ? *key : wanted.request).digest(), [&] { return find_or_make(kernel, wanted, key, is_that); });
   if (!landed.joined || !*landed.value) return *landed.value;
   count_memory_hit();
-  Found found = **landed.value;
-  found.origin = CacheOrigin::memory;
-  found.compile_ms = 0;
-  found.load_ms = waiting.ms();
-  return found;
+  Binary binary = **landed.value;
+  binary.origin = CacheOrigin::memory;
+  binary.times.compile_ms = 0;
+  binary.times.load_ms = waiting.ms();
+  return binary;
 }
 
-Result<Binaries::Found> Binaries::find_and_load(const Prepared& kernel, const cache::Judge& load) const {
+Result<Binary> Binaries::find_and_load(const Compilation& kernel, const Binary& wanted,
+                                       const cache::Judge& load) const {
   std::optional<Status> last;
-  WEFT_TRY(auto found, find_or_compile(kernel, [&](const cache::Entry& entry) -> Status {
+  WEFT_TRY(auto binary, find_or_compile(kernel, wanted, [&](const cache::Entry& entry) -> Status {
              last = load(entry);
              return *last;
            }));
   const Stopwatch loading;
   // What was just compiled, or found by another thread, is not loaded yet.
-  if (!last || is_nonsense(*last)) last = load(found.entry);
+  if (!last || is_nonsense(*last)) last = load(binary.entry);
   WEFT_CHECK(*last);
-  found.load_ms += loading.ms();
-  return found;
+  binary.times.load_ms += loading.ms();
+  return binary;
 }
 
-Result<Binaries::Found> Binaries::find_or_compile(const Prepared& kernel) const {
-  return find_or_compile(kernel, [&](const cache::Entry& entry) -> Status {
-    const auto& target = kernel.planned.target;
-    if (target.kind != TargetKind::cuda) WEFT_CHECK(object::read_elf_object(entry.binary, "it"));
-    if (target.kind == TargetKind::cuda && !cuda::is_cubin(entry.binary)) return internal_error("it is no cubin");
-    return done;
-  });
+Result<Binary> Binaries::find_or_compile(const Compilation& kernel, const Binary& wanted) const {
+  return find_or_compile(kernel, wanted, kernel.backend.check);
 }
 
-Result<Binaries::Found> Binaries::find_or_make(const Wanted& wanted, const Result<cache::Key>& key) const {
-  const Prepared& kernel = wanted.kernel;
-  if (auto found = find(wanted, key)) {
-    if (found->origin == CacheOrigin::disk) note(kernel);
-    return std::move(*found);
+Result<Binary> Binaries::find_or_make(const Compilation& kernel, Binary binary, const Result<cache::Key>& key,
+                                      const cache::Judge& is_that) const {
+  if (find(kernel, binary, key, is_that)) {
+    if (binary.origin == CacheOrigin::disk) note(kernel, binary);
+    return binary;
   }
   count(counts_.misses);
-  if (no_compile_) return missing(kernel, key);
+  if (no_compile_) return missing(kernel, binary, key);
   if (!key) return key.error();
-  return kernel.texts->emitted(kernel.regime) ? make(wanted, *key) : emit_and_make(wanted);
-}
-
-/// A note led here, and the kernel is gone. What is compiled, and the key it gets, follow from the plan alone.
-Result<Binaries::Found> Binaries::emit_and_make(const Wanted& wanted) const {
-  auto emitted = prepare(wanted.kernel.planned);
-  emitted.memo = wanted.kernel.memo;
-  WEFT_TRY(const auto key, compilers_.key_of(emitted));
-  WEFT_TRY(auto made, make(Wanted(emitted, wanted.loads), key));
-  if (made.origin == CacheOrigin::disk) note(emitted);  // it was there under its own key
-  made.emit_ms = emitted.emit_ms;
+  if (kernel.emitted(binary.regime)) return make(kernel, std::move(binary), *key, is_that);
+  // A note led here, and the kernel is gone. What is compiled, and the key it gets, follow from the plan alone.
+  auto emitted = binary_of(kernel, binary.regime);
+  binary.request = std::move(emitted.request);
+  binary.times.emit_ms = emitted.times.emit_ms;
+  WEFT_TRY(const auto own_key, compilers_.key_of(kernel.target, binary));
+  WEFT_TRY(auto made, make(kernel, std::move(binary), own_key, is_that));
+  if (made.origin == CacheOrigin::disk) note(kernel, made);  // it was there under its own key
   return made;
 }
 
-void Binaries::note(const Prepared& kernel) const {
-  const bool is_news = kernel.memo && kernel.texts->emitted(kernel.regime);
-  if (is_news && stores_.front()->can_publish()) keep_memo(*stores_.front(), kernel);
+void Binaries::note(const Compilation& kernel, const Binary& binary) const {
+  const bool is_news = binary.memo && kernel.emitted(binary.regime);
+  if (is_news && stores_.front()->can_publish()) keep_memo(*stores_.front(), kernel, binary);
 }
 
-Result<Binaries::Found> Binaries::make(const Wanted& wanted, const cache::Key& key) const {
-  const Prepared& kernel = wanted.kernel;
+Result<Binary> Binaries::make(const Compilation& kernel, Binary binary, const cache::Key& key,
+                              const cache::Judge& is_that) const {
   const Stopwatch making;
   const auto compile = [&]() -> Result<cache::Entry> {
     const Stopwatch compiling;
     count(counts_.compiled);
-    WEFT_TRY(auto entry, compilers_.compile(kernel));
+    WEFT_TRY(auto entry, compilers_.build(kernel, binary.regime));
     entry.launch = kernel.launch;
     entry.build_us = static_cast<std::uint64_t>(compiling.ms() * 1000);
     return entry;
   };
-  WEFT_TRY(auto made,
-           cache::make_once(*stores_.front(), key,
-                            {.make = compile,
-                             .usable = [&](const cache::Entry& entry) { return !is_nonsense(wanted.is_that(entry)); },
-                             .notice = notice_,
-                             .longest_wait = wait_}));
+  WEFT_TRY(auto made, cache::make_once(*stores_.front(), key,
+                                       {.make = compile,
+                                        .usable = [&](const auto& entry) { return !is_nonsense(is_that(entry)); },
+                                        .notice = notice_,
+                                        .longest_wait = wait_}));
   if (made.warning) warn(made.warning->message);
-  if (made.published) note(kernel);
+  if (made.published) note(kernel, binary);
+  binary.entry = std::move(made.entry);
   if (made.by_another) {
-    return Found{.entry = std::move(made.entry),
-                 .origin = CacheOrigin::disk,
-                 .place = stores_.front()->path(),
-                 .load_ms = making.ms()};
+    binary.origin = CacheOrigin::disk;
+    binary.place = stores_.front()->path();
+    binary.times.load_ms = making.ms();
+  } else {
+    binary.times.compile_ms = static_cast<double>(binary.entry.build_us) / 1000;
   }
-  const double compile_ms = static_cast<double>(made.entry.build_us) / 1000;
-  return Found{.entry = std::move(made.entry), .compile_ms = compile_ms};
+  return binary;
 }
 
 CacheStats Binaries::stats() const {
@@ -190,18 +175,18 @@ bool Binaries::has_stores() const {
   return std::any_of(stores_.begin(), stores_.end(), [](const auto& store) { return !store->path().empty(); });
 }
 
-bool Binaries::has(const Prepared& kernel) const {
-  if (bundles_.has(kernel)) return true;
-  const auto key = compilers_.key_of(kernel);
+bool Binaries::has(const Target& target, const Binary& binary) const {
+  if (bundles_.has(binary)) return true;
+  const auto key = compilers_.key_of(target, binary);
   if (!key) return false;
   return std::any_of(stores_.begin(), stores_.end(),
                      [&](const auto& store) { return store->look_again(*key).entry.has_value(); });
 }
 
-Error Binaries::missing(const Prepared& kernel, const Result<cache::Key>& key) const {
-  const auto& planned = kernel.planned;
-  auto error = environment_error(fmt::format("the kernel '{}' ({}) for {} is not stored, and compiling is forbidden",
-                                             planned.front.pattern.name, variant_of(kernel), planned.target.name));
+Error Binaries::missing(const Compilation& kernel, const Binary& binary, const Result<cache::Key>& key) const {
+  auto error =
+      environment_error(fmt::format("the kernel '{}' ({}) for {} is not stored, and compiling is forbidden",
+                                    kernel.pattern.name, variant_of(kernel.bind, binary.regime), kernel.target.name));
   const auto note = [&](const std::vector<std::string>& lines) {
     error.notes.insert(error.notes.end(), lines.begin(), lines.end());
   };

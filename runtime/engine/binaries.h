@@ -3,9 +3,8 @@
 #include "compiler/base/fork_safe.h"
 #include "kernels_cache/flights.h"
 #include "kernels_cache/store.h"
+#include "runtime/engine/compilation.h"
 #include "runtime/engine/compilers.h"
-#include "runtime/engine/kernel_state.h"
-#include "runtime/engine/prepared.h"
 #include "runtime/engine/shelf.h"
 #include "runtime/engine/stopwatch.h"
 
@@ -15,7 +14,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,20 +26,14 @@ class Binaries {
  public:
   explicit Binaries(const EngineOptions& options, Compilers::For where = Compilers::For::this_machine);
 
-  struct Found {
-    cache::Entry entry;
-    CacheOrigin origin = CacheOrigin::miss;
-    std::string place = {};  ///< the directory of the store, the name of the bundle
-    double emit_ms = 0, compile_ms = 0, load_ms = 0;
-  };
-  /// A stored entry with another launch is not used, nor one that `loads` finds wrong by an internal error: that is a
-  /// warning, and it is replaced. Where compiling is forbidden a miss is an environment error that names the kernel and
-  /// says what there is.
-  Result<Found> find_or_compile(const Prepared& kernel, const cache::Judge& loads) const;
-  /// The same, loaded: `load` has succeeded with what is returned.
-  Result<Found> find_and_load(const Prepared& kernel, const cache::Judge& load) const;
+  /// `wanted`, which has its name (by binary_of(), or by a note), with the rest. A stored entry with another launch is
+  /// not used, nor one that `loads` finds wrong by an internal error: that is a warning, and it is replaced. Where
+  /// compiling is forbidden a miss is an environment error that names the kernel and says what there is.
+  Result<Binary> find_or_compile(const Compilation& kernel, const Binary& wanted, const cache::Judge& loads) const;
+  /// The same, loaded: `load` has succeeded with what is found.
+  Result<Binary> find_and_load(const Compilation& kernel, const Binary& wanted, const cache::Judge& load) const;
   /// For who does not load it: it is a binary, as far as that can be told.
-  Result<Found> find_or_compile(const Prepared& kernel) const;
+  Result<Binary> find_or_compile(const Compilation& kernel, const Binary& wanted) const;
 
   const Compilers& compilers() const { return compilers_; }
 
@@ -49,7 +41,7 @@ class Binaries {
   bool has_stores() const;
 
   /// Would no compiler be needed?
-  bool has(const Prepared& kernel) const;
+  bool has(const Target& target, const Binary& binary) const;
   const Shelf& bundles() const { return bundles_; }
   const std::vector<std::shared_ptr<cache::Store>>& stores() const { return stores_; }
 
@@ -66,22 +58,16 @@ class Binaries {
   };
   static void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
-  /// A kernel that is wanted, and what tells whether an entry is that.
-  struct Wanted {
-    Wanted(const Prepared& what, const cache::Judge& how);
-    Wanted(const Wanted&) = delete;
-    Wanted& operator=(const Wanted&) = delete;
-    const Prepared& kernel;
-    const cache::Judge& loads;
-    cache::Judge is_that;
-  };
-  Result<Found> find_or_make(const Wanted& wanted, const Result<cache::Key>& key) const;
-  std::optional<Found> find(const Wanted& wanted, const Result<cache::Key>& key) const;
-  Result<Found> make(const Wanted& wanted, const cache::Key& key) const;
-  Result<Found> emit_and_make(const Wanted& wanted) const;
+  // Each gets the binary with its name and gives it with the rest.
+  Result<Binary> find_or_make(const Compilation& kernel, Binary binary, const Result<cache::Key>& key,
+                              const cache::Judge& is_that) const;
+  bool find(const Compilation& kernel, Binary& binary, const Result<cache::Key>& key,
+            const cache::Judge& is_that) const;
+  Result<Binary> make(const Compilation& kernel, Binary binary, const cache::Key& key,
+                      const cache::Judge& is_that) const;
   /// In one's own store, which has the kernel, or another store has it.
-  void note(const Prepared& kernel) const;
-  Error missing(const Prepared& kernel, const Result<cache::Key>& key) const;
+  void note(const Compilation& kernel, const Binary& binary) const;
+  Error missing(const Compilation& kernel, const Binary& binary, const Result<cache::Key>& key) const;
 
   bool no_compile_;
   std::chrono::milliseconds wait_;
@@ -89,13 +75,10 @@ class Binaries {
   std::vector<std::shared_ptr<cache::Store>> stores_;  ///< the first is one's own, the others are not written
   Shelf bundles_;
   Compilers compilers_;
-  mutable cache::Flights<Result<Found>> flights_;
+  mutable cache::Flights<Result<Binary>> flights_;
   mutable Counts counts_;
   mutable ForkSafe<> mutex_;
   mutable std::vector<std::string> warnings_;
 };
-
-/// The kernel that became of a binary.
-Built built(std::shared_ptr<const Kernel::State> state, const Binaries::Found& binary, double emit_ms);
 
 }  // namespace weft

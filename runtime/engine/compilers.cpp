@@ -1,6 +1,7 @@
 #include "runtime/engine/compilers.h"
 
 #include "runtime/cuda/driver.h"
+#include "runtime/engine/backends.h"
 #include "runtime/engine/engine_checks.h"
 #include "runtime/llvm/compile.h"
 #include "runtime/llvm/library.h"
@@ -16,22 +17,6 @@ namespace {
 nvrtc::Limits limits_of(const EngineOptions& options) {
   return {.deadline = duration_of(options.deadline_ms),
           .memory_bytes = static_cast<std::uint64_t>(options.memory_bytes)};
-}
-
-Result<cache::Entry> compile_for_cpu(const Prepared& kernel, const std::string& option) {
-  WEFT_TRY(const auto library, llvm::Library::open(option));
-  WEFT_TRY(auto object, llvm::compile(*library, kernel.source(), kernel.planned.target));
-  return cache::Entry{.binary = std::move(object), .plan = kernel.texts->plan()};
-}
-
-Result<cache::Entry> compile_for_gpu(const Prepared& kernel, const nvrtc::Library& library,
-                                     const nvrtc::Options& told) {
-  WEFT_TRY(auto compiled, nvrtc::compile(library, kernel.source(), kernel.planned.target, told));
-  const auto registers = compiled.registers(), spilled = compiled.spill_bytes();
-  return cache::Entry{.binary = std::move(compiled.cubin),
-                      .plan = kernel.texts->plan(),
-                      .registers = static_cast<std::uint32_t>(registers),
-                      .spill_bytes = static_cast<std::uint32_t>(spilled)};
 }
 
 }  // namespace
@@ -64,20 +49,41 @@ bool Compilers::pass_over(const Target& target, const std::string& identity) con
 }
 
 Result<std::string> Compilers::identity(const Target& target) const {
-  return target.kind == TargetKind::cuda ? nvrtc::identity(target, nvrtc_, runnable()) : llvm::identity(llvm_);
+  return (this->*backend_of(target).identity)(target);
 }
 
-Result<cache::Key> Compilers::key_of(const Prepared& kernel) const {
-  WEFT_TRY(const auto compiler, identity(kernel.planned.target));
-  auto key = kernel.request;
+Result<cache::Entry> Compilers::build(const Compilation& kernel, ir::Regime regime) const {
+  return (this->*kernel.backend.build)(kernel, regime);
+}
+
+Result<cache::Key> Compilers::key_of(const Target& target, const Binary& binary) const {
+  WEFT_TRY(const auto compiler, identity(target));
+  auto key = binary.request;
   key.add("compiler", compiler);
   return key;
 }
 
-Result<cache::Entry> Compilers::compile(const Prepared& kernel) const {
-  if (kernel.planned.target.kind != TargetKind::cuda) return compile_for_cpu(kernel, llvm_);
-  WEFT_TRY(const auto library, nvrtc::locate(kernel.planned.target, nvrtc_, runnable()));
-  return compile_for_gpu(kernel, *library, {.pattern = kernel.planned.plan.name, .limits = limits_});
+Result<std::string> Compilers::identity_of_llvm(const Target&) const { return llvm::identity(llvm_); }
+
+Result<std::string> Compilers::identity_of_nvrtc(const Target& target) const {
+  return nvrtc::identity(target, nvrtc_, runnable());
+}
+
+Result<cache::Entry> Compilers::build_for_cpu(const Compilation& kernel, ir::Regime regime) const {
+  WEFT_TRY(const auto library, llvm::Library::open(llvm_));
+  WEFT_TRY(auto object, llvm::compile(*library, kernel.source(regime).text, kernel.target));
+  return cache::Entry{.binary = std::move(object), .plan = kernel.plan_text()};
+}
+
+Result<cache::Entry> Compilers::build_for_gpu(const Compilation& kernel, ir::Regime regime) const {
+  WEFT_TRY(const auto library, nvrtc::locate(kernel.target, nvrtc_, runnable()));
+  WEFT_TRY(auto compiled, nvrtc::compile(*library, kernel.source(regime).text, kernel.target,
+                                         {.pattern = kernel.plan.name, .limits = limits_}));
+  const auto registers = compiled.registers(), spilled = compiled.spill_bytes();
+  return cache::Entry{.binary = std::move(compiled.cubin),
+                      .plan = kernel.plan_text(),
+                      .registers = static_cast<std::uint32_t>(registers),
+                      .spill_bytes = static_cast<std::uint32_t>(spilled)};
 }
 
 }  // namespace weft

@@ -3,7 +3,7 @@
 #include "compiler/base/fork_safe.h"
 #include "compiler/target/target.h"
 #include "kernels_cache/entry.h"
-#include "runtime/engine/prepared.h"
+#include "runtime/engine/compilation.h"
 #include "runtime/nvrtc/compile.h"
 #include "runtime/nvrtc/search.h"
 
@@ -25,15 +25,21 @@ class Compilers {
   /// What of the target's compiler goes into a key. Environment error where there is none.
   Result<std::string> identity(const Target& target) const;
 
-  /// A kernel's key in stores.
-  Result<cache::Key> key_of(const Prepared& kernel) const;
+  /// A binary's key in stores.
+  Result<cache::Key> key_of(const Target& target, const Binary& binary) const;
 
   /// What a compiler makes of a kernel's text, without launch and build time, which are the caller's.
-  Result<cache::Entry> compile(const Prepared& kernel) const;
+  Result<cache::Entry> build(const Compilation& kernel, ir::Regime regime) const;
 
   /// The driver does not take what the compiler of this identity made. Is there another for the target? That is its
   /// compiler from here on.
   bool pass_over(const Target& target, const std::string& identity) const;
+
+  // Rows of backends.cpp.
+  Result<std::string> identity_of_llvm(const Target& target) const;
+  Result<std::string> identity_of_nvrtc(const Target& target) const;
+  Result<cache::Entry> build_for_cpu(const Compilation& kernel, ir::Regime regime) const;
+  Result<cache::Entry> build_for_gpu(const Compilation& kernel, ir::Regime regime) const;
 
  private:
   nvrtc::Runnable runnable() const;

@@ -3,6 +3,7 @@
 #include "compiler/ir/few_rows.h"
 #include "runtime/cpu/run.h"
 #include "runtime/engine/arguments.h"
+#include "runtime/engine/backends.h"
 #include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/lists.h"
 
@@ -22,9 +23,18 @@ std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlig
 
 }  // namespace
 
-CpuExecutor::CpuExecutor(ir::Plan plan, std::unique_ptr<const CpuKernels> kernels,
+Status load_cpu(Kernel::State& kernel, const Loading& with) {
+  if (std::string why; !host_can_execute(kernel.target, &why)) {
+    return environment_error(fmt::format("this machine cannot execute {}: {}", kernel.target.name, why));
+  }
+  WEFT_TRY(auto kernels, CpuKernels::make(kernel, kernel.binary, with.binaries));
+  kernel.executor = std::make_unique<CpuExecutor>(kernel.plan, std::move(kernels), with.workers);
+  return done;
+}
+
+CpuExecutor::CpuExecutor(const ir::Plan& plan, std::unique_ptr<const CpuKernels> kernels,
                          std::shared_ptr<const Workers> workers)
-    : plan_(std::move(plan)), kernels_(std::move(kernels)), workers_(std::move(workers)) {
+    : plan_(plan), kernels_(std::move(kernels)), workers_(std::move(workers)) {
   if (plan_.bind.gradient) pages_.emplace(cpu::kPageKeys * kernels_->many().at.sum_row);
 }
 

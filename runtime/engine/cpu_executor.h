@@ -19,7 +19,7 @@ namespace weft {
 /// Every tile is computed alone, so that results do not depend on how many threads share the work.
 class CpuExecutor : public Executor {
  public:
-  CpuExecutor(ir::Plan plan, std::unique_ptr<const CpuKernels> kernels, std::shared_ptr<const Workers> workers);
+  CpuExecutor(const ir::Plan& plan, std::unique_ptr<const CpuKernels> kernels, std::shared_ptr<const Workers> workers);
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
@@ -41,7 +41,7 @@ class CpuExecutor : public Executor {
   void run_phase(std::size_t phase, const codegen::cpu::MicroKernels& kernels, const PerHeads& per_heads,
                  const Piece& piece, std::byte* scratch, int threads) const;
 
-  ir::Plan plan_;
+  const ir::Plan& plan_;
   std::unique_ptr<const CpuKernels> kernels_;
   std::shared_ptr<const Workers> workers_;
   mutable KnownHeads<PerHeads> known_heads_;

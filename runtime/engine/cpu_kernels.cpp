@@ -14,35 +14,32 @@ using Describe = void (*)(codegen::cpu::MicroKernels*);
 
 }  // namespace
 
-Result<Binaries::Found> CpuKernels::load(const Prepared& prepared, const Binaries& binaries, Loaded& into) {
-  const auto& name = prepared.planned.front.pattern.name;
+Result<Binary> CpuKernels::load(const Binary& wanted, Loaded& into) const {
   Describe describe = nullptr;
-  WEFT_TRY(auto found, binaries.find_and_load(prepared, [&](const cache::Entry& entry) -> Status {
-    WEFT_TRY(into.object, object::LoadedObject::load(entry.binary, name));
-    describe = reinterpret_cast<Describe>(into.object->symbol(prepared.names.symbol));
+  WEFT_TRY(auto binary, binaries_->find_and_load(kernel_, wanted, [&](const cache::Entry& entry) -> Status {
+    WEFT_TRY(into.object, object::LoadedObject::load(entry.binary, kernel_.pattern.name));
+    describe = reinterpret_cast<Describe>(into.object->symbol(kernel_.names.symbol));
     if (describe != nullptr) return done;
-    return internal_error(fmt::format("the object has no symbol {}", prepared.names.symbol));
+    return internal_error(fmt::format("the object has no symbol {}", kernel_.names.symbol));
   }));
   describe(&into.kernels);
-  return found;
+  return binary;
 }
 
-Result<CpuKernels::Made> CpuKernels::make(const Prepared& prepared, std::shared_ptr<const Binaries> binaries) {
-  auto kernels = std::make_unique<CpuKernels>();
-  WEFT_TRY(auto binary, load(prepared, *binaries, kernels->many_));
-  if (ir::regimes_of(prepared.planned.plan).size() > 1) kernels->to_make_ = prepared;
-  kernels->binaries_ = std::move(binaries);
-  return Made{.kernels = std::move(kernels), .binary = std::move(binary)};
+Result<std::unique_ptr<const CpuKernels>> CpuKernels::make(const Compilation& kernel, Binary& first,
+                                                           std::shared_ptr<const Binaries> binaries) {
+  std::unique_ptr<CpuKernels> kernels(new CpuKernels(kernel, std::move(binaries)));
+  WEFT_TRY(first, kernels->load(first, kernels->many_));
+  return std::unique_ptr<const CpuKernels>(std::move(kernels));
 }
 
 Result<CpuKernels::Loaded> CpuKernels::make_few(BuildTimes* times) const {
-  const auto few = of_regime(*to_make_, ir::Regime::few_queries);
   Loaded loaded{.object = nullptr, .kernels = many_.kernels};
-  WEFT_TRY(const auto found, load(few, *binaries_, loaded));
+  WEFT_TRY(const auto few, load(binary_of(kernel_, ir::Regime::few_queries), loaded));
   if (times != nullptr) {
-    times->emit_ms += few.emit_ms;
-    times->compile_ms += found.compile_ms;
-    times->load_ms += found.load_ms;
+    times->emit_ms += few.times.emit_ms;
+    times->compile_ms += few.times.compile_ms;
+    times->load_ms += few.times.load_ms;
   }
   return loaded;
 }

@@ -3,14 +3,13 @@
 #include "codegen/cpu/micro_kernels.h"
 #include "compiler/ir/few_rows.h"
 #include "runtime/engine/binaries.h"
-#include "runtime/engine/prepared.h"
+#include "runtime/engine/compilation.h"
 #include "runtime/object/loaded_object.h"
 
 #include <weft/weft.h>
 
 #include <atomic>
 #include <memory>
-#include <optional>
 
 namespace weft {
 
@@ -18,8 +17,9 @@ namespace weft {
 /// compiled when a launch first needs them. Thread-safe.
 class CpuKernels {
  public:
-  struct Made;
-  static Result<Made> make(const Prepared& prepared, std::shared_ptr<const Binaries> binaries);
+  /// Finds `first`, the kernel's binary of many queries, and loads it. The kernel outlives what is made.
+  static Result<std::unique_ptr<const CpuKernels>> make(const Compilation& kernel, Binary& first,
+                                                        std::shared_ptr<const Binaries> binaries);
 
   const codegen::cpu::MicroKernels& many() const { return many_.kernels; }
   /// All that launches of the regime call. Where they had to be made, `times` grows by what that took; errors are those
@@ -31,20 +31,18 @@ class CpuKernels {
     std::shared_ptr<const object::LoadedObject> object;
     codegen::cpu::MicroKernels kernels;  ///< the object's own, over others
   };
-  static Result<Binaries::Found> load(const Prepared& prepared, const Binaries& binaries, Loaded& into);
+  CpuKernels(const Compilation& kernel, std::shared_ptr<const Binaries> binaries)
+      : kernel_(kernel), binaries_(std::move(binaries)) {}
+  /// Over what `into` has.
+  Result<Binary> load(const Binary& wanted, Loaded& into) const;
   Result<Loaded> make_few(BuildTimes* times) const;
 
-  Loaded many_;
-  std::optional<Prepared> to_make_;  ///< empty where there is one regime only
+  const Compilation& kernel_;
   std::shared_ptr<const Binaries> binaries_;
+  Loaded many_;
   mutable ForkSafe<> mutex_;
   mutable std::unique_ptr<const Loaded> few_;
   mutable std::atomic<const codegen::cpu::MicroKernels*> few_kernels_{nullptr};
-};
-
-struct CpuKernels::Made {
-  std::unique_ptr<const CpuKernels> kernels;
-  Binaries::Found binary;  ///< of many queries
 };
 
 }  // namespace weft

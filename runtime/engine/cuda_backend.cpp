@@ -1,7 +1,6 @@
-#include "runtime/engine/cuda_backend.h"
-
 #include "runtime/cuda/examine.h"
 #include "runtime/cuda/module.h"
+#include "runtime/engine/backends.h"
 #include "runtime/engine/cuda_executor.h"
 
 #include <fmt/format.h>
@@ -13,7 +12,7 @@ namespace {
 /// A kernel that was compiled for another machine's GPU.
 class Elsewhere : public GpuExecutor {
  public:
-  Elsewhere(ir::Plan plan, Error why) : GpuExecutor(std::move(plan)), why_(std::move(why)) {}
+  Elsewhere(const ir::Plan& plan, Error why) : GpuExecutor(plan), why_(std::move(why)) {}
   Status run(const ir::Pattern&, const Launch&, const RunArgs&) const override { return why_; }
   Result<std::size_t> workspace(const ir::Shape&, int) const override { return why_; }
   Result<BuildTimes> prepare(const ir::Shape&) const override { return why_; }
@@ -42,18 +41,18 @@ Result<std::shared_ptr<const cuda::Device>> device_for(const Destination& destin
 
 }  // namespace
 
-Result<Built> CudaBackend::build(Prepared prepared, const Destination& destination, const Binaries& binaries) {
-  auto& [front, bind, target, plan] = prepared.planned;
-  const auto& names = prepared.names;
-  auto device = device_for(destination);
-  if (!device && destination.device) return std::move(device).error();
+Status load_cuda(Kernel::State& kernel, const Loading& with) {
+  const auto& names = kernel.names;
+  const Compilers& compilers = with.binaries->compilers();
+  auto device = device_for(with.destination);
+  if (!device && with.destination.device) return std::move(device).error();
   CudaExecutor::Modules modules;
   bool refused = false;
   const auto load = [&](const cache::Entry& entry) -> Status {
     modules = {};
-    if (!cuda::is_cubin(entry.binary)) return internal_error("the kernel is no cubin");
+    WEFT_CHECK(kernel.backend.check(entry));
     if (!device) return done;
-    WEFT_TRY(modules.attend, cuda::Module::load(*device, entry.binary, names.symbol, front.pattern.name, &refused));
+    WEFT_TRY(modules.attend, cuda::Module::load(*device, entry.binary, names.symbol, kernel.pattern.name, &refused));
     if (!names.prepass.empty()) {
       WEFT_TRY(modules.prepass, modules.attend->sibling(names.prepass));
     }
@@ -62,29 +61,22 @@ Result<Built> CudaBackend::build(Prepared prepared, const Destination& destinati
     }
     return done;
   };
-  auto compiler = binaries.compilers().identity(target);
-  auto binary = binaries.find_and_load(prepared, load);
+  auto compiler = compilers.identity(kernel.target);
+  auto binary = with.binaries->find_and_load(kernel, kernel.binary, load);
   // A driver that is older than what compiled: perhaps it takes what another release of CUDA makes.
-  while (!binary && refused && compiler && binaries.compilers().pass_over(target, *compiler)) {
-    binaries.warn("another NVRTC is used, as the driver does not take a kernel: " + binary.error().message);
+  while (!binary && refused && compiler && compilers.pass_over(kernel.target, *compiler)) {
+    with.binaries->warn("another NVRTC is used, as the driver does not take a kernel: " + binary.error().message);
     refused = false;
-    compiler = binaries.compilers().identity(target);
-    binary = binaries.find_and_load(prepared, load);
+    compiler = compilers.identity(kernel.target);
+    binary = with.binaries->find_and_load(kernel, kernel.binary, load);
   }
   if (!binary) return std::move(binary).error();
-  std::unique_ptr<const Executor> executor;
+  kernel.binary = std::move(*binary);
   if (device)
-    executor = std::make_unique<CudaExecutor>(std::move(plan), target, std::move(modules));
+    kernel.executor = std::make_unique<CudaExecutor>(kernel.plan, kernel.target, std::move(modules));
   else
-    executor = std::make_unique<Elsewhere>(std::move(plan), std::move(device).error());
-
-  auto state = make_state(std::move(front), bind, target.name, std::move(prepared.texts));
-  state->binary = std::move(binary->entry.binary);
-  state->origin_path = binary->place;
-  state->registers = binary->entry.registers;
-  state->spill_bytes = binary->entry.spill_bytes;
-  state->executor = std::move(executor);
-  return built(std::move(state), *binary, prepared.emit_ms);
+    kernel.executor = std::make_unique<Elsewhere>(kernel.plan, std::move(device).error());
+  return done;
 }
 
 }  // namespace weft

@@ -23,8 +23,8 @@ std::size_t entry_bytes(std::int64_t batch) {
 
 }  // namespace
 
-CudaExecutor::CudaExecutor(ir::Plan plan, Target target, Modules modules)
-    : GpuExecutor(std::move(plan)), target_(std::move(target)), modules_(std::move(modules)) {}
+CudaExecutor::CudaExecutor(const ir::Plan& plan, const Target& target, Modules modules)
+    : GpuExecutor(plan), target_(target), modules_(std::move(modules)) {}
 
 Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(std::int64_t heads) const {
   return known_heads_.get(heads, [&]() -> Result<PerHeads> {

@@ -17,7 +17,7 @@ class CudaExecutor : public GpuExecutor {
   struct Modules {
     std::shared_ptr<const cuda::Module> attend, prepass, merge;
   };
-  CudaExecutor(ir::Plan plan, Target target, Modules modules);
+  CudaExecutor(const ir::Plan& plan, const Target& target, Modules modules);
   Result<BuildTimes> prepare(const ir::Shape& shape) const override;
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
@@ -41,7 +41,7 @@ class CudaExecutor : public GpuExecutor {
   Status queue_chunks(Piece& piece, std::byte* scratch, cuda::StreamHandle* stream) const;
   Result<std::size_t> scratch_bytes(const ir::Shape& shape, std::size_t of_chunks) const;
 
-  Target target_;
+  const Target& target_;
   Modules modules_;
   mutable KnownHeads<PerHeads> known_heads_;
   mutable cuda::BufferPool pool_;

@@ -1,7 +1,7 @@
 #include "runtime/engine/emulate_executor.h"
 
+#include "runtime/engine/backends.h"
 #include "runtime/engine/chosen_lists.h"
-#include "runtime/engine/cuda_backend.h"
 #include "runtime/engine/lists.h"
 
 #include <fmt/format.h>
@@ -82,13 +82,13 @@ Status faultless(const emulate::Report& report, const std::string& name) {
 
 }  // namespace
 
-EmulateExecutor::EmulateExecutor(ir::Plan plan, codegen::Source source, std::shared_ptr<const emulate::Program> program)
-    : GpuExecutor(std::move(plan)), source_(std::move(source)), program_(std::move(program)) {}
+EmulateExecutor::EmulateExecutor(const ir::Plan& plan, codegen::Source source,
+                                 std::shared_ptr<const emulate::Program> program)
+    : GpuExecutor(plan), source_(std::move(source)), program_(std::move(program)) {}
 
-Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(ir::Plan plan, codegen::Source source) {
+Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const ir::Plan& plan, codegen::Source source) {
   WEFT_TRY(auto program, build(source, false));
-  return std::unique_ptr<const EmulateExecutor>(
-      new EmulateExecutor(std::move(plan), std::move(source), std::move(program)));
+  return std::unique_ptr<const EmulateExecutor>(new EmulateExecutor(plan, std::move(source), std::move(program)));
 }
 
 Result<std::size_t> EmulateExecutor::workspace(const ir::Shape&, int) const { return std::size_t{0}; }
@@ -196,21 +196,12 @@ Result<std::vector<emulate::Report>> count_emulated(const Kernel& kernel, const 
   return executor->run_counted(state.pattern, launch, args);
 }
 
-Result<Built> CudaBackend::emulate(Planned planned) {
-  auto& front = planned.front;
-  auto& plan = planned.plan;
-  const auto& bind = planned.bind;
-  const auto& target = planned.target;
-  const Stopwatch emitting;
-  auto texts = std::make_shared<const Texts>(plan, target);
-  const auto& source = texts->source();
-  const double emit_ms = emitting.ms();
+Status load_emulated(Kernel::State& kernel, const Loading&) {
   const Stopwatch compiling;
-  WEFT_TRY(auto executor, EmulateExecutor::make(std::move(plan), source));
-  const double compile_ms = compiling.ms();
-  auto state = make_state(std::move(front), bind, "emulate:" + target.name, std::move(texts));
-  state->executor = std::move(executor);
-  return Built{.state = std::move(state), .times = {.emit_ms = emit_ms, .compile_ms = compile_ms}};
+  WEFT_TRY(kernel.executor, EmulateExecutor::make(kernel.plan, kernel.source()));
+  kernel.binary.times.compile_ms = compiling.ms();
+  kernel.resolved = "emulate:" + kernel.target.name;
+  return done;
 }
 
 }  // namespace weft

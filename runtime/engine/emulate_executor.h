@@ -13,7 +13,7 @@ namespace weft {
 /// Runs the emitted CUDA text on the host, on host tensors. Whatever the emulator finds wrong is a defect of Weft.
 class EmulateExecutor : public GpuExecutor {
  public:
-  static Result<std::unique_ptr<const EmulateExecutor>> make(ir::Plan plan, codegen::Source source);
+  static Result<std::unique_ptr<const EmulateExecutor>> make(const ir::Plan& plan, codegen::Source source);
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
@@ -25,7 +25,7 @@ class EmulateExecutor : public GpuExecutor {
  private:
   struct Prepass;
 
-  EmulateExecutor(ir::Plan plan, codegen::Source source, std::shared_ptr<const emulate::Program> program);
+  EmulateExecutor(const ir::Plan& plan, codegen::Source source, std::shared_ptr<const emulate::Program> program);
   Status fill_lists(const ir::Pattern& pattern, const Launch& launch, Piece& piece, const RunArgs& args,
                     std::vector<emulate::Region> regions, Prepass& memory) const;
   Result<std::vector<emulate::Report>> run_on(const emulate::Program& program, const ir::Pattern& pattern,

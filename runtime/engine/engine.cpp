@@ -1,11 +1,10 @@
 #include "compiler/base/guarded.h"
+#include "runtime/engine/backends.h"
 #include "runtime/engine/engine_checks.h"
 #include "runtime/engine/engine_state.h"
 #include "runtime/engine/front.h"
-#include "runtime/engine/kernel_state.h"
 #include "runtime/engine/measured.h"
 #include "runtime/engine/memo.h"
-#include "runtime/engine/reference.h"
 #include "runtime/engine/tuned.h"
 
 #include <weft/weft.h>
@@ -15,14 +14,6 @@
 namespace weft {
 
 namespace {
-
-class Interpreter : public Executor {
- public:
-  Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override {
-    return launch.gradient ? interpret_backward(pattern, launch, args) : run_interpreter(pattern, launch, args);
-  }
-  Result<std::size_t> workspace(const ir::Shape&, int) const override { return std::size_t{0}; }
-};
 
 std::string spelled(const std::optional<std::int64_t>& value) { return value ? std::to_string(*value) : "-"; }
 
@@ -44,109 +35,97 @@ std::string request_key(std::string_view text, const CompileOptions& options) {
   return key.append(text);
 }
 
-std::shared_ptr<const Kernel::State> interpreter_state(Front front, const CompileOptions& options) {
-  auto state = std::make_shared<Kernel::State>();
-  state->dtype = options.dtype.value_or(DType::f32);
-  state->any_float = true;
-  state->branch_lse = true;
-  state->gradient = options.gradient;
-  state->pattern_text = ir::print(front.pattern);
-  state->target = "interpreter";
-  state->pattern = std::move(front.pattern);
-  state->warnings = std::move(front.warnings);
-  state->executor = std::make_unique<Interpreter>();
-  return state;
+/// … whose first text is emitted, where it has one.
+Result<std::shared_ptr<Kernel::State>> plan_and_emit(Front front, const CompileOptions& options, const Target& target) {
+  WEFT_TRY(auto planned, plan_pattern(std::move(front), options, target));
+  auto kernel = std::make_shared<Kernel::State>(std::move(planned));
+  kernel->binary = binary_of(*kernel);
+  return kernel;
 }
 
 }  // namespace
 
-Result<Prepared> Engine::State::prepare_noted(Front front, const Request& request) const {
-  const auto& [key, source, options, destination] = request;
+Result<Engine::State::Made> Engine::State::plan_noted(Front front, const Request& request) const {
+  const auto& [key, text, options, destination] = request;
   take_tuned(binaries->stores(), front.pattern, options, destination.target);
   const Target target = as_measured(binaries->stores(), destination.target, front.pattern.dtype);
   const auto bind = bind_of(front.pattern, options);
   std::optional<cache::Key> memo;
   if (bind && binaries->has_stores()) memo = memo_key(key, front.pattern, target, build_id);
   if (memo) {
-    if (auto known = find_memo(binaries->stores(), *memo, front, *bind, target)) return std::move(*known);
+    if (auto known = find_memo(binaries->stores(), *memo, *bind)) {
+      auto kernel = std::make_shared<Kernel::State>(Planned{std::move(front), *bind, target, std::move(known->plan)});
+      kernel->binary = std::move(known->binary);
+      return kernel;
+    }
   }
-  WEFT_TRY(auto planned, plan_pattern(std::move(front), options, target));
-  auto kernel = prepare(std::move(planned));
-  kernel.memo = std::move(memo);
+  WEFT_TRY(auto kernel, plan_and_emit(std::move(front), options, target));
+  kernel->binary.memo = std::move(memo);
   return kernel;
 }
 
-Result<Prepared> Engine::State::prepare_best(Front front, const Request& request) const {
+Result<Engine::State::Made> Engine::State::plan_best(Front front, const Request& request) const {
+  const auto& [key, text, options, destination] = request;
+  if (destination.kind == Destination::Kind::interpreter) {  // it takes what plans do not
+    const ir::Bind bind{.branch_lse = true, .gradient = options.gradient};
+    return std::make_shared<Kernel::State>(Planned{std::move(front), bind, destination.target, {}});
+  }
+  if (destination.kind == Destination::Kind::emulate)
+    return plan_and_emit(std::move(front), options, destination.target);
   // Kernels of bundles were planned where nobody knows this machine, and notes tell nothing about them.
-  if (binaries->bundles().empty()) return prepare_noted(std::move(front), request);
-  const auto& [key, source, options, destination] = request;
-  WEFT_TRY(auto planned, plan_pattern(front, options, destination.target));
-  auto best = prepare(std::move(planned));
-  if (binaries->has(best)) return best;
+  if (binaries->bundles().empty()) return plan_noted(std::move(front), request);
+  WEFT_TRY(auto best, plan_and_emit(front, options, destination.target));
+  if (binaries->has(best->target, best->binary)) return best;
   for (const auto& target : substitutes_for(options.target, destination)) {
     if (!binaries->bundles().has_target(target.name)) continue;
-    auto lesser = plan_pattern(front, options, target);
+    auto lesser = plan_and_emit(front, options, target);
     if (!lesser) continue;  // it has what the other target lacks
-    auto prepared = prepare(std::move(*lesser));
-    if (binaries->bundles().has(prepared)) return prepared;
+    if (binaries->bundles().has((*lesser)->binary)) return lesser;
   }
   return best;
 }
 
-Result<Built> Engine::State::emulate(Front front, const CompileOptions& options, const Target& target) const {
-  const Stopwatch planning;
-  WEFT_TRY(auto planned, plan_pattern(std::move(front), options, target));
-  const double plan_ms = planning.ms();
-  WEFT_TRY(auto built, CudaBackend::emulate(std::move(planned)));
-  built.times.plan_ms = plan_ms;
-  return built;
-}
-
-Result<Built> Engine::State::build(Front front, const Request& request) const {
-  const auto& [key, source, options, destination] = request;
-  if (destination.kind == Destination::Kind::emulate) return emulate(std::move(front), options, destination.target);
-  const Stopwatch planning;
-  WEFT_TRY(auto prepared, prepare_best(std::move(front), request));
-  const double plan_ms = planning.ms() - prepared.emit_ms;
-  if (no_compile) prepared.command = build_command(options, prepared.planned, binaries->bundles().file());
-  const auto line = record.wanted() ? record_line(source.text, options, prepared.planned) : std::string();
-  WEFT_TRY(auto built, destination.kind == Destination::Kind::cuda
-                           ? CudaBackend::build(std::move(prepared), destination, *binaries)
-                           : cpu.build(std::move(prepared), binaries));
-  built.times.plan_ms = plan_ms;
-  if (record.wanted()) {
-    if (auto added = record.add(line); !added) binaries->warn(added.error().message);
+Status Engine::State::load(Kernel::State& kernel, const Request& request) const {
+  const Backend& backend = backend_of(request.destination.kind);
+  const bool stored = backend.build != nullptr;
+  if (stored && no_compile) kernel.command = build_command(request.options, kernel, binaries->bundles().file());
+  WEFT_CHECK(backend.load(kernel, {request.destination, binaries, workers}));
+  if (!stored || !record.wanted()) return done;
+  if (auto added = record.add(record_line(request.text, request.options, kernel)); !added) {
+    binaries->warn(added.error().message);
   }
-  return built;
+  return done;
 }
 
-Result<Built> Engine::State::find_or_build(const std::string& key, std::string_view text,
-                                           const CompileOptions& options) const {
-  const Source source{.name = options.source_name, .text = std::string(text)};
+Result<Engine::State::Made> Engine::State::find_or_build(const std::string& key, std::string_view text,
+                                                         const CompileOptions& options) const {
   WEFT_TRY(const auto destination, find_destination(options.target));
-  WEFT_TRY(auto front, read_pattern(source, options));
+  WEFT_TRY(auto front, read_pattern({.name = options.source_name, .text = std::string(text)}, options));
   WEFT_CHECK(check_gradient(options, destination));
-  if (destination.kind == Destination::Kind::interpreter) {
-    return Built{.state = interpreter_state(std::move(front), options)};
-  }
-  return build(std::move(front), {key, source, options, destination});
+  const Request request{key, text, options, destination};
+  const Stopwatch planning;
+  WEFT_TRY(auto kernel, plan_best(std::move(front), request));
+  kernel->binary.times.plan_ms = planning.ms() - kernel->binary.times.emit_ms;
+  WEFT_CHECK(load(*kernel, request));
+  return kernel;
 }
 
 Result<Kernel> Engine::State::compile(std::string_view text, const CompileOptions& options) {
   const auto key = request_key(text, options);
   auto known = kernels.find(key);
   if (!known) {
-    const auto landed = flights.join(key, [&]() -> Result<Built> {
+    bool is_new = false;
+    const auto landed = flights.join(key, [&]() -> Result<KernelMap::Kept> {
       // Another's flight may have landed since we looked.
-      if (auto here = kernels.find(key)) return Built{.state = std::move(here), .origin = CacheOrigin::memory};
-      auto built = find_or_build(key, text, options);
-      if (built) kernels.keep(key, built->state);
+      if (auto here = kernels.find(key)) return here;
+      WEFT_TRY(KernelMap::Kept built, find_or_build(key, text, options));
+      kernels.keep(key, built);
+      is_new = true;
       return built;
     });
     if (!*landed.value) return landed.value->error();
-    const Built& built = **landed.value;
-    if (!landed.joined && built.origin != CacheOrigin::memory) return Kernel(built.state, built.origin, built.times);
-    known = built.state;
+    known = **landed.value;
+    if (is_new) return Kernel(known, known->binary.origin, known->binary.times);
   }
   binaries->count_memory_hit();
   return Kernel(std::move(known), CacheOrigin::memory, {});

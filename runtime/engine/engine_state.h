@@ -3,11 +3,10 @@
 #include "compiler/base/fork_safe.h"
 #include "kernels_cache/flights.h"
 #include "runtime/engine/binaries.h"
-#include "runtime/engine/cpu_backend.h"
-#include "runtime/engine/cuda_backend.h"
 #include "runtime/engine/destination.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/engine/recipe.h"
+#include "runtime/engine/workers.h"
 #include "runtime/object/identity.h"
 
 #include <weft/weft.h>
@@ -69,32 +68,33 @@ struct Engine::State {
         build_id(object::own_build()),
         kernels(options.most_kernels),
         binaries(std::make_shared<const Binaries>(options)),
-        cpu(options),
+        workers(std::make_shared<const Workers>(options.threads)),
         record(options.record) {}
 
   /// One request on its way to a kernel.
   struct Request {
     const std::string& key;  ///< all of it, in words
-    const Source& source;
+    std::string_view text;
     const CompileOptions& options;
     const Destination& destination;
   };
+  using Made = std::shared_ptr<Kernel::State>;
+
   Result<Kernel> compile(std::string_view text, const CompileOptions& options);
   /// From everywhere but this engine's memory.
-  Result<Built> find_or_build(const std::string& key, std::string_view text, const CompileOptions& options) const;
+  Result<Made> find_or_build(const std::string& key, std::string_view text, const CompileOptions& options) const;
   /// For the destination, or where bundles lack that, for the best substitute that they have.
-  Result<Prepared> prepare_best(Front front, const Request& request) const;
+  Result<Made> plan_best(Front front, const Request& request) const;
   /// For the destination, from one's stores' notes or anew.
-  Result<Prepared> prepare_noted(Front front, const Request& request) const;
-  Result<Built> emulate(Front front, const CompileOptions& options, const Target& target) const;
-  Result<Built> build(Front front, const Request& request) const;
+  Result<Made> plan_noted(Front front, const Request& request) const;
+  Status load(Kernel::State& kernel, const Request& request) const;
 
   bool no_compile;
   std::string build_id;  ///< of planner and emitters; empty: not known, and nothing is noted
   KernelMap kernels;
-  cache::Flights<Result<Built>> flights;     ///< by request: of threads that want one kernel, one makes it
-  std::shared_ptr<const Binaries> binaries;  ///< also of kernels, which may yet need further ones
-  CpuBackend cpu;
+  cache::Flights<Result<KernelMap::Kept>> flights;  ///< by request: of threads that want one kernel, one makes it
+  std::shared_ptr<const Binaries> binaries;         ///< also of kernels, which may yet need further ones
+  std::shared_ptr<const Workers> workers;
   Record record;
 };
 

@@ -122,7 +122,7 @@ Result<ir::Bind> bind_of(const ir::Pattern& pattern, const CompileOptions& optio
 Result<Planned> plan_pattern(Front front, const CompileOptions& options, const Target& target) {
   WEFT_TRY(const auto bind, bind_of(front.pattern, options));
   WEFT_TRY(auto plan, planner::plan(front.pattern, bind, target));
-  return Planned{.front = std::move(front), .bind = bind, .target = target, .plan = std::move(plan)};
+  return Planned{std::move(front), bind, target, std::move(plan)};
 }
 
 Result<CheckedText> check_text(const Source& source) {

@@ -40,8 +40,7 @@ Status check_branch_lse(const ir::Pattern& pattern);
 Result<ir::Bind> bind_of(const ir::Pattern& pattern, const CompileOptions& options);
 
 /// The second half: every decision, for the target that the options name.
-struct Planned {
-  Front front;
+struct Planned : Front {
   ir::Bind bind;
   Target target;
   ir::Plan plan;

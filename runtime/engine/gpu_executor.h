@@ -13,7 +13,7 @@ namespace weft {
 /// What executors of the CUDA text share, wherever they run it.
 class GpuExecutor : public Executor {
  public:
-  explicit GpuExecutor(ir::Plan plan) : plan_(std::move(plan)), geometry_(codegen::cuda::geometry(plan_)) {}
+  explicit GpuExecutor(const ir::Plan& plan) : plan_(plan), geometry_(codegen::cuda::geometry(plan)) {}
 
   std::optional<std::int64_t> shared_bytes(std::int64_t heads) const override {
     const auto tables = make_head_tables(plan_, heads);
@@ -42,7 +42,7 @@ class GpuExecutor : public Executor {
   /// where one position serves all, or keys are not cut. Sets what of this stands in the argument block.
   std::vector<std::int64_t> cut_keys(Piece& piece) const;
 
-  const ir::Plan plan_;
+  const ir::Plan& plan_;
   const codegen::cuda::Geometry geometry_;
 
  private:

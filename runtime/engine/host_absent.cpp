@@ -1,8 +1,7 @@
-#include "runtime/engine/cpu_backend.h"
-#include "runtime/engine/cuda_backend.h"
+#include "runtime/engine/backends.h"
 #include "runtime/engine/emulate_executor.h"
 
-/// Stands for what runs kernels on the host in a build with WEFT_CPU off: the CPU backend and the emulator.
+/// Stands for what runs kernels on the host in a build with WEFT_CPU off: CPU kernels and the emulator.
 namespace weft {
 
 namespace {
@@ -15,11 +14,9 @@ Error absent() {
 
 }  // namespace
 
-CpuBackend::CpuBackend(const EngineOptions&) {}
+Status load_cpu(Kernel::State&, const Loading&) { return absent(); }
 
-Result<Built> CpuBackend::build(Prepared, std::shared_ptr<const Binaries>) const { return absent(); }
-
-Result<Built> CudaBackend::emulate(Planned) { return absent(); }
+Status load_emulated(Kernel::State&, const Loading&) { return absent(); }
 
 Result<std::vector<emulate::Report>> count_emulated(const Kernel&, const RunArgs&) { return absent(); }
 

@@ -25,27 +25,12 @@ const std::string& text_or_none(const Make& make) noexcept {
 
 LaunchContract contract_of(const Kernel::State& state) {
   return {.pattern = state.pattern,
-          .dtype = state.dtype,
-          .any_float = state.any_float,
-          .branch_lse = state.branch_lse,
-          .paged = state.paged,
+          .dtype = from_ir(state.bind.dtype),
+          .any_float = state.target.kind == TargetKind::interpreter,
+          .branch_lse = state.bind.branch_lse,
+          .paged = state.bind.paged,
           .on_host = state.executor->reads_host_memory(),
-          .gradient = state.gradient};
-}
-
-std::shared_ptr<Kernel::State> make_state(Front front, const ir::Bind& bind, std::string target,
-                                          std::shared_ptr<const Texts> texts) {
-  auto state = std::make_shared<Kernel::State>();
-  state->dtype = from_ir(bind.dtype);
-  state->branch_lse = bind.branch_lse;
-  state->gradient = bind.gradient;
-  state->paged = bind.paged;
-  state->pattern_text = ir::print(front.pattern);
-  state->texts = std::move(texts);
-  state->target = std::move(target);
-  state->pattern = std::move(front.pattern);
-  state->warnings = std::move(front.warnings);
-  return state;
+          .gradient = state.bind.gradient};
 }
 
 Status Kernel::run(const RunArgs& args) const {
@@ -77,18 +62,20 @@ Result<std::vector<ChosenList>> Kernel::lists(const RunShape& shape, std::span<c
   });
 }
 
-const std::string& Kernel::pattern_text() const { return state_->pattern_text; }
+const std::string& Kernel::pattern_text() const {
+  return text_or_none([&]() -> auto& { return state_->pattern_text(); });
+}
 const std::string& Kernel::plan_text() const {
-  return text_or_none([&]() -> auto& { return state_->texts ? state_->texts->plan() : kNoText; });
+  return text_or_none([&]() -> auto& { return state_->plan_text(); });
 }
 const std::string& Kernel::source_text() const {
-  return text_or_none([&]() -> auto& { return state_->texts ? state_->texts->source().text : kNoText; });
+  return text_or_none([&]() -> auto& { return state_->source().text; });
 }
-const std::string& Kernel::target() const { return state_->target; }
+const std::string& Kernel::target() const { return state_->resolved; }
 const std::vector<Diagnostic>& Kernel::warnings() const { return state_->warnings; }
 
-std::optional<int> Kernel::registers() const { return state_->registers; }
-std::optional<int> Kernel::spill_bytes() const { return state_->spill_bytes; }
+std::optional<int> Kernel::registers() const { return state_->binary.entry.registers; }
+std::optional<int> Kernel::spill_bytes() const { return state_->binary.entry.spill_bytes; }
 std::optional<std::int64_t> Kernel::shared_bytes(std::int64_t heads) const {
   const auto bytes =
       guarded([&]() -> Result<std::optional<std::int64_t>> { return state_->executor->shared_bytes(heads); });
@@ -129,7 +116,7 @@ std::size_t size_of(DType type) {
   return 0;
 }
 
-const std::string& Kernel::origin_path() const { return state_->origin_path; }
+const std::string& Kernel::origin_path() const { return state_->binary.place; }
 
 const char* to_string(CacheOrigin origin) {
   switch (origin) {

@@ -1,5 +1,7 @@
 #include "runtime/engine/memo.h"
 
+#include "runtime/engine/backends.h"
+
 #include <fmt/format.h>
 
 #include <optional>
@@ -32,8 +34,8 @@ std::optional<cache::Key> memo_key(std::string_view request, const ir::Pattern& 
   return key;
 }
 
-std::optional<Prepared> find_memo(const std::vector<std::shared_ptr<cache::Store>>& stores, const cache::Key& key,
-                                  const Front& front, const ir::Bind& bind, const Target& target) {
+std::optional<Memo> find_memo(const std::vector<std::shared_ptr<cache::Store>>& stores, const cache::Key& key,
+                              const ir::Bind& bind) {
   for (const auto& store : stores) {
     std::optional<Result<ir::Plan>> plan;
     std::optional<cache::Key> request;
@@ -45,22 +47,17 @@ std::optional<Prepared> find_memo(const std::vector<std::shared_ptr<cache::Store
       return done;
     };
     // Not counted: it is the kernel that was asked for.
-    auto found = store->look_again(key, is_sensible);
-    if (!found.entry) continue;
-    auto out = recalled({.front = front, .bind = bind, .target = target, .plan = std::move(**plan)},
-                        std::move(*request), std::move(found.entry->launch));
-    out.memo = key;
-    return out;
+    if (store->look_again(key, is_sensible).entry) return Memo{std::move(**plan), {.request = *request, .memo = key}};
   }
   return std::nullopt;
 }
 
-void keep_memo(cache::Store& store, const Prepared& kernel) {
-  const auto& plan_text = kernel.texts->plan();
+void keep_memo(cache::Store& store, const Compilation& kernel, const Binary& binary) {
+  const auto& plan_text = kernel.plan_text();
   auto again = ir::parse_plan(plan_text);
   if (!again || ir::print(*again) != plan_text) return;
-  if (Texts(std::move(*again), kernel.planned.target).source().text != kernel.texts->source().text) return;
-  (void)store.put(*kernel.memo, {.source = kernel.request.text(), .plan = plan_text, .launch = kernel.launch});
+  if (kernel.backend.emit(*again, kernel.target, binary.regime).text != kernel.source(binary.regime).text) return;
+  (void)store.put(*binary.memo, {.source = binary.request.text(), .plan = plan_text});
 }
 
 }  // namespace weft

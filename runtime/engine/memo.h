@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels_cache/store.h"
-#include "runtime/engine/prepared.h"
+#include "runtime/engine/compilation.h"
 
 #include <memory>
 #include <optional>
@@ -19,13 +19,17 @@ namespace weft {
 std::optional<cache::Key> memo_key(std::string_view request, const ir::Pattern& pattern, const Target& target,
                                    std::string_view build);
 
-/// A kernel of `front` whose text is not emitted yet, from the first store that has a note of it. A note that makes no
-/// sense is none.
-std::optional<Prepared> find_memo(const std::vector<std::shared_ptr<cache::Store>>& stores, const cache::Key& key,
-                                  const Front& front, const ir::Bind& bind, const Target& target);
+/// From the first store that has a note: the plan of a pattern that is bound so, and the name of its binary. A note
+/// that makes no sense is none.
+struct Memo {
+  ir::Plan plan;
+  Binary binary;
+};
+std::optional<Memo> find_memo(const std::vector<std::shared_ptr<cache::Store>>& stores, const cache::Key& key,
+                              const ir::Bind& bind);
 
-/// Notes a kernel under its `memo`, where the plan as it will be read again gives the same text. That it may fail is as
-/// with every put: the next engine plans.
-void keep_memo(cache::Store& store, const Prepared& kernel);
+/// Notes a kernel under the `memo` of its binary, where the plan as it will be read again gives the same text. That it
+/// may fail is as with every put: the next engine plans.
+void keep_memo(cache::Store& store, const Compilation& kernel, const Binary& binary);
 
 }  // namespace weft

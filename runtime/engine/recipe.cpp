@@ -64,7 +64,7 @@ std::string build_command(const CompileOptions& options, const Planned& planned,
   const auto& bind = planned.bind;
   auto out =
       fmt::format("weft bundle build --add -o {} {} --pattern {} --target {} --dtype {} --dim {}", quoted(bundle),
-                  file_of(options), planned.front.pattern.name, planned.target.name, ir::to_string(bind.dtype), bind.d);
+                  file_of(options), planned.pattern.name, planned.target.name, ir::to_string(bind.dtype), bind.d);
   if (bind.d_v != bind.d) out += fmt::format(" --dim-v {}", bind.d_v);
   if (options.heads) out += fmt::format(" --heads {}", *options.heads);
   if (options.kv_heads) out += fmt::format(" --kv-heads {}", *options.kv_heads);
@@ -79,7 +79,7 @@ std::string record_line(std::string_view text, const CompileOptions& options, co
   return fmt::format(
       "{{\"weft_record\":1,\"pattern\":{},\"target\":{},\"dtype\":\"{}\",\"dim\":{},\"dim_v\":{},\"heads\":{},"
       "\"kv_heads\":{},\"branch_lse\":{},\"paged\":{},\"gradient\":{},\"params\":{},\"text\":{}}}\n",
-      json_text(planned.front.pattern.name), json_text(planned.target.name), ir::to_string(planned.bind.dtype),
+      json_text(planned.pattern.name), json_text(planned.target.name), ir::to_string(planned.bind.dtype),
       planned.bind.d, planned.bind.d_v, json_number(options.heads), json_number(options.kv_heads), options.branch_lse,
       options.paged, options.gradient, json_params(options), json_text(text));
 }

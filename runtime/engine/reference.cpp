@@ -1,6 +1,7 @@
 #include "runtime/engine/reference.h"
 
 #include "compiler/base/float16.h"
+#include "runtime/engine/backends.h"
 #include "runtime/engine/chosen_lists.h"
 
 #include <algorithm>
@@ -179,6 +180,23 @@ Status interpret_backward(const ir::Pattern& pattern, const Launch& launch, cons
   for (std::size_t i = 0; i < launch.d_inputs.size(); ++i) {
     if (launch.d_inputs[i].data != nullptr) from_f64(gradients.inputs[i], launch.d_inputs[i]);
   }
+  return done;
+}
+
+namespace {
+
+class Interpreter : public Executor {
+ public:
+  Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override {
+    return launch.gradient ? interpret_backward(pattern, launch, args) : run_interpreter(pattern, launch, args);
+  }
+  Result<std::size_t> workspace(const ir::Shape&, int) const override { return std::size_t{0}; }
+};
+
+}  // namespace
+
+Status load_interpreter(Kernel::State& kernel, const Loading&) {
+  kernel.executor = std::make_unique<Interpreter>();
   return done;
 }
 

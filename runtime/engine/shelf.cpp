@@ -30,8 +30,8 @@ void Shelf::keep(Result<std::shared_ptr<const bundle::Bundle>> opened) {
     troubles_.push_back("the bundle is not used: " + opened.error().message);
 }
 
-bool Shelf::has(const Prepared& kernel) const {
-  const auto digest = sha256(kernel.request.text());
+bool Shelf::has(const Binary& wanted) const {
+  const auto digest = sha256(wanted.request.text());
   for (const auto& bundle : bundles_) {
     if (bundle->find(digest)) return true;
   }
@@ -45,8 +45,8 @@ bool Shelf::has_target(const std::string& target) const {
   return false;
 }
 
-std::optional<Shelf::Taken> Shelf::take(const Prepared& wanted, const std::function<void(std::string)>& trouble) const {
-  if (bundles_.empty()) return std::nullopt;
+bool Shelf::take(const std::string& launch, Binary& wanted, const std::function<void(std::string)>& trouble) const {
+  if (bundles_.empty()) return false;
   const auto digest = sha256(wanted.request.text());
   for (const auto& bundle : bundles_) {
     const auto at = bundle->find(digest);
@@ -54,17 +54,16 @@ std::optional<Shelf::Taken> Shelf::take(const Prepared& wanted, const std::funct
     auto kernel = bundle->take(*at, bundle::Parts::binary);
     if (!kernel) {
       trouble(kernel.error().message);
-    } else if (kernel->request == wanted.request.text() && kernel->launch == wanted.launch) {
-      Taken out;
-      out.bundle = bundle->name();
-      out.entry.binary = std::move(kernel->binary);
-      out.entry.launch = std::move(kernel->launch);
-      out.entry.registers = kernel->registers;
-      out.entry.spill_bytes = kernel->spill_bytes;
-      return out;
+    } else if (kernel->request == wanted.request.text() && kernel->launch == launch) {
+      wanted.place = bundle->name();
+      wanted.entry = {.binary = std::move(kernel->binary),
+                      .launch = std::move(kernel->launch),
+                      .registers = kernel->registers,
+                      .spill_bytes = kernel->spill_bytes};
+      return true;
     }
   }
-  return std::nullopt;
+  return false;
 }
 
 std::vector<std::string> Shelf::contents() const {

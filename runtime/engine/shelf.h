@@ -2,13 +2,12 @@
 
 #include "kernels_cache/bundle/reader.h"
 #include "kernels_cache/entry.h"
-#include "runtime/engine/prepared.h"
+#include "runtime/engine/compilation.h"
 
 #include <weft/weft.h>
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,15 +21,12 @@ class Shelf {
 
   bool empty() const { return bundles_.empty(); }
 
-  bool has(const Prepared& kernel) const;
+  bool has(const Binary& wanted) const;
   bool has_target(const std::string& target) const;
 
-  struct Taken {
-    cache::Entry entry;
-    std::string bundle;  ///< its name
-  };
-  /// The kernel's binary, checked. A damaged one is reported to `trouble`, and the next bundle asked.
-  std::optional<Taken> take(const Prepared& wanted, const std::function<void(std::string)>& trouble) const;
+  /// Fills in the entry of a binary that is to be launched so, and the place: the name of its bundle. Is there one? A
+  /// damaged one is reported to `trouble`, and the next bundle asked.
+  bool take(const std::string& launch, Binary& wanted, const std::function<void(std::string)>& trouble) const;
 
   /// Why bundles cannot be used, a sentence each.
   const std::vector<std::string>& troubles() const { return troubles_; }

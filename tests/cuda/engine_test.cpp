@@ -5,7 +5,7 @@
 #include "compiler/planner/planner.h"
 #include "engine_fixture.h"
 #include "kernels_cache/store.h"
-#include "runtime/engine/prepared.h"
+#include "runtime/engine/compilation.h"
 #include "tests/codegen/random_check.h"
 #include "tests/device/device_runner.h"
 #include "tests/device/engine_runner.h"
@@ -152,7 +152,7 @@ TEST_F(CudaEngine, TheKeyIsOfThePrepassToo) {
   const auto key = [&](const std::string& text) {
     const auto options = f32("sm_61");
     auto planned = plan_pattern(read_pattern({"input.weft", text}, options).value(), options, target);
-    return prepare(std::move(planned).value()).request.digest();
+    return binary_of(Compilation(std::move(planned).value())).request.digest();
   };
   const auto random = [&](int seed, int count) {
     return key(fmt::format("pattern p {{ keep blocks(16, random({}, seed: {})); }}", count, seed));

@@ -3,10 +3,10 @@
 
 #include "compiler/base/digest.h"
 #include "problem.h"
+#include "runtime/engine/compilation.h"
 #include "runtime/engine/compilers.h"
 #include "runtime/engine/destination.h"
 #include "runtime/engine/kernel_state.h"
-#include "runtime/engine/prepared.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -32,18 +32,18 @@ CompileOptions f32(std::int64_t dim, std::string target = "cpu:x86-64-v3") {
   return {.dim = dim, .dtype = DType::f32, .target = std::move(target)};
 }
 
-Prepared prepared(const std::string& text, const CompileOptions& options) {
+Compilation compilation(const std::string& text, const CompileOptions& options) {
   auto front = read_pattern({.name = options.source_name, .text = text}, options);
   if (!front) throw std::runtime_error(front.error().message);
   auto planned = plan_pattern(std::move(*front), options, find_destination(options.target)->target);
   if (!planned) throw std::runtime_error(planned.error().message);
-  return prepare(std::move(*planned));
+  return Compilation(std::move(*planned));
 }
 
 std::string key_text(const std::string& text, const CompileOptions& options, const EngineOptions& engine = {},
                      ir::Regime regime = ir::Regime::many_queries) {
-  const auto kernel = prepared(text, options);
-  const auto key = Compilers(engine).key_of(regime == kernel.regime ? kernel : of_regime(kernel, regime));
+  const auto kernel = compilation(text, options);
+  const auto key = Compilers(engine).key_of(kernel.target, binary_of(kernel, regime));
   if (!key) throw std::runtime_error(key.error().message);
   return key->text();
 }
@@ -134,7 +134,7 @@ std::string shaken(unsigned seed, const std::function<std::string()>& work) {
   if (child == 0) {
     std::mt19937 random(seed);
     shake(random);
-    for (unsigned i = 0; i < random() % 3; ++i) (void)prepared(kCausal, f32(8 + 8 * static_cast<int>(random() % 8)));
+    for (unsigned i = 0; i < random() % 3; ++i) (void)compilation(kCausal, f32(8 + 8 * static_cast<int>(random() % 8)));
     std::string out;
     if (random() % 2 == 0) {
       out = work();
@@ -167,7 +167,7 @@ TEST(Keys, TheSameGiveTheSameBytes) {
   const auto binary = [](std::int64_t dim) {
     const Engine engine({.no_cache = true});
     const auto kernel = engine.compile(kLongnet, f32(dim, "cpu"));
-    return kernel ? hex(sha256(kernel->state().binary)) : kernel.error().message;
+    return kernel ? hex(sha256(kernel->state().binary.entry.binary)) : kernel.error().message;
   };
   const std::string expected = shaken(1, [&] { return binary(32); });
   ASSERT_EQ(expected.size(), 64U) << expected;

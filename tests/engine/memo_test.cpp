@@ -82,11 +82,11 @@ TEST_F(MemoTest, AStoredKernelStartsWithoutItsText) {
   const auto second = compiled();
   EXPECT_EQ(second.origin(), CacheOrigin::disk);
   EXPECT_FALSE(was_emitted(second));
-  EXPECT_FALSE(second.state().texts->emitted());
+  EXPECT_FALSE(second.state().emitted());
   EXPECT_EQ(results(second), results(first));
   // Whoever wants to read gets what was compiled.
   EXPECT_EQ(second.plan_text(), first.plan_text());
-  EXPECT_FALSE(second.state().texts->emitted());
+  EXPECT_FALSE(second.state().emitted());
   EXPECT_TRUE(second.source_text() == first.source_text());
   EXPECT_EQ(second.pattern_text(), first.pattern_text());
   // The control: without the note the text is emitted, and the kernel noted.
@@ -202,7 +202,7 @@ TEST_F(MemoTest, ANoteThatMakesNoSenseIsMended) {
   const auto note = the_note();
   const auto whole = contents(note);
   const auto [key_text, entry] = cache::decode(whole).value();
-  auto no_plan = entry, no_key = entry, other_sizes = entry, other_kernel = entry, other_launch = entry;
+  auto no_plan = entry, no_key = entry, other_sizes = entry, other_kernel = entry;
   no_plan.plan = "weft plan 1\n";
   no_key.source = "";
   other_sizes.plan.replace(other_sizes.plan.find("bind d 32"), 9, "bind d 16");
@@ -210,8 +210,7 @@ TEST_F(MemoTest, ANoteThatMakesNoSenseIsMended) {
   cache::Key changed;
   for (const auto& field : other) changed.add(field.name, field.name == "source" ? "another" : field.value);
   other_kernel.source = changed.text();
-  other_launch.launch += "more 1\n";
-  for (const auto& wrong : {no_plan, no_key, other_sizes, other_kernel, other_launch}) {
+  for (const auto& wrong : {no_plan, no_key, other_sizes, other_kernel}) {
     overwrite(note, cache::encode(key_text, wrong));
     EXPECT_EQ(results(compiled()), expected);
     EXPECT_TRUE(contents(note) == whole);
@@ -261,20 +260,20 @@ TEST_F(MemoTest, NotesOfOtherStoresAreReadAndNotWritten) {
 TEST_F(MemoTest, ServesKernelsForGpus) {
   const auto front = read_pattern({.name = "p", .text = kLongnet}, f32(64)).value();
   const auto target = find_target("sm_80").value();
-  auto kernel = prepare(plan_pattern(front, f32(64), target).value());
-  kernel.memo = memo_key("a request", front.pattern, target, "a build");
+  const Compilation kernel(plan_pattern(front, f32(64), target).value());
+  auto binary = binary_of(kernel);
+  binary.memo = memo_key("a request", front.pattern, target, "a build");
   const auto store = cache::Store::open({.directory = place()});
-  keep_memo(*store, kernel);
-  const auto found = find_memo({store}, *kernel.memo, front, kernel.planned.bind, target);
+  keep_memo(*store, kernel, binary);
+  const auto found = find_memo({store}, *binary.memo, kernel.bind);
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->request.text(), kernel.request.text());
-  EXPECT_EQ(found->launch, kernel.launch);
-  EXPECT_EQ(found->names.merge, kernel.names.merge);
-  EXPECT_TRUE(found->texts->source().text == kernel.texts->source().text);
-  const auto bind = kernel.planned.bind;
-  const auto is_known = [&](const std::optional<cache::Key>& key) {
-    return find_memo({store}, *key, front, bind, target);
-  };
+  EXPECT_EQ(found->binary.request.text(), binary.request.text());
+  EXPECT_EQ(found->binary.memo->text(), binary.memo->text());
+  const Compilation again(Planned{front, kernel.bind, target, found->plan});
+  EXPECT_EQ(again.launch, kernel.launch);
+  EXPECT_EQ(again.names.merge, kernel.names.merge);
+  EXPECT_TRUE(again.source().text == kernel.source().text);
+  const auto is_known = [&](const std::optional<cache::Key>& key) { return find_memo({store}, *key, kernel.bind); };
   EXPECT_FALSE(is_known(memo_key("another", front.pattern, target, "a build")));
   EXPECT_FALSE(is_known(memo_key("a request", front.pattern, target, "another build")));
   EXPECT_FALSE(is_known(memo_key("a request", front.pattern, find_target("sm_86").value(), "a build")));
@@ -286,19 +285,19 @@ TEST_F(MemoTest, APlanWhoseTextGivesAnotherKernelIsNotNoted) {
   const auto planned = [&](std::int64_t dim) {
     return plan_pattern(read_pattern({.name = "p", .text = kLongnet}, f32(dim)).value(), f32(dim), target).value();
   };
-  auto kernel = prepare(planned(64));
-  kernel.memo = memo_key("a request", kernel.planned.front.pattern, target, "a build");
   const auto store = cache::Store::open({.directory = place()});
-  const auto is_noted = [&] {
-    keep_memo(*store, kernel);
-    return find_memo({store}, *kernel.memo, kernel.planned.front, kernel.planned.bind, target).has_value();
+  const auto is_noted = [&](const Compilation& kernel) {
+    auto binary = binary_of(kernel);
+    binary.memo = memo_key("a request", kernel.pattern, target, "a build");
+    keep_memo(*store, kernel, binary);
+    return find_memo({store}, *binary.memo, kernel.bind).has_value();
   };
-  // The name of this kernel's text, and the plan of another.
-  const auto own =
-      std::exchange(kernel.texts, std::make_shared<const Texts>(planned(64).plan, find_target("sm_80").value()));
-  EXPECT_FALSE(is_noted());
-  kernel.texts = own;
-  EXPECT_TRUE(is_noted()) << "the control";
+  // The text of this kernel, and the plan of another.
+  Compilation other(planned(64));
+  ASSERT_FALSE(other.source().text.empty());
+  other.plan.choices.tile_k *= 2;
+  EXPECT_FALSE(is_noted(other));
+  EXPECT_TRUE(is_noted(Compilation(planned(64)))) << "the control";
 }
 
 /// … and others may delete what they look for.

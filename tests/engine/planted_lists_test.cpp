@@ -68,7 +68,7 @@ std::string check(const Planted& fault, const Planned& planned) {
   const auto executor = EmulateExecutor::make(planned.plan, source);
   if (!executor) return executor.error().message;
   Problem problem(1, kTokens, kHeads, kDim);
-  const auto& pattern = planned.front.pattern;
+  const auto& pattern = planned.pattern;
   const auto lists =
       chosen_lists(pattern, {.batch = 1, .n_q = kTokens, .n_k = kTokens, .heads = kHeads, .kv_heads = kKvHeads});
   const auto& [entries, heads, rows, places] = lists.at(0).extent;

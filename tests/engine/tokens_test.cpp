@@ -1,8 +1,8 @@
 /// S11, S12: what compilers are given holds our own words and numbers only, and programs are started without a shell.
 
 #include "problem.h"
+#include "runtime/engine/compilation.h"
 #include "runtime/engine/destination.h"
-#include "runtime/engine/prepared.h"
 #include "tests/support/places.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ std::string emitted(const std::string& text, const std::string& target, const st
   auto front = read_pattern({.name = options.source_name, .text = text}, options);
   if (!front) return {};
   auto planned = plan_pattern(std::move(*front), options, find_destination(target)->target);
-  return planned ? prepare(std::move(*planned)).texts->source().text : std::string();
+  return planned ? Compilation(std::move(*planned)).source().text : std::string();
 }
 
 class Tokens : public ::testing::TestWithParam<const char*> {};

@@ -80,8 +80,8 @@ class Build {
     std::map<std::string, Group> groups;
     for (std::size_t i = 0; i < planned.size(); ++i) {
       for (auto& work : planned[i]) {
-        if (options_.no_few && work.kernel.regime == ir::Regime::few_queries) continue;
-        groups[work.kernel.request.text()].emplace_back(i, std::move(work));
+        if (options_.no_few && work.binary.regime == ir::Regime::few_queries) continue;
+        groups[work.binary.request.text()].emplace_back(i, std::move(work));
       }
     }
     for (auto& [request, group] : groups) groups_.push_back(std::move(group));
@@ -109,8 +109,8 @@ class Build {
   void say(std::size_t group, double ms) const {
     const auto& work = groups_[group].front().second;
     const auto others = groups_[group].size() - 1;
-    console_.remark("{} ({}) for {}{}: {:.0f} ms", work.kernel.planned.front.pattern.name, work.variant,
-                    work.kernel.planned.target.name, others == 0 ? "" : fmt::format(" and {} more", others), ms);
+    console_.remark("{} ({}) for {}{}: {:.0f} ms", work.kernel->pattern.name, work.variant, work.kernel->target.name,
+                    others == 0 ? "" : fmt::format(" and {} more", others), ms);
   }
 
   Status make_group(std::size_t index) {

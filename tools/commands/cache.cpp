@@ -172,8 +172,8 @@ int why(cache::Store& store, const Options& options, const Console& console) {
   if (!file) return status;
   auto planned = plan_file(*file, one, console);
   if (!planned) return console.fail(planned.error(), &file->source);
-  const auto kernel = prepare(std::move(*planned));
-  const auto key = Compilers(engine_options(options)).key_of(kernel);
+  const Compilation kernel(std::move(*planned));
+  const auto key = Compilers(engine_options(options)).key_of(kernel.target, binary_of(kernel));
   if (!key) return console.fail(key.error());
   const auto found = store.get(*key);
   const bool stored = found.outcome == cache::Outcome::hit;
@@ -181,7 +181,7 @@ int why(cache::Store& store, const Options& options, const Console& console) {
                     : found.detail.empty() ? store.explain_miss(*key)
                                            : found.detail;
   const auto nearest = stored ? cache::Store::Nearest() : store.nearest(*key);
-  const auto plans = stored ? std::nullopt : plans_differ(store, nearest.digest, kernel.texts->plan());
+  const auto plans = stored ? std::nullopt : plans_differ(store, nearest.digest, kernel.plan_text());
   if (console.json()) {
     Json differences = Json::array();
     for (const auto& field : nearest.differences) {
