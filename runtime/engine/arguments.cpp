@@ -62,8 +62,6 @@ void begin_before(std::int64_t rows, std::size_t element_bytes, weft_args& to) {
   }
 }
 
-}  // namespace
-
 weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunArgs& args) {
   const auto& shape = launch.shape;
   weft_args to = {};
@@ -101,8 +99,12 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   return to;
 }
 
-std::vector<Piece> pieces_of(const Launch& launch, const weft_args& block, std::size_t element_bytes) {
+}  // namespace
+
+std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const RunArgs& args) {
   const auto& shape = launch.shape;
+  const auto element_bytes = static_cast<std::int64_t>(size_of(args.q.dtype));
+  const weft_args block = argument_block(plan, launch, args);
   if (launch.sequences.empty()) {
     return {{.shape = shape, .block = block, .first_head = 0, .heads = shape.batch * shape.heads}};
   }
@@ -124,7 +126,7 @@ std::vector<Piece> pieces_of(const Launch& launch, const weft_args& block, std::
     to.offset = offset;
     to.offsets = nullptr;
     const auto begin_at = [&](weft_view& view, std::int64_t row) {
-      view.data = static_cast<std::byte*>(view.data) + row * view.stride_n * static_cast<std::int64_t>(element_bytes);
+      view.data = static_cast<std::byte*>(view.data) + row * view.stride_n * element_bytes;
       view.stride_b = 0;
     };
     if (launch.packed_q) {

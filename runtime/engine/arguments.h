@@ -9,6 +9,7 @@
 #include <weft/weft.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,10 +18,6 @@
 /// From a checked launch to the argument block of codegen/args.h: what every backend that runs kernels shares.
 namespace weft {
 
-/// Everything but the tables, the phase with its tiles, and the memory that the executor brings. `offsets` is the
-/// caller's own array where there is one offset per batch entry.
-weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunArgs& args);
-
 /// What is launched at once: the whole batch, or one sequence of it. `block` has its sizes, and tensors that begin with
 /// it; tiles are numbered as if the whole batch had its lengths, so that kernels know which entry it is.
 struct Piece {
@@ -28,7 +25,21 @@ struct Piece {
   weft_args block;
   std::int64_t first_head = 0, heads = 0;  ///< of batch x heads
 };
-std::vector<Piece> pieces_of(const Launch& launch, const weft_args& block, std::size_t element_bytes);
+/// With everything in their blocks but the tables, what differs from step to step, and the memory that the executor
+/// brings. Offsets are the caller's own array where there is one per batch entry.
+std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const RunArgs& args);
+
+/// One launch of a kernel, the smallest thing that executors run: of phase number `number` the tiles (of gradients,
+/// too) or what merges chunks of their keys, or what fills list number `number`.
+struct Step {
+  enum class Kernel { attend, prepass, merge } kernel = Kernel::attend;
+  std::size_t number = 0;
+  bool only_pools = false;  ///< of a list: means of key blocks, by which the next step chooses
+  std::int64_t blocks = 0;  ///< of threads, on a GPU; units of work
+  weft_args* args = nullptr;
+  const Piece* piece = nullptr;
+};
+using RunStep = std::function<Status(const Step&)>;
 
 /// What the state that rows carry between phases takes. User error where that is more than any memory.
 Result<std::size_t> carry_bytes(const ir::Plan& plan, const ir::Shape& shape);

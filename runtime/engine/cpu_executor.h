@@ -3,13 +3,14 @@
 #include "codegen/args.h"
 #include "compiler/ir/plan.h"
 #include "runtime/cpu/sums.h"
-#include "runtime/engine/arguments.h"
 #include "runtime/engine/cpu_gradients.h"
 #include "runtime/engine/cpu_kernels.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/engine/scratch_pool.h"
+#include "runtime/engine/steps.h"
 #include "runtime/engine/workers.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -26,25 +27,22 @@ class CpuExecutor : public Executor {
   Result<BuildTimes> prepare(const ir::Shape& shape) const override;
 
  private:
-  /// What depends on the number of heads only.
-  struct PerHeads {
-    HeadTables tables;
-    std::size_t scratch = 0;  ///< bytes for one thread, a multiple of the alignment
-  };
-  Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
-  Result<std::size_t> total_scratch(const PerHeads& per_heads, const ir::Shape& shape, int threads) const;
-  /// Fills the lists that summarize conditions, which the kernel does itself.
-  Status summarize(const Piece& piece, std::size_t scratch_of_thread, std::byte* scratch, int threads) const;
-  /// The lists of a piece, and everything that is computed with them.
-  Status run_piece(Piece& piece, const ir::Pattern& pattern, const Launch& launch, const PerHeads& per_heads,
-                   std::byte* scratch, std::int32_t* lists, int threads, InputGradients& inputs) const;
-  void run_phase(std::size_t phase, const codegen::cpu::MicroKernels& kernels, const PerHeads& per_heads,
-                 const Piece& piece, std::byte* scratch, int threads) const;
+  Result<std::shared_ptr<const HeadTables>> tables_of(std::int64_t heads) const;
+  /// So many, 0: the engine's; without their scratch.
+  Threads threads_for(const HeadTables& tables, int threads) const;
+  using Units = std::function<void(weft_args& mine, std::int64_t begin, std::int64_t end)>;
+  /// Hands a step's units to threads, up to `chunk` at a time.
+  void share(const Step& step, const Threads& threads, std::int64_t chunk, const Units& compute) const;
+  Status run_step(const Step& step, const Threads& threads) const;
+  Status run_gradients(const Job& job, const Room& room, const Threads& threads) const;
+  /// A list that summarizes conditions, which the kernel does itself.
+  void summarize(const Step& list, const Threads& threads) const;
+  Status attend(const Step& phase, const Threads& threads) const;
 
   const ir::Plan& plan_;
   std::unique_ptr<const CpuKernels> kernels_;
   std::shared_ptr<const Workers> workers_;
-  mutable KnownHeads<PerHeads> known_heads_;
+  mutable KnownHeads<HeadTables> known_heads_;
   mutable ScratchPool pool_;
   mutable std::optional<cpu::PagePool> pages_;  ///< of gradients
 };

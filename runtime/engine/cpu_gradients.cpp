@@ -39,20 +39,22 @@ void each_place(const OutputView& view, const Body& body) {
 /// One phase's units, which threads take in order.
 class Units {
  public:
-  Units(const BackwardJob& job, const Piece& piece, std::size_t phase, std::vector<std::optional<cpu::KeySums>>& owners,
-        InputGradients& inputs)
-      : job_(job), args_(piece.block), owners_(owners), inputs_(inputs), last_(phase + 1 == job.plan.phases.size()) {
-    args_.phase = static_cast<std::int64_t>(phase);
-    auto whole = piece.shape;
+  Units(const BackwardJob& job, const Step& step, KeyGradients& owners, InputGradients& inputs)
+      : job_(job),
+        args_(*step.args),
+        owners_(owners),
+        inputs_(inputs),
+        last_(step.number + 1 == job.plan.phases.size()) {
+    auto whole = step.piece->shape;
     whole.row_begin = 0;
     whole.rows = 0;
-    number_tiles(job.plan, job.tables, phase, whole, args_);
-    tiles_ = tiles_of_unit(args_.tiles_per_head);
-    number_tiles(job.plan, job.tables, phase, piece.shape, args_);
+    weft_args all = args_;
+    number_tiles(job.plan, job.tables, step.number, whole, all);
+    tiles_ = tiles_of_unit(all.tiles_per_head);
     first_chunk_ = args_.tile_first / tiles_;
     chunks_ = (args_.tile_first + args_.tiles_per_head - 1) / tiles_ - first_chunk_ + 1;
     groups_ = args_.heads / args_.kv_heads / args_.heads_per_tile;
-    first_entry_ = piece.first_head / args_.heads;
+    first_entry_ = step.piece->first_head / args_.heads;
     of_owner_ = groups_ * chunks_;
     total_ = of_owner_ * static_cast<std::int64_t>(owners.size());
     const bool any_input = std::any_of(inputs.begin(), inputs.end(), [](const auto& sums) { return sums != nullptr; });
@@ -61,7 +63,7 @@ class Units {
   }
 
   void run() {
-    const int slots = static_cast<int>(std::min<std::int64_t>(job_.threads, total_));
+    const int slots = static_cast<int>(std::min<std::int64_t>(job_.threads.count, total_));
     most_unjoined_ = 2 * slots;
     job_.workers.run(slots, [&](int slot) {
       try {
@@ -104,7 +106,7 @@ class Units {
       sums.inputs.push_back(of_all ? std::make_unique<cpu::InputSums>(of_all->numbers()) : nullptr);
     }
     weft_args mine = args_;
-    mine.scratch = job_.scratch + job_.scratch_of_thread * static_cast<std::size_t>(slot);
+    mine.scratch = job_.threads.of(slot);
     const std::int64_t owner = unit / of_owner_, group = unit % of_owner_ / chunks_, chunk = unit % chunks_;
     const std::int64_t entry = first_entry_ + owner / args_.kv_heads;
     const std::int64_t head = (entry * args_.kv_heads + owner % args_.kv_heads) * groups_ + group;
@@ -164,7 +166,7 @@ class Units {
 
   const BackwardJob& job_;
   weft_args args_;
-  std::vector<std::optional<cpu::KeySums>>& owners_;
+  KeyGradients& owners_;
   InputGradients& inputs_;
   bool last_;
   std::int64_t tiles_ = 1, first_chunk_ = 0, chunks_ = 1, groups_ = 1, first_entry_ = 0;
@@ -218,10 +220,10 @@ void store_input_gradients(const Launch& launch, const InputGradients& sums) {
   }
 }
 
-void run_backward(const BackwardJob& job, const Piece& piece, InputGradients& inputs) {
-  std::vector<std::optional<cpu::KeySums>> owners(
-      static_cast<std::size_t>(piece.heads / piece.block.heads * piece.block.kv_heads));
-  for (std::size_t phase = 0; phase < job.plan.phases.size(); ++phase) Units(job, piece, phase, owners, inputs).run();
+void run_backward(const BackwardJob& job, const Step& step, KeyGradients& owners, InputGradients& inputs) {
+  const auto& args = *step.args;
+  if (step.number == 0) owners = KeyGradients(static_cast<std::size_t>(step.piece->heads / args.heads * args.kv_heads));
+  Units(job, step, owners, inputs).run();
 }
 
 void clear_gradients(const RunArgs& args) {

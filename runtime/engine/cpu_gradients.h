@@ -5,10 +5,9 @@
 #include "runtime/engine/arguments.h"
 #include "runtime/engine/workers.h"
 
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 /// Who adds up dK, dV and the gradients of inputs on CPUs, and in which order. The rows of a (batch entry, head) are
@@ -27,9 +26,7 @@ struct BackwardJob {
   const HeadTables& tables;
   const Workers& workers;
   cpu::PagePool& pool;
-  std::byte* scratch = nullptr;  ///< of the first thread
-  std::size_t scratch_of_thread = 0;
-  int threads = 1;
+  const Threads& threads;
 };
 
 /// Gradients of inputs, summed up over the pieces of a launch; by the input's number, null where not wanted.
@@ -37,8 +34,11 @@ using InputGradients = std::vector<std::unique_ptr<cpu::InputSums>>;
 InputGradients make_input_gradients(const Launch& launch);
 void store_input_gradients(const Launch& launch, const InputGradients& sums);
 
-/// All phases of a piece: writes dQ, dK and dV as far as they are wanted. Throws std::bad_alloc.
-void run_backward(const BackwardJob& job, const Piece& piece, InputGradients& inputs);
+/// Of each key/value head of a piece, from its first phase to its last.
+using KeyGradients = std::vector<std::optional<cpu::KeySums>>;
+
+/// One phase of a piece: writes dQ, and with the last one dK and dV, as far as they are wanted. Throws std::bad_alloc.
+void run_backward(const BackwardJob& job, const Step& step, KeyGradients& owners, InputGradients& inputs);
 
 /// Where packed sequences leave rows between them: these have no gradient.
 void clear_gradients(const RunArgs& args);

@@ -52,12 +52,11 @@ Status load_cuda(Kernel::State& kernel, const Loading& with) {
     modules = {};
     WEFT_CHECK(kernel.backend.check(entry));
     if (!device) return done;
-    WEFT_TRY(modules.attend, cuda::Module::load(*device, entry.binary, names.symbol, kernel.pattern.name, &refused));
-    if (!names.prepass.empty()) {
-      WEFT_TRY(modules.prepass, modules.attend->sibling(names.prepass));
-    }
-    if (!names.merge.empty()) {
-      WEFT_TRY(modules.merge, modules.attend->sibling(names.merge));
+    auto& [attend, prepass, merge] = modules;
+    WEFT_TRY(attend, cuda::Module::load(*device, entry.binary, names.symbol, kernel.pattern.name, &refused));
+    for (const auto& [name, further] : {std::pair(&names.prepass, &prepass), std::pair(&names.merge, &merge)}) {
+      if (name->empty()) continue;
+      WEFT_TRY(*further, attend->sibling(*name));
     }
     return done;
   };

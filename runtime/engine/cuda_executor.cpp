@@ -1,8 +1,5 @@
 #include "runtime/engine/cuda_executor.h"
 
-#include "runtime/engine/chosen_lists.h"
-#include "runtime/engine/lists.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +13,14 @@ constexpr std::size_t kAlignment = 256;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// The workspace: one offset per batch entry, how its keys are cut, then the state of rows between launches.
+/// The workspace: one offset per batch entry and how its keys are cut, the state of rows between steps, the lists, and
+/// what the prepass needs.
 std::size_t entry_bytes(std::int64_t batch) {
   return aligned(static_cast<std::size_t>(batch) * 3 * sizeof(std::int64_t));
+}
+
+std::size_t bytes_of(const RoomSizes& sizes) {
+  return aligned(sizes.carry) + aligned(sizes.lists) + sizes.list_scratch;
 }
 
 }  // namespace
@@ -34,39 +36,32 @@ Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(st
       return user_error(fmt::format("{} with {} heads needs {} bytes of shared memory a block; {} has {}", plan_.name,
                                     heads, shared, target_.name, target_.shared_per_block));
     }
-    WEFT_CHECK(modules_.attend->allow_shared(shared));
+    WEFT_CHECK(modules_.front()->allow_shared(shared));
     const auto& words = tables.tables.words;
-    WEFT_TRY(auto buffer,
-             cuda::Buffer::upload(modules_.attend->device(), words.data(), words.size() * sizeof words[0]));
-    return PerHeads{.tables = std::move(tables), .words = std::move(buffer), .shared_bytes = shared};
+    WEFT_TRY(auto buffer, cuda::Buffer::upload(device(), words.data(), words.size() * sizeof words[0]));
+    return PerHeads{.tables = std::move(tables), .words = std::move(buffer)};
   });
 }
 
 Result<BuildTimes> CudaExecutor::prepare(const ir::Shape& shape) const {
-  WEFT_TRY(const auto current, cuda::Current::make(*modules_.attend->device()));
+  WEFT_TRY(const auto current, cuda::Current::make(*device()));
   WEFT_CHECK(check_positions(shape));
   WEFT_CHECK(per_heads(shape.heads));
   return BuildTimes();
 }
 
 Result<std::size_t> CudaExecutor::workspace(const ir::Shape& shape, int) const {
-  WEFT_TRY(const auto bytes, scratch_bytes(shape, most_chunk_bytes(shape)));
+  WEFT_TRY(const auto sizes, most_room_for(plan_, shape));
+  const auto bytes = bytes_of(sizes);
   if (bytes == 0 && shape.batch <= 1) return std::size_t{0};
   return entry_bytes(shape.batch) + bytes + kAlignment;  // the caller's buffer may start anywhere
-}
-
-/// What rows carry between phases or chunks of keys, then the lists, then what the prepass needs.
-Result<std::size_t> CudaExecutor::scratch_bytes(const ir::Shape& shape, std::size_t of_chunks) const {
-  WEFT_TRY(const auto carry, carry_bytes(plan_, shape));
-  WEFT_TRY(const auto lists, list_bytes(plan_, shape));
-  return aligned(std::max(carry, of_chunks)) + aligned(lists) + list_scratch_bytes(plan_, shape);
 }
 
 /// A pointer that the GPU cannot follow would end the whole context.
 Status CudaExecutor::check_pointers(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
   const auto check = [&](const std::string& name, const void* data) -> Status {
     if (data == nullptr) return done;
-    WEFT_TRY(const auto problem, cuda::pointer_problem(*modules_.attend->device(), data));
+    WEFT_TRY(const auto problem, cuda::pointer_problem(*device(), data));
     return problem.empty() ? Status(done) : user_error(fmt::format("{} {}", name, problem));
   };
   WEFT_CHECK(check("q", args.q.data));
@@ -87,92 +82,48 @@ Status CudaExecutor::check_pointers(const ir::Pattern& pattern, const Launch& la
 }
 
 Status CudaExecutor::run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
-  WEFT_TRY(const auto current, cuda::Current::make(*modules_.attend->device()));
+  WEFT_TRY(const auto current, cuda::Current::make(*device()));
   WEFT_CHECK(check_pointers(pattern, launch, args));
   WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables, per_heads(launch.shape.heads));
-  WEFT_TRY(const auto beside_offsets, scratch_bytes(launch.shape, chunk_bytes(launch)));
-  const bool wants_scratch = beside_offsets > 0 || args.offset.size() > 1;
-  const auto bytes = entry_bytes(launch.shape.batch) + beside_offsets;
-  if (!wants_scratch) return queue(*tables, pattern, launch, args, nullptr);
+  WEFT_TRY(const auto sizes, room_for(plan_, launch));
+  const Job job{.plan = plan_, .pattern = pattern, .tables = tables->tables, .launch = launch, .args = args};
+  if (bytes_of(sizes) == 0 && args.offset.size() <= 1) return queue(job, *tables, sizes, nullptr);
+  const auto bytes = entry_bytes(launch.shape.batch) + bytes_of(sizes);
   if (!args.workspace.empty()) {
-    void* scratch = args.workspace.data();
-    std::size_t room = args.workspace.size();
-    if (std::align(kAlignment, bytes, scratch, room) == nullptr) {
-      return user_error(
-          fmt::format("the workspace has {} bytes; this launch wants {}", args.workspace.size(), bytes + kAlignment));
-    }
-    return queue(*tables, pattern, launch, args, static_cast<std::byte*>(scratch));
+    WEFT_TRY(auto* const scratch, in_workspace(args.workspace, bytes, kAlignment));
+    return queue(job, *tables, sizes, scratch);
   }
   auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
-  WEFT_TRY(auto pooled, pool_.take(modules_.attend->device(), stream, bytes));
-  auto queued = queue(*tables, pattern, launch, args, static_cast<std::byte*>(pooled.data()));
+  WEFT_TRY(auto pooled, pool_.take(device(), stream, bytes));
+  auto queued = queue(job, *tables, sizes, static_cast<std::byte*>(pooled.data()));
   pool_.give_back(stream, std::move(pooled));
   return queued;
 }
 
-Status CudaExecutor::queue(const PerHeads& per_heads, const ir::Pattern& pattern, const Launch& launch,
-                           const RunArgs& args, std::byte* scratch) const {
-  auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
-  auto block = argument_block(plan_, launch, args);
-  block.tables = static_cast<const std::int64_t*>(per_heads.words.data());
-  block.most_terms = per_heads.tables.tables.most_terms;
-  if (scratch != nullptr) block.carry = reinterpret_cast<float*>(scratch + entry_bytes(launch.shape.batch));
-  if (block.offsets != nullptr) {
-    const auto& driver = modules_.attend->device()->driver();
-    WEFT_CUDA(driver, cuMemcpyHtoDAsync_v2,
-              (reinterpret_cast<cuda::DeviceAddress>(scratch), block.offsets, args.offset.size_bytes(), stream));
-    block.offsets = reinterpret_cast<const std::int64_t*>(scratch);
+Status CudaExecutor::queue(const Job& job, const PerHeads& per_heads, const RoomSizes& sizes,
+                           std::byte* scratch) const {
+  auto* const stream = static_cast<cuda::StreamHandle*>(job.args.stream);
+  Room room{.tables = static_cast<const std::int64_t*>(per_heads.words.data())};
+  if (scratch != nullptr) {
+    room.offsets = reinterpret_cast<std::int64_t*>(scratch);
+    room.chunks = room.offsets + job.launch.shape.batch;
+    room.carry = scratch + entry_bytes(job.launch.shape.batch);
+    std::byte* const lists = room.carry + aligned(sizes.carry);
+    room.lists = reinterpret_cast<std::int32_t*>(lists);
+    room.list_scratch = lists + aligned(sizes.lists);
   }
-  WEFT_TRY(const auto carry, carry_bytes(plan_, launch.shape));
-  const auto state = aligned(std::max(carry, chunk_bytes(launch)));
-  for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
-    if (modules_.prepass != nullptr) {
-      auto* const memory = scratch + entry_bytes(launch.shape.batch) + state;
-      WEFT_CHECK(queue_lists(pattern, launch, piece, memory, stream));
-    }
-    WEFT_CHECK(queue_chunks(piece, scratch, stream));
-    const auto run = [&](const Step& step) -> Status {
-      const bool merges = step.kernel == Step::Kernel::merge;
-      return (merges ? modules_.merge : modules_.attend)
-          ->launch({.blocks = step.blocks,
-                    .threads = geometry_.threads,
-                    .shared_bytes = merges ? 0 : per_heads.shared_bytes},
-                   step.args, stream);
-    };
-    for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
-      WEFT_CHECK(each_step(phase, per_heads.tables, piece, run));
-    }
-  }
-  return done;
-}
-
-/// How keys are cut goes to the device where it differs from entry to entry.
-Status CudaExecutor::queue_chunks(Piece& piece, std::byte* scratch, cuda::StreamHandle* stream) const {
-  const auto of_entry = cut_keys(piece);
-  if (of_entry.empty()) return done;
-  const auto& driver = modules_.attend->device()->driver();
-  std::byte* const to = scratch + piece.shape.batch * static_cast<std::int64_t>(sizeof of_entry[0]);
-  WEFT_CUDA(driver, cuMemcpyHtoDAsync_v2,
-            (reinterpret_cast<cuda::DeviceAddress>(to), of_entry.data(), of_entry.size() * sizeof of_entry[0], stream));
-  piece.block.chunks_of_entry = reinterpret_cast<const std::int64_t*>(to);
-  return done;
-}
-
-Status CudaExecutor::queue_lists(const ir::Pattern& pattern, const Launch& launch, Piece& piece, std::byte* memory,
-                                 cuda::StreamHandle* stream) const {
-  WEFT_TRY(const auto bytes, list_bytes(plan_, piece.shape));
-  place_lists(plan_, piece.shape, reinterpret_cast<std::int32_t*>(memory), piece.block);
-  WEFT_CHECK(use_caller_lists(plan_, pattern, launch, piece.block));
-  WEFT_TRY(const auto launches, list_launches(plan_, piece));
-  for (const auto& one : launches) {
-    weft_args mine = one.block;
-    mine.scratch = memory + aligned(bytes);
-    WEFT_CHECK(modules_.prepass->launch(
-        {.blocks = one.blocks, .threads = geometry_.prepass_threads, .shared_bytes = geometry_.prepass_shared}, &mine,
-        stream));
-  }
-  return done;
+  const auto run = [&](const Step& step) -> Status {
+    const auto [threads, shared] = block_of(step);
+    const auto& module = modules_[static_cast<std::size_t>(step.kernel)];
+    return module->launch({.blocks = step.blocks, .threads = threads, .shared_bytes = shared}, step.args, stream);
+  };
+  const auto copy = [&](std::int64_t* to, const std::int64_t* from, std::size_t bytes) -> Status {
+    WEFT_CUDA(device()->driver(), cuMemcpyHtoDAsync_v2,
+              (reinterpret_cast<cuda::DeviceAddress>(to), from, bytes, stream));
+    return done;
+  };
+  return run_steps(job, room, {.run = run, .copy = copy});
 }
 
 std::shared_ptr<const cuda::Device> device_of(const Kernel& kernel) {

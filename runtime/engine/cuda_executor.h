@@ -4,7 +4,9 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/module.h"
 #include "runtime/engine/gpu_executor.h"
+#include "runtime/engine/steps.h"
 
+#include <array>
 #include <memory>
 
 namespace weft {
@@ -13,33 +15,25 @@ namespace weft {
 /// the first launch that has so many heads; after that a launch allocates nothing and waits for nothing.
 class CudaExecutor : public GpuExecutor {
  public:
-  /// The kernels of one cubin. `prepass` runs before the attention, `merge` behind it; null where there is none.
-  struct Modules {
-    std::shared_ptr<const cuda::Module> attend, prepass, merge;
-  };
+  /// The kernels of one cubin, by Step::Kernel; null where it has none.
+  using Modules = std::array<std::shared_ptr<const cuda::Module>, 3>;
   CudaExecutor(const ir::Plan& plan, const Target& target, Modules modules);
   Result<BuildTimes> prepare(const ir::Shape& shape) const override;
 
   Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
   bool reads_host_memory() const override { return false; }
-  const std::shared_ptr<const cuda::Device>& device() const { return modules_.attend->device(); }
+  const std::shared_ptr<const cuda::Device>& device() const { return modules_.front()->device(); }
 
  private:
   /// What depends on the number of heads only.
   struct PerHeads {
     HeadTables tables;
     cuda::Buffer words;  ///< the tables' image on the device
-    std::int64_t shared_bytes = 0;
   };
   Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
   Status check_pointers(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const;
-  Status queue(const PerHeads& per_heads, const ir::Pattern& pattern, const Launch& launch, const RunArgs& args,
-               std::byte* scratch) const;
-  Status queue_lists(const ir::Pattern& pattern, const Launch& launch, Piece& piece, std::byte* memory,
-                     cuda::StreamHandle* stream) const;
-  Status queue_chunks(Piece& piece, std::byte* scratch, cuda::StreamHandle* stream) const;
-  Result<std::size_t> scratch_bytes(const ir::Shape& shape, std::size_t of_chunks) const;
+  Status queue(const Job& job, const PerHeads& per_heads, const RoomSizes& sizes, std::byte* scratch) const;
 
   const Target& target_;
   Modules modules_;

@@ -1,12 +1,12 @@
 #include "runtime/engine/emulate_executor.h"
 
 #include "runtime/engine/backends.h"
-#include "runtime/engine/chosen_lists.h"
-#include "runtime/engine/lists.h"
+#include "runtime/engine/steps.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
 namespace weft {
@@ -104,87 +104,57 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_counted(const ir::Patt
   return run_on(*counting, pattern, launch, args);
 }
 
-/// Where lists and what makes them live for one launch.
-struct EmulateExecutor::Prepass {
-  std::vector<std::int32_t> lists;
-  std::vector<float> scratch;
-};
-
-Status EmulateExecutor::fill_lists(const ir::Pattern& pattern, const Launch& launch, Piece& piece, const RunArgs& args,
-                                   Regions regions, Prepass& memory) const {
-  if (plan_.lists.empty()) return done;
-  WEFT_TRY(const auto bytes, list_bytes(plan_, piece.shape));
-  memory.lists.resize(bytes / sizeof(std::int32_t));
-  memory.scratch.resize(list_scratch_bytes(plan_, piece.shape) / sizeof(float));
-  add_lists(regions, launch, memory.lists, true);
-  add_region(regions, "scratch of the lists", memory.scratch, true);
-  place_lists(plan_, piece.shape, memory.lists.data(), piece.block);
-  WEFT_CHECK(use_caller_lists(plan_, pattern, launch, piece.block));
-  WEFT_TRY(const auto launches, list_launches(plan_, piece));
-  for (const auto& one : launches) {
-    weft_args mine = one.block;
-    mine.scratch = memory.scratch.data();
-    WEFT_TRY(const auto report, program_->launch({.kernel = 1,
-                                                  .blocks = one.blocks,
-                                                  .threads = geometry_.prepass_threads,
-                                                  .shared_bytes = geometry_.prepass_shared,
-                                                  .args = &mine,
-                                                  .args_bytes = sizeof mine,
-                                                  .memory = regions,
-                                                  .workers = std::max(1, args.threads)}));
-    WEFT_CHECK(faultless(report, plan_.name));
-  }
-  return done;
-}
-
 Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Program& program,
                                                              const ir::Pattern& pattern, const Launch& launch,
                                                              const RunArgs& args) const {
   WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables,
            known_heads_.get(launch.shape.heads, [&] { return make_head_tables(plan_, launch.shape.heads); }));
-  WEFT_TRY(const auto carried, carry_bytes(plan_, launch.shape));
-  std::vector<float> carry(std::max(carried, chunk_bytes(launch)) / sizeof(float));
-  std::vector<std::int64_t> offsets;
-  if (args.offset.size() > 1) offsets.assign(args.offset.begin(), args.offset.end());
-  auto regions = caller_regions(pattern, launch, args);
-  add_region(regions, "carried state", carry, true);
-  add_region(regions, "offsets", offsets, false);
-  add_region(regions, "tables", tables->tables.words, false);
+  WEFT_TRY(const auto sizes, room_for(plan_, launch));
+  const auto entries = static_cast<std::size_t>(launch.shape.batch);
+  std::vector<std::int64_t> offsets(args.offset.size() > 1 ? entries : 0), chunks(2 * entries);
+  std::vector<float> carry(sizes.carry / sizeof(float)), list_scratch(sizes.list_scratch / sizeof(float));
+  std::vector<std::int32_t> lists(sizes.lists / sizeof(std::int32_t));
+  auto beside_lists = caller_regions(pattern, launch, args);
+  add_region(beside_lists, "carried state", carry, true);
+  add_region(beside_lists, "offsets", offsets, false);
+  add_region(beside_lists, "tables", tables->tables.words, false);
+  add_region(beside_lists, "chunks of keys", chunks, false);
+  auto choosing = beside_lists, attending = beside_lists;
+  add_lists(choosing, launch, lists, true);
+  add_region(choosing, "scratch of the lists", list_scratch, true);
+  add_lists(attending, launch, lists, false);
 
-  auto block = argument_block(plan_, launch, args);
-  block.tables = tables->tables.words.data();
-  block.most_terms = tables->tables.most_terms;
-  block.carry = carry.empty() ? nullptr : carry.data();
-  block.offsets = offsets.empty() ? nullptr : offsets.data();
+  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   std::vector<emulate::Report> reports(plan_.phases.size());
-  for (auto& piece : pieces_of(launch, block, size_of(args.q.dtype))) {
-    Prepass prepass;
-    WEFT_CHECK(fill_lists(pattern, launch, piece, args, regions, prepass));
-    auto readable = regions;
-    add_lists(readable, launch, prepass.lists, false);
-    const auto chunks = cut_keys(piece);
-    add_region(readable, "chunks of keys", chunks, false);
-    if (!chunks.empty()) piece.block.chunks_of_entry = chunks.data();
-    const auto run = [&](const Step& step) -> Status {
-      const bool merges = step.kernel == Step::Kernel::merge;
-      const auto cores = std::max(1U, std::thread::hardware_concurrency());
-      WEFT_TRY(auto report, program.launch({.kernel = merges ? std::size_t{source_.prepass.empty() ? 1U : 2U} : 0,
-                                            .blocks = step.blocks,
-                                            .threads = geometry_.threads,
-                                            .shared_bytes = merges ? 0 : geometry_.shared_bytes(block.most_terms),
-                                            .args = step.args,
-                                            .args_bytes = sizeof *step.args,
-                                            .memory = readable,
-                                            .workers = args.threads > 0 ? args.threads : static_cast<int>(cores)}));
-      WEFT_CHECK(faultless(report, plan_.name));
-      reports[static_cast<std::size_t>(step.args->phase)] += report;
-      return done;
-    };
-    for (std::size_t phase = 0; phase < plan_.phases.size(); ++phase) {
-      WEFT_CHECK(each_step(phase, *tables, piece, run));
-    }
-  }
+  const auto run = [&](const Step& step) -> Status {
+    const bool chooses = step.kernel == Step::Kernel::prepass;
+    const bool skips_one = step.kernel == Step::Kernel::merge && source_.prepass.empty();
+    const auto [threads, shared] = block_of(step);
+    WEFT_TRY(auto report, program.launch({.kernel = static_cast<std::size_t>(step.kernel) - (skips_one ? 1 : 0),
+                                          .blocks = step.blocks,
+                                          .threads = threads,
+                                          .shared_bytes = shared,
+                                          .args = step.args,
+                                          .args_bytes = sizeof *step.args,
+                                          .memory = chooses ? choosing : attending,
+                                          .workers = args.threads > 0 ? args.threads : cores}));
+    WEFT_CHECK(faultless(report, plan_.name));
+    if (!chooses) reports[step.number] += report;
+    return done;
+  };
+  const auto copy = [](std::int64_t* to, const std::int64_t* from, std::size_t bytes) -> Status {
+    std::memcpy(to, from, bytes);
+    return done;
+  };
+  const Job job{.plan = plan_, .pattern = pattern, .tables = *tables, .launch = launch, .args = args};
+  const Room room{.tables = tables->tables.words.data(),
+                  .offsets = offsets.data(),
+                  .chunks = chunks.data(),
+                  .carry = reinterpret_cast<std::byte*>(carry.data()),
+                  .lists = lists.data(),
+                  .list_scratch = list_scratch.data()};
+  WEFT_CHECK(run_steps(job, room, {.run = run, .copy = copy}));
   return reports;
 }
 

@@ -23,11 +23,7 @@ class EmulateExecutor : public GpuExecutor {
                                                    const RunArgs& args) const;
 
  private:
-  struct Prepass;
-
   EmulateExecutor(const ir::Plan& plan, codegen::Source source, std::shared_ptr<const emulate::Program> program);
-  Status fill_lists(const ir::Pattern& pattern, const Launch& launch, Piece& piece, const RunArgs& args,
-                    std::vector<emulate::Region> regions, Prepass& memory) const;
   Result<std::vector<emulate::Report>> run_on(const emulate::Program& program, const ir::Pattern& pattern,
                                               const Launch& launch, const RunArgs& args) const;
 

@@ -230,41 +230,43 @@ std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape) {
   return static_cast<std::size_t>(most) * sizeof(float);
 }
 
-Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const Piece& piece) {
-  std::vector<ListLaunch> out;
+Status each_list_step(const ir::Plan& plan, const Piece& piece, void* scratch, const RunStep& run) {
   const std::int64_t kv_heads = piece.shape.kv_heads;
   const std::int64_t first_b = piece.first_head / piece.shape.heads, entries = piece.heads / piece.shape.heads;
+  const bool on_gpu = plan.choices.kernel_class != ir::KernelClass::vector;
   for (std::size_t i = 0; i < plan.lists.size(); ++i) {
     const ListShape s = list_shape(plan, plan.lists[i], piece.shape);
-    ListLaunch one{.list = i, .blocks = 0, .block = piece.block};
+    weft_args block = piece.block;
+    block.scratch = scratch;
+    const auto step = [&](bool only_pools, std::int64_t blocks) -> Status {
+      if (on_gpu && block.tile_end + blocks > std::numeric_limits<std::int32_t>::max()) {
+        return user_error(fmt::format("{} rows of blocks to choose keys for are more than one launch takes", blocks));
+      }
+      return run({.kernel = Step::Kernel::prepass,
+                  .number = i,
+                  .only_pools = only_pools,
+                  .blocks = blocks,
+                  .args = &block,
+                  .piece = &piece});
+    };
     if (codegen::cuda::pools(plan.lists[i])) {
-      one.blocks = entries * kv_heads * s.blocks;
-      one.block.phase = static_cast<std::int64_t>(2 * i);
-      one.block.tile_end = first_b * kv_heads * s.blocks;
-      out.push_back(one);
+      block.phase = static_cast<std::int64_t>(2 * i);
+      block.tile_end = first_b * kv_heads * s.blocks;
+      WEFT_CHECK(step(true, entries * kv_heads * s.blocks));
     }
     const bool shared = s.batches == 1;
-    one.blocks = (shared ? 1 : entries) * s.heads * s.units;
-    one.block.phase = static_cast<std::int64_t>(2 * i + 1);
-    one.block.tiles_per_head = s.units;
-    one.block.tile_begin = s.first_row;
-    one.block.tile_end = (shared ? 0 : first_b) * s.heads * s.units;
-    if (one.blocks > 0) out.push_back(one);
+    block.phase = static_cast<std::int64_t>(2 * i + 1);
+    block.tiles_per_head = s.units;
+    block.tile_begin = s.first_row;
+    block.tile_end = (shared ? 0 : first_b) * s.heads * s.units;
+    const std::int64_t blocks = (shared ? 1 : entries) * s.heads * s.units;
+    if (blocks > 0) WEFT_CHECK(step(false, blocks));
   }
-  for (const auto& launch : out) {
-    if (launch.block.tile_end + launch.blocks > std::numeric_limits<std::int32_t>::max()) {
-      return user_error(
-          fmt::format("{} rows of blocks to choose keys for are more than one launch takes", launch.blocks));
-    }
-  }
-  return out;
+  return done;
 }
 
-void fill_lists(const ir::Plan& plan, const Piece& piece, const Workers& workers, int threads) {
-  for (std::size_t i = 0; i < plan.lists.size(); ++i) {
-    if (plan.lists[i].summarizes()) continue;
-    Filler(plan, plan.lists[i], piece, piece.block.lists[i]).run(workers, threads);
-  }
+void fill_list(const ir::Plan& plan, std::size_t list, const Piece& piece, const Workers& workers, int threads) {
+  Filler(plan, plan.lists[list], piece, piece.block.lists[list]).run(workers, threads);
 }
 
 }  // namespace weft

@@ -39,16 +39,11 @@ void place_lists(const ir::Plan& plan, const ir::Shape& shape, std::int32_t* mem
 /// Bytes of scratch that the prepass on a GPU takes beside the lists: means of key blocks, scores of what was chosen.
 std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape);
 
-/// One launch of the prepass kernel of codegen/cuda/lists.h; of its block only the scratch is missing.
-struct ListLaunch {
-  std::size_t list = 0;  ///< number
-  std::int64_t blocks = 0;
-  weft_args block;
-};
-/// In order, for a piece whose lists are placed. User error where one has more blocks of threads than a launch can.
-Result<std::vector<ListLaunch>> list_launches(const ir::Plan& plan, const Piece& piece);
+/// Runs what fills the lists of a piece, which are placed, in order: the prepass of codegen/cuda/lists.h on a GPU. User
+/// error where that would have more blocks of threads than a launch can.
+Status each_list_step(const ir::Plan& plan, const Piece& piece, void* scratch, const RunStep& run);
 
-/// Fills the lists of chosen keys of a piece on the host.
-void fill_lists(const ir::Plan& plan, const Piece& piece, const Workers& workers, int threads);
+/// Fills list number `list`, of chosen keys, on the host.
+void fill_list(const ir::Plan& plan, std::size_t list, const Piece& piece, const Workers& workers, int threads);
 
 }  // namespace weft

@@ -1,9 +1,19 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 
 namespace weft {
+
+/// The threads of one launch, and the scratch that each has to itself.
+struct Threads {
+  int count = 1;
+  std::size_t bytes = 0;         ///< of each
+  std::byte* scratch = nullptr;  ///< of the first
+  std::byte* of(int slot) const { return scratch + bytes * static_cast<std::size_t>(slot); }
+  std::byte* behind() const { return of(count); }
+};
 
 /// The threads of an engine. Made when they are first wanted, and again in a forked process, where those of its parent
 /// do not exist: hence no library's, which would wait for them. Signals go to the caller's threads.

@@ -1,0 +1,176 @@
+#include "runtime/engine/steps.h"
+
+#include "compiler/ir/few_rows.h"
+#include "compiler/ir/key_chunks.h"
+#include "runtime/engine/chosen_lists.h"
+#include "runtime/engine/lists.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <vector>
+
+namespace weft {
+
+namespace {
+
+/// What chunks of keys keep is at most this much, or what one head takes: more heads take turns, each enough of them
+/// to fill a GPU.
+constexpr std::int64_t kChunkMemory = std::int64_t{32} << 20;
+
+/// Warps of a block that merges, each of which has a row.
+constexpr std::int64_t kWarp = 32;
+
+/// In groups of those that stand in one tile. The room is made for groups of one: a tile's state is about a fourth of
+/// it at most, 128 chunks of 128 rows and 130 numbers, or of 64 and 258.
+std::int64_t heads_at_once(std::int64_t bytes_of_head, std::int64_t together = 1) {
+  return std::max<std::int64_t>(1, kChunkMemory / bytes_of_head / together) * together;
+}
+
+std::int64_t chunk_bytes_of_head(const ir::Plan& plan, std::int64_t n_q, std::int64_t chunks) {
+  return n_q * ir::shares_of_tile(plan, chunks) * plan.state_bytes();
+}
+
+/// What the state of chunks of keys takes.
+std::size_t chunk_bytes(const ir::Plan& plan, std::int64_t heads, std::int64_t n_q, std::int64_t n_k) {
+  const auto chunks = ir::most_key_chunks(plan, n_q, n_k);
+  if (chunks < 2) return 0;
+  const auto of_head = chunk_bytes_of_head(plan, n_q, chunks);
+  return static_cast<std::size_t>(std::min(heads, heads_at_once(of_head)) * of_head);
+}
+
+Result<RoomSizes> room_beside(const ir::Plan& plan, const ir::Shape& shape, std::size_t of_chunks) {
+  WEFT_TRY(const auto carry, carry_bytes(plan, shape));
+  WEFT_TRY(const auto lists, list_bytes(plan, shape));
+  return RoomSizes{
+      .carry = std::max(carry, of_chunks), .lists = lists, .list_scratch = list_scratch_bytes(plan, shape)};
+}
+
+/// How the keys of each batch entry are cut: two numbers an entry, as weft_args::chunks_of_entry wants them. Empty
+/// where one position serves all, or keys are not cut. Sets what of this stands in the argument block.
+std::vector<std::int64_t> cut_keys(const ir::Plan& plan, Piece& piece) {
+  weft_args& block = piece.block;
+  const auto& shape = piece.shape;
+  block.chunks = 1;
+  if (ir::most_key_chunks(plan, shape.n_q, shape.n_k) < 2) return {};
+  std::vector<std::int64_t> of_entry;
+  const auto entries = shape.offset.size() > 1 ? shape.batch : 1;
+  for (std::int64_t b = 0; b < entries; ++b) {
+    const auto chunks = ir::key_chunks(plan, shape, b);
+    block.chunks = std::max(block.chunks, chunks.count);
+    block.chunk_first = chunks.first;
+    block.chunk_keys = chunks.keys;
+    if (entries > 1) of_entry.insert(of_entry.end(), {chunks.first, chunks.keys});
+  }
+  if (block.chunks < 2) of_entry.clear();
+  return of_entry;
+}
+
+/// All steps of a phase, behind cut_keys.
+Status run_phase(const Job& job, std::size_t phase, Piece& piece, const RunStep& run) {
+  weft_args& block = piece.block;
+  block.phase = static_cast<std::int64_t>(phase);
+  number_tiles(job.plan, job.tables, phase, piece.shape, block);
+  const std::int64_t tiles = block.tiles_per_head, rows = piece.shape.rows_computed();
+  const std::int64_t chunks = block.chunks, shares = ir::shares_of_tile(job.plan, chunks);
+  const auto behind = piece.first_head + piece.heads;
+  if (job.plan.choices.kernel_class != ir::KernelClass::vector) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    // Rows are counted where chunks of them are merged.
+    std::int64_t most = 0;
+    if (__builtin_mul_overflow(behind, std::max(tiles * shares, chunks > 1 ? rows : 0), &most) || most > kMost) {
+      return user_error(
+          fmt::format("batch {}, {} heads and {} row tiles a head are more than the {} tiles of one launch",
+                      piece.shape.batch, piece.shape.heads, tiles, kMost));
+    }
+  }
+  const auto step = [&](Step::Kernel kernel, std::int64_t blocks) {
+    return run({.kernel = kernel, .number = phase, .blocks = blocks, .args = &block, .piece = &piece});
+  };
+  const auto attend = [&](std::int64_t first, std::int64_t heads) {
+    const auto together = block.heads_per_tile;
+    block.tile_begin = first / together * tiles;
+    block.tile_end = (first + heads) / together * tiles;
+    return step(Step::Kernel::attend, heads / together * tiles * shares);
+  };
+  if (chunks == 1) return attend(piece.first_head, piece.heads);
+  const auto of_head = chunk_bytes_of_head(job.plan, rows, chunks);
+  const auto at_once = heads_at_once(chunk_bytes_of_head(job.plan, piece.shape.n_q, chunks), block.heads_per_tile);
+  auto* const room = reinterpret_cast<std::byte*>(block.carry);
+  for (auto first = piece.first_head; first < behind; first += at_once) {
+    const auto heads = std::min(at_once, behind - first);
+    // Kernels count heads from the batch's first.
+    block.carry =
+        reinterpret_cast<float*>(reinterpret_cast<std::uintptr_t>(room) - static_cast<std::uintptr_t>(first * of_head));
+    WEFT_CHECK(attend(first, heads));
+    block.tile_begin = first * rows;
+    block.tile_end = (first + heads) * rows;
+    const std::int64_t rows_of_block = job.plan.choices.threads / kWarp;
+    WEFT_CHECK(step(Step::Kernel::merge, (heads * rows + rows_of_block - 1) / rows_of_block));
+  }
+  block.carry = reinterpret_cast<float*>(room);
+  return done;
+}
+
+Status run_lists(const Job& job, Piece& piece, const Room& room, const RunStep& run) {
+  if (job.plan.lists.empty()) return done;
+  place_lists(job.plan, piece.shape, room.lists, piece.block);
+  WEFT_CHECK(use_caller_lists(job.plan, job.pattern, job.launch, piece.block));
+  return each_list_step(job.plan, piece, room.list_scratch, run);
+}
+
+}  // namespace
+
+Result<RoomSizes> room_for(const ir::Plan& plan, const Launch& launch) {
+  const auto& shape = launch.shape;
+  if (launch.sequences.empty()) {
+    return room_beside(plan, shape, chunk_bytes(plan, shape.batch * shape.heads, shape.n_q, shape.n_k));
+  }
+  std::size_t of_chunks = 0;
+  for (const auto& s : launch.sequences) of_chunks = std::max(of_chunks, chunk_bytes(plan, shape.heads, s.n_q, s.n_k));
+  return room_beside(plan, shape, of_chunks);
+}
+
+Result<RoomSizes> most_room_for(const ir::Plan& plan, const ir::Shape& shape) {
+  std::size_t of_chunks = 0;
+  for (auto n_q : ir::rows_with_most_chunks(plan)) {
+    const auto bytes = chunk_bytes(plan, shape.batch * shape.heads, std::min(n_q, shape.n_q), shape.n_k);
+    of_chunks = std::max(of_chunks, bytes);
+  }
+  return room_beside(plan, shape, of_chunks);
+}
+
+Result<std::byte*> in_workspace(std::span<std::byte> workspace, std::size_t bytes, std::size_t alignment) {
+  void* begin = workspace.data();
+  std::size_t room = workspace.size();
+  if (std::align(alignment, bytes, begin, room) != nullptr) return static_cast<std::byte*>(begin);
+  return user_error(
+      fmt::format("the workspace has {} bytes; this launch wants {}", workspace.size(), bytes + alignment));
+}
+
+Status run_steps(const Job& job, const Room& room, const Machine& machine) {
+  auto pieces = pieces_of(job.plan, job.launch, job.args);
+  for (auto& piece : pieces) {
+    weft_args& block = piece.block;
+    block.tables = room.tables;
+    block.most_terms = job.tables.tables.most_terms;
+    block.carry = reinterpret_cast<float*>(room.carry);
+    if (block.offsets != nullptr && machine.copy) {
+      WEFT_CHECK(machine.copy(room.offsets, block.offsets, job.args.offset.size_bytes()));
+      block.offsets = room.offsets;
+    }
+    WEFT_CHECK(run_lists(job, piece, room, machine.run));
+    if (const auto of_entry = cut_keys(job.plan, piece); !of_entry.empty()) {
+      WEFT_CHECK(machine.copy(room.chunks, of_entry.data(), of_entry.size() * sizeof of_entry[0]));
+      block.chunks_of_entry = room.chunks;
+    }
+    for (std::size_t phase = 0; phase < job.plan.phases.size(); ++phase) {
+      WEFT_CHECK(run_phase(job, phase, piece, machine.run));
+    }
+  }
+  return done;
+}
+
+}  // namespace weft

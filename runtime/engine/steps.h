@@ -1,0 +1,61 @@
+#pragma once
+
+#include "compiler/base/result.h"
+#include "compiler/ir/plan.h"
+#include "runtime/engine/arguments.h"
+#include "runtime/engine/launch_checks.h"
+
+#include <weft/weft.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+/// From a checked launch to the kernels that compute it, one after another: the loop that every executor runs.
+namespace weft {
+
+/// A launch, and whose it is.
+struct Job {
+  const ir::Plan& plan;
+  const ir::Pattern& pattern;
+  const HeadTables& tables;
+  const Launch& launch;
+  const RunArgs& args;
+};
+
+/// Memory beside the tensors, where kernels can reach it.
+struct Room {
+  const std::int64_t* tables = nullptr;  ///< the words of Job::tables
+  std::int64_t* offsets = nullptr;       ///< a number for each batch entry, …
+  std::int64_t* chunks = nullptr;        ///< … and two: how its keys are cut
+  std::byte* carry = nullptr;            ///< the state of rows between steps
+  std::int32_t* lists = nullptr;
+  void* list_scratch = nullptr;  ///< means of key blocks, scores of what was chosen
+};
+
+/// Bytes of it that do not go by the number of heads or batch entries alone.
+struct RoomSizes {
+  std::size_t carry = 0, lists = 0, list_scratch = 0;
+};
+/// User error where that is more than any memory.
+Result<RoomSizes> room_for(const ir::Plan& plan, const Launch& launch);
+/// … for any positions of the rows, and any lengths of sequences that are not above those of the shape.
+Result<RoomSizes> most_room_for(const ir::Plan& plan, const ir::Shape& shape);
+
+/// Where `bytes` begin in a caller's workspace, aligned. User error where it has no room for them.
+Result<std::byte*> in_workspace(std::span<std::byte> workspace, std::size_t bytes, std::size_t alignment);
+
+/// What runs steps.
+struct Machine {
+  RunStep run;
+  /// Brings numbers to where kernels can reach them; empty where they reach the host's.
+  std::function<Status(std::int64_t* to, const std::int64_t* from, std::size_t bytes)> copy = {};
+};
+
+/// The lists of a piece, then phase by phase the tiles of its rows, or chunks of their keys and what merges them; many
+/// heads take turns with the room for chunks. User error where a GPU would have more blocks of threads than a launch
+/// can.
+Status run_steps(const Job& job, const Room& room, const Machine& machine);
+
+}  // namespace weft
