@@ -177,7 +177,7 @@ void stored_starts(Report& report, const std::string& place) {
   std::vector<double> noted, anew;
   for (const auto& one : stored) noted.push_back(start({.cache_dir = place}, one));
   for (const auto& item : fs::recursive_directory_iterator(place)) {
-    if (item.path().extension() == cache::kNoteEnding) fs::remove(item.path());
+    if (item.path().extension() == cache::names_of(cache::EntryKind::note).ending) fs::remove(item.path());
   }
   // Read only: else the first start would note it.
   EngineOptions reading{.no_cache = true};

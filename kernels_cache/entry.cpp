@@ -17,7 +17,7 @@ constexpr std::size_t kDigestSize = sizeof(Sha256);
 constexpr std::size_t kRowSize = 24 + kDigestSize;
 
 /// The sections, in their order; a kind is its index plus one, so that zeroed bytes are no section.
-enum Section : std::size_t { binary, source, plan, launch, numbers, kSections };
+enum Section : std::size_t { binary, source, plan, launch, numbers, value, words, kSections };
 
 constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
 
@@ -74,7 +74,7 @@ Result<std::array<std::string_view, kSections>> checked_sections(std::string_vie
 std::string encode(std::string_view key_text, const Entry& entry) {
   const std::string number_bytes = encode_numbers(entry);
   const std::array<std::string_view, kSections> sections = {entry.binary, entry.source, entry.plan, entry.launch,
-                                                            number_bytes};
+                                                            number_bytes, entry.value,  entry.words};
   std::uint64_t offset = kHeaderSize + key_text.size() + kSections * kRowSize;
   std::uint64_t total = offset + kDigestSize;
   for (std::string_view section : sections) total += section.size();
@@ -127,7 +127,9 @@ Result<Decoded> decode(std::string_view bytes, Check check) {
                .launch = std::string(sections[launch]),
                .build_us = get<std::uint64_t>(sections[numbers], 0),
                .registers = small_number(get<std::uint64_t>(sections[numbers], 8)),
-               .spill_bytes = small_number(get<std::uint64_t>(sections[numbers], 16))};
+               .spill_bytes = small_number(get<std::uint64_t>(sections[numbers], 16)),
+               .value = std::string(sections[value]),
+               .words = std::string(sections[words])};
   return out;
 }
 

@@ -18,6 +18,7 @@
 /// Numbers are little-endian. The data is passive: it is read as a whole, checked as a whole, and copied out.
 namespace weft::cache {
 
+/// What it has goes by its kind: a note has no binary, a measurement nothing but what was measured.
 struct Entry {
   std::string binary = {};
   std::string source = {};
@@ -26,6 +27,8 @@ struct Entry {
   std::uint64_t build_us = 0;
   std::optional<std::uint32_t> registers = {};
   std::optional<std::uint32_t> spill_bytes = {};
+  std::string value = {};  ///< what was measured …
+  std::string words = {};  ///< … and what that is, for people
   bool operator==(const Entry&) const = default;
 };
 

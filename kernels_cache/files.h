@@ -16,16 +16,22 @@ inline bool is_hex(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
-enum class Kind { entry, note, bad, temporary, foreign };
+/// `beside`: an entry that is no kernel.
+enum class Kind { kernel, beside, bad, temporary, foreign };
 
 inline Kind kind_of(std::string_view name) {
   constexpr std::size_t kRest = kDigestDigits - kShardDigits;
   if (name.substr(0, 4) == "tmp-") return Kind::temporary;
   if (name.size() < kRest || !is_hex(name.substr(0, kRest))) return Kind::foreign;
   std::string_view ending = name.substr(kRest);
-  const bool note = ending.starts_with(kNoteEnding);
-  if (note) ending.remove_prefix(kNoteEnding.size());
-  if (ending.empty()) return note ? Kind::note : Kind::entry;
+  Kind kind = Kind::kernel;
+  for (const auto& known : kEntryKinds) {
+    if (known.ending.empty() || !ending.starts_with(known.ending)) continue;
+    ending.remove_prefix(known.ending.size());
+    kind = Kind::beside;
+    break;
+  }
+  if (ending.empty()) return kind;
   return ending.starts_with(".bad") ? Kind::bad : Kind::foreign;
 }
 

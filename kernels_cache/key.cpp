@@ -11,13 +11,11 @@
 namespace weft::cache {
 namespace {
 
-std::string first_line(EntryKind kind) {
-  return fmt::format("weft {} key {}\n", kind == EntryKind::note ? "note" : "kernel", kFormat);
-}
+std::string first_line(EntryKind kind) { return fmt::format("weft {} key {}\n", names_of(kind).word, kFormat); }
 
 std::optional<EntryKind> kind_of_text(std::string_view key_text) {
-  for (const auto kind : {EntryKind::kernel, EntryKind::note}) {
-    if (key_text.starts_with(first_line(kind))) return kind;
+  for (const auto& known : kEntryKinds) {
+    if (key_text.starts_with(first_line(known.kind))) return known.kind;
   }
   return std::nullopt;
 }
@@ -78,11 +76,7 @@ Key& Key::add_digest_of(std::string_view name, std::string_view text) {
 
 std::string Key::digest() const { return hex(sha256(text_)); }
 
-std::string Key::entry_name() const {
-  std::string out = digest();
-  if (kind_ == EntryKind::note) out += kNoteEnding;
-  return out;
-}
+std::string Key::entry_name() const { return digest().append(names_of(kind_).ending); }
 
 std::vector<Field> fields_of(std::string_view key_text) {
   const auto kind = kind_of_text(key_text);

@@ -9,13 +9,20 @@ namespace weft::cache {
 
 /// Version of the key's text, the entry's layout and the directory's. A change starts a new directory, so
 /// that versions of Weft that share a root never see each other's entries.
-inline constexpr unsigned kFormat = 1;
+inline constexpr unsigned kFormat = 2;
 
-inline constexpr std::string_view kNoteEnding = ".note";  ///< of their files
-
-/// What an entry is: a kernel, or a note about one, such as a schedule that was measured. Notes are small, are no
-/// kernels to who counts and lists, and are verified, kept and swept like them.
-enum class EntryKind { kernel, note };
+/// What an entry is: a kernel, a note of what a request became, or what was measured of a machine. The latter two are
+/// small, are no kernels to who counts and lists, and are verified, kept and swept like them.
+enum class EntryKind { kernel, note, measurement };
+struct EntryKindNames {
+  EntryKind kind;
+  std::string_view word;    ///< in the first line of its keys
+  std::string_view ending;  ///< of its files
+};
+inline constexpr EntryKindNames kEntryKinds[] = {{EntryKind::kernel, "kernel", ""},
+                                                 {EntryKind::note, "note", ".note"},
+                                                 {EntryKind::measurement, "measurement", ".measurement"}};
+constexpr const EntryKindNames& names_of(EntryKind kind) { return kEntryKinds[static_cast<int>(kind)]; }
 
 /// Everything that can change a binary's bytes, as named fields. The text is canonical (the same fields in the
 /// same order give the same text, different ones a different text) and is stored in the entry, so that a hit
@@ -40,7 +47,7 @@ class Key {
 
   EntryKind kind() const { return kind_; }
 
-  /// What the entry is called in a store: the digest, and a note's ending.
+  /// What the entry is called in a store: the digest, and its kind's ending.
   std::string entry_name() const;
 
  private:

@@ -103,7 +103,7 @@ std::uint64_t Store::sweep(std::uint64_t cap, std::uint64_t goal, Removed& out) 
     const bool rubbish = kind == Kind::bad || (kind == Kind::temporary && is_abandoned(file));
     if (rubbish && remove_file(at, file, out)) return;
     left += size_of(file);
-    if (kind == Kind::entry || kind == Kind::note) {
+    if (kind == Kind::kernel || kind == Kind::beside) {
       entries.push_back({.used = used(file), .name = shard + file.name, .file = file});
     }
   });

@@ -61,7 +61,7 @@ struct PutResult {
 /// a miss like any other bad file.
 using Judge = std::function<Status(const Entry&)>;
 
-/// What was done with kernels; notes are not counted.
+/// What was done with kernels; nothing else is counted.
 struct Stats {
   std::array<std::uint64_t, kOutcomes> lookups{};  ///< by Outcome
   std::uint64_t puts = 0;
@@ -99,9 +99,9 @@ struct Verified {
 /// entry appears whole by one rename, and the loser of a race keeps its own bytes.
 ///
 /// On disk: ROOT/kernels-FORMAT/xx/, 256 shards by the first two digits of the key's digest; in them
-/// `REST` (a kernel), `REST.note` (a note), either with `.bad` (moved aside) and `tmp-...` (being written, or left by a
-/// killed process). ROOT/kernels-FORMAT/usage is the sum of their sizes, at least, as far as is known: a guess that
-/// saves counting.
+/// `REST` (a kernel), `REST.note`, `REST.measurement`, any with `.bad` (moved aside) and `tmp-...` (being written, or
+/// left by a killed process). ROOT/kernels-FORMAT/usage is the sum of their sizes, at least, as far as is known: a
+/// guess that saves counting.
 ///
 /// Writers take turns (a lock that is not waited for long) to add their entry to that sum; whoever would exceed the
 /// cap sweeps first. So the files exceed the cap by no more than one entry per writer, and by what writers
@@ -141,14 +141,14 @@ class Store {
 
   struct Totals {
     std::uint64_t entries = 0;  ///< kernels
-    std::uint64_t bytes = 0;    ///< of all files of the store, notes and leftovers included
+    std::uint64_t bytes = 0;    ///< of all files of the store, all else and leftovers included
   };
   Totals totals();
 
   /// One kernel by its digest. User error where it is absent, internal error where it is bad.
   Result<Decoded> read(const std::string& digest);
 
-  /// Reads all entries, notes among them; bad ones are moved aside.
+  /// Reads all entries, of each kind; bad ones are moved aside.
   Verified verify();
 
   Removed clear();

@@ -36,7 +36,7 @@ std::string read_key_text(const Descriptor& shard, const Listed& listed) {
 std::vector<Listing> Store::list() {
   std::vector<Listing> out;
   each_file([&](const Descriptor&, const std::string& shard, const Listed& file) {
-    if (kind_of(file.name) != Kind::entry) return;
+    if (kind_of(file.name) != Kind::kernel) return;
     out.push_back({.digest = shard + file.name,
                    .bytes = static_cast<std::uint64_t>(file.info.st_size),
                    .used = file.info.st_mtim.tv_sec});
@@ -51,7 +51,7 @@ Store::Totals Store::totals() {
   each_file([&](const Descriptor&, const std::string&, const Listed& file) {
     const Kind kind = kind_of(file.name);
     if (kind != Kind::foreign) out.bytes += static_cast<std::uint64_t>(file.info.st_size);
-    if (kind == Kind::entry) ++out.entries;
+    if (kind == Kind::kernel) ++out.entries;
   });
   return out;
 }
@@ -68,7 +68,7 @@ Verified Store::verify() {
   Verified out;
   each_file([&](const Descriptor& at, const std::string& shard, const Listed& file) {
     const Kind kind = kind_of(file.name);
-    if (kind != Kind::entry && kind != Kind::note) return;
+    if (kind != Kind::kernel && kind != Kind::beside) return;
     Found found = find_in(at, file.name, {});
     if (found.outcome == Outcome::absent) return;  // swept meanwhile
     const auto key = Key::parse(found.decoded.key_text);
@@ -78,7 +78,7 @@ Verified Store::verify() {
           .outcome = Outcome::other_key, .detail = "it lies under another key's digest", .failure = 0, .decoded = {}};
     }
     if (found.outcome == Outcome::hit) {
-      if (kind == Kind::entry) ++out.good;
+      if (kind == Kind::kernel) ++out.good;
     } else {
       out.bad.push_back({.digest = (shard + file.name).substr(0, kDigestDigits), .reason = std::move(found.detail)});
     }
@@ -90,7 +90,7 @@ Store::Nearest Store::nearest(const Key& key) {
   Nearest out;
   each_file([&](const Descriptor& at, const std::string& shard, const Listed& file) {
     std::string digest = shard + file.name;
-    if (kind_of(file.name) != Kind::entry) return;
+    if (kind_of(file.name) != Kind::kernel) return;
     // The name of an entry is its key's digest, so that a key is verified without the rest of the file.
     const std::string text = read_key_text(at, file);
     if (hex(sha256(text)) != digest) return;

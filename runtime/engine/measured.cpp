@@ -10,8 +10,6 @@
 namespace weft {
 namespace {
 
-constexpr char kKind[] = "rate of vdpbf16ps 1";
-
 /// No unit is further than that from one product in the time of another.
 constexpr double kLeast = 0.1, kMost = 10;
 
@@ -24,7 +22,7 @@ std::optional<double> rate_in(const std::string& text) {
 
 std::optional<double> find_rate(cache::Store& store, const cache::Key& key) {
   const auto found = store.look_again(key);
-  return found.entry && found.entry->launch == kKind ? rate_in(found.entry->plan) : std::nullopt;
+  return found.entry ? rate_in(found.entry->value) : std::nullopt;
 }
 
 /// All threads go by the first that was measured; no lock that a fork could leave closed.
@@ -41,8 +39,8 @@ std::optional<double> measured_once() {
 }  // namespace
 
 cache::Key bf16_dot_key(const std::string& processor) {
-  cache::Key key(cache::EntryKind::note);
-  key.add("kind", kKind).add("processor", processor);
+  cache::Key key(cache::EntryKind::measurement);
+  key.add("kind", "rate of vdpbf16ps").add("processor", processor);
   return key;
 }
 
@@ -56,11 +54,8 @@ std::optional<double> bf16_dot_rate(const Stores& stores, const std::string& pro
   if (rate && !stores.empty()) {
     // That it cannot be kept is said where the kernel cannot.
     stores.front()->put(
-        key, {.binary = {},
-              .source = fmt::format("vdpbf16ps does {:.2f} times the products of f32 on {}", *rate, processor),
-              .plan = fmt::format("{}", *rate),
-              .launch = kKind,
-              .build_us = 0});
+        key, {.value = fmt::format("{}", *rate),
+              .words = fmt::format("vdpbf16ps does {:.2f} times the products of f32 on {}", *rate, processor)});
   }
   return rate;
 }

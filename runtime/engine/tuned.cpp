@@ -7,15 +7,10 @@
 #include <sstream>
 
 namespace weft {
-namespace {
-
-constexpr char kKind[] = "tuned schedule 1";
-
-}  // namespace
 
 cache::Key tuned_key(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target) {
-  cache::Key key(cache::EntryKind::note);
-  key.add("kind", kKind)
+  cache::Key key(cache::EntryKind::measurement);
+  key.add("kind", "tuned schedule")
       .add("version", version())
       .add("target", target.name)
       .add("processor", host_cpu_model())
@@ -28,19 +23,18 @@ cache::Key tuned_key(const ir::Pattern& pattern, const ir::Bind& bind, const Tar
 std::optional<Tuned> find_tuned(cache::Store& store, const cache::Key& key) {
   // Not counted: a pattern that nobody tuned is no miss.
   const auto found = store.look_again(key);
-  if (!found.entry || found.entry->launch != kKind) return std::nullopt;
-  Tuned out{.schedule = {}, .measured = found.entry->source};
-  std::istringstream lines(found.entry->plan);
+  if (!found.entry) return std::nullopt;
+  Tuned out{.schedule = {}, .measured = found.entry->words};
+  std::istringstream lines(found.entry->value);
   ir::ScheduleHint hint{.key = {}, .value = 0, .range = {}, .tuned = true};
   while (lines >> hint.key >> hint.value) out.schedule.push_back(hint);
   return out;
 }
 
 cache::PutResult keep_tuned(cache::Store& store, const cache::Key& key, const Tuned& tuned) {
-  std::string plan;
-  for (const auto& hint : tuned.schedule) plan += fmt::format("{} {}\n", hint.key, hint.value);
-  return store.put(key,
-                   {.binary = {}, .source = tuned.measured, .plan = std::move(plan), .launch = kKind, .build_us = 0});
+  std::string value;
+  for (const auto& hint : tuned.schedule) value += fmt::format("{} {}\n", hint.key, hint.value);
+  return store.put(key, {.value = std::move(value), .words = tuned.measured});
 }
 
 void take_tuned(const std::vector<std::shared_ptr<cache::Store>>& stores, ir::Pattern& pattern,

@@ -23,6 +23,8 @@ TEST(Entry, ComesBackAsItWas) {
   odd.binary = std::string("\0\xFF\n", 3) + std::string(100000, 'x');
   odd.registers = 255;
   odd.spill_bytes.reset();
+  odd.value = "1.5";
+  odd.words = "half as much again";
   for (const Entry& entry : {bare, sample_entry(), odd}) {
     const auto decoded = decode(encode("some key\n", entry));
     ASSERT_TRUE(decoded.ok()) << decoded.error().message;
@@ -35,13 +37,13 @@ TEST(Entry, ComesBackAsItWas) {
 TEST(Entry, TheLayoutIsFixed) {
   const std::string bytes = encode("KEY", {.binary = "B", .source = "SS"});
   EXPECT_EQ(bytes.substr(0, 8), "WEFTKERN");
-  EXPECT_EQ(bytes.substr(8, 8), std::string("\1\0\0\0\5\0\0\0", 8));
-  EXPECT_EQ(bytes.size(), 32 + 3 + 5 * 56 + 1 + 2 + 24 + 32U);
+  EXPECT_EQ(bytes.substr(8, 8), std::string("\2\0\0\0\7\0\0\0", 8));
+  EXPECT_EQ(bytes.size(), 32 + 3 + 7 * 56 + 1 + 2 + 24 + 32U);
   EXPECT_EQ(static_cast<unsigned char>(bytes[16]), bytes.size() & 0xFF);
   EXPECT_EQ(static_cast<unsigned char>(bytes[17]), bytes.size() >> 8);
   EXPECT_EQ(bytes.substr(24, 8), std::string("\3\0\0\0\0\0\0\0", 8));
   EXPECT_EQ(bytes.substr(32, 3), "KEY");
-  EXPECT_EQ(bytes.substr(32 + 3 + 5 * 56, 3), "BSS");
+  EXPECT_EQ(bytes.substr(32 + 3 + 7 * 56, 3), "BSS");
 }
 
 TEST(Entry, NoFlippedBitIsRead) {
@@ -81,7 +83,7 @@ TEST(Entry, NoTruncationOrExtensionIsRead) {
 TEST(Entry, LyingLengthsUnderARightDigestAreErrors) {
   const std::string bytes = sample();
   const std::uint64_t values[] = {0, 1, 0x7FFFFFFF, 0xFFFFFFFF, 1ULL << 63, ~0ULL, ~0ULL - 31, bytes.size()};
-  for (std::size_t at = 8; at + 8 <= 32 + sample_key().text().size() + 5 * 56; at += 4) {
+  for (std::size_t at = 8; at + 8 <= 32 + sample_key().text().size() + 7 * 56; at += 4) {
     for (const std::uint64_t value : values) {
       std::string lying = bytes;
       std::copy_n(reinterpret_cast<const char*>(&value), 8, lying.begin() + static_cast<std::ptrdiff_t>(at));
@@ -109,7 +111,7 @@ TEST(Entry, RandomBytesAreNoEntry) {
   for (int round = 0; round < 20000; ++round) {
     std::string bytes(random() % 600, '\0');
     for (char& c : bytes) c = static_cast<char>(random());
-    if (bytes.size() >= 12 && round % 2 == 0) bytes.replace(0, 12, std::string("WEFTKERN\1\0\0\0", 12));
+    if (bytes.size() >= 12 && round % 2 == 0) bytes.replace(0, 12, std::string("WEFTKERN\2\0\0\0", 12));
     if (bytes.size() > sizeof(Sha256) && round % 4 == 0) bytes = sealed(bytes);
     EXPECT_FALSE(decode(bytes).ok());
   }

@@ -2,6 +2,7 @@
 
 #include "compiler/base/digest.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -46,16 +47,19 @@ TEST(Key, FieldsComeBackFromTheText) {
   EXPECT_TRUE(fields_of("").empty());
 }
 
-TEST(Key, ANoteIsNoKernel) {
-  const Key kernel = Key().add("source", "x"), note = Key(EntryKind::note).add("source", "x");
-  EXPECT_NE(kernel.digest(), note.digest());
-  EXPECT_EQ(kernel.entry_name(), kernel.digest());
-  EXPECT_EQ(note.entry_name(), note.digest() + ".note");
-  EXPECT_EQ(fields_of(note.text()), fields_of(kernel.text()));
+TEST(Key, KindsAreApart) {
+  std::set<std::string> digests;
+  for (const auto& [kind, word, ending] : kEntryKinds) {
+    const Key key = Key(kind).add("source", "x");
+    EXPECT_TRUE(digests.insert(key.digest()).second) << word;
+    EXPECT_EQ(key.entry_name(), key.digest() + std::string(ending));
+    EXPECT_EQ(fields_of(key.text()), fields_of(Key().add("source", "x").text()));
+    EXPECT_EQ(&names_of(kind).word, &word) << "the table is in the order of the kinds";
+  }
 }
 
 TEST(Key, ComesBackFromItsText) {
-  for (const auto kind : {EntryKind::kernel, EntryKind::note}) {
+  for (const auto kind : {EntryKind::kernel, EntryKind::note, EntryKind::measurement}) {
     const Key key = Key(kind).add("one", "a=b\nc\\n").add("two", "");
     const auto again = Key::parse(key.text());
     ASSERT_TRUE(again);
@@ -64,7 +68,7 @@ TEST(Key, ComesBackFromItsText) {
     EXPECT_FALSE(Key::parse(key.text() + "unfinished"));
     EXPECT_FALSE(Key::parse(key.text() + "three=a\\b\n")) << "no key writes it so";
   }
-  EXPECT_FALSE(Key::parse("weft other key 1\none=1\n"));
+  EXPECT_FALSE(Key::parse(fmt::format("weft other key {}\none=1\n", kFormat)));
   EXPECT_FALSE(Key::parse(""));
 }
 

@@ -61,23 +61,22 @@ TEST_F(UpkeepTest, VerifyFindsEveryKindOfBadEntryAndMovesItAside) {
   EXPECT_TRUE(store->verify().bad.empty()) << "they were moved aside";
 }
 
-Key note_key() { return Key(EntryKind::note).add("about", "something"); }
+class EntriesBesideKernels : public UpkeepTest, public ::testing::WithParamInterface<EntryKindNames> {};
 
-TEST_F(UpkeepTest, NotesAreKeptLikeKernelsAndAreNone) {
+TEST_P(EntriesBesideKernels, AreKeptLikeThemAndAreNone) {
   const auto store = filled();
+  const Key beside = Key(GetParam().kind).add("about", "something");
   const auto kernels = store->totals();
-  ASSERT_TRUE(store->put(note_key(), {.plan = "a plan"}).published);
-  const auto path = [](const fs::path& kernel, const Key& note) {
-    return kernel.parent_path().parent_path() / note.digest().substr(0, 2) / (note.digest().substr(2) + ".note");
-  }(file(sample_key("1")), note_key());
+  ASSERT_TRUE(store->put(beside, {.plan = "a plan"}).published);
+  const auto path = shard(beside) / beside.entry_name().substr(2);
   const auto bytes = contents(path);
   ASSERT_FALSE(bytes.empty());
-  EXPECT_EQ(store->look_again(note_key()).entry->plan, "a plan");
+  EXPECT_EQ(store->look_again(beside).entry->plan, "a plan");
   EXPECT_EQ(store->totals().entries, kernels.entries);
   EXPECT_EQ(store->totals().bytes, kernels.bytes + bytes.size());
   EXPECT_EQ(store->list().size(), kernels.entries);
   EXPECT_EQ(store->stats().puts, 10U);
-  EXPECT_NE(store->nearest(Key().add("about", "something")).digest, note_key().digest());
+  EXPECT_NE(store->nearest(Key().add("about", "something")).digest, beside.digest());
   EXPECT_EQ(store->verify().good, 10U);
   EXPECT_EQ(store->prune(1 << 30).files, 0U);
 
@@ -85,25 +84,28 @@ TEST_F(UpkeepTest, NotesAreKeptLikeKernelsAndAreNone) {
   const Verified verified = store->verify();
   EXPECT_EQ(verified.good, 10U);
   ASSERT_EQ(verified.bad.size(), 1U);
-  EXPECT_EQ(verified.bad[0].digest, note_key().digest());
+  EXPECT_EQ(verified.bad[0].digest, beside.digest());
   EXPECT_FALSE(fs::exists(path));
   EXPECT_EQ(store->prune(1 << 30).files, 1U) << "what was moved aside is swept";
 
   // Under a kernel's name it is none, and the other way round.
-  ASSERT_TRUE(store->put(note_key(), {.plan = "a plan"}).published);
+  ASSERT_TRUE(store->put(beside, {.plan = "a plan"}).published);
   fs::rename(path, fs::path(path).replace_extension());
   EXPECT_EQ(store->verify().bad.size(), 1U);
   EXPECT_EQ(store->prune(1 << 30).files, 1U);
 
-  ASSERT_TRUE(store->put(note_key(), {.plan = "a plan"}).published);
+  ASSERT_TRUE(store->put(beside, {.plan = "a plan"}).published);
   const utimbuf long_ago{.actime = 1, .modtime = 1};
   ASSERT_EQ(utime(path.c_str(), &long_ago), 0);
   store->prune(store->totals().bytes - 1);
   EXPECT_FALSE(fs::exists(path)) << "least recently used";
-  ASSERT_TRUE(store->put(note_key(), {.plan = "a plan"}).published);
+  ASSERT_TRUE(store->put(beside, {.plan = "a plan"}).published);
   store->clear();
   EXPECT_FALSE(fs::exists(path));
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, EntriesBesideKernels, ::testing::Values(kEntryKinds[1], kEntryKinds[2]),
+                         [](const auto& of) { return std::string(of.param.word); });
 
 TEST_F(UpkeepTest, ClearRemovesOurFilesAndNoOthers) {
   const auto store = filled();

@@ -8,6 +8,7 @@
 #include "runtime/engine/tuned.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -106,11 +107,13 @@ TEST_F(StoresTest, AStoreThatCannotBeReadIsPassedOver) {
 
 TEST_F(StoresTest, AnOlderStoreIsPassedOver) {
   const auto old = filled("old");
-  fs::rename(old + "/kernels-1", old + "/kernels-0");
+  const auto kernels = fmt::format("{}/kernels-{}", old, cache::kFormat);
+  const auto older = fmt::format("{}/kernels-{}", old, cache::kFormat - 1);
+  fs::rename(kernels, older);
   const Engine engine({.cache_dir = place("own"), .read_only_caches = {old}});
   EXPECT_EQ(origin(engine), CacheOrigin::miss);
-  EXPECT_TRUE(fs::exists(old + "/kernels-0"));
-  fs::rename(old + "/kernels-0", old + "/kernels-1");
+  EXPECT_TRUE(fs::exists(older));
+  fs::rename(older, kernels);
   EXPECT_EQ(origin(Engine({.cache_dir = place("other"), .read_only_caches = {old}})), CacheOrigin::disk);
 }
 
