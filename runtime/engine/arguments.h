@@ -57,12 +57,12 @@ Result<HeadTables> make_head_tables(const ir::Plan& plan, std::int64_t heads);
 void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t phase, const ir::Shape& shape,
                   weft_args& block);
 
-/// What an executor keeps per number of heads: made once, by the first launch that has so many.
+/// What is kept per number of heads: made once, by the first launch that has so many.
 template <typename T>
 class KnownHeads {
  public:
   template <typename Make>
-  Result<std::shared_ptr<const T>> get(std::int64_t heads, const Make& make) {
+  Result<std::shared_ptr<const T>> get(std::int64_t heads, const Make& make) const {
     {
       const std::shared_lock lock(mutex_);
       if (const auto it = known_.find(heads); it != known_.end()) return it->second;
@@ -75,8 +75,8 @@ class KnownHeads {
   }
 
  private:
-  ForkSafe<std::shared_mutex> mutex_;
-  std::map<std::int64_t, std::shared_ptr<const T>> known_;
+  mutable ForkSafe<std::shared_mutex> mutex_;
+  mutable std::map<std::int64_t, std::shared_ptr<const T>> known_;
 };
 
 }  // namespace weft

@@ -35,6 +35,10 @@ const codegen::Source& Compilation::source(ir::Regime regime) const {
   return sources_.emplace(regime, std::move(made)).first->second;
 }
 
+Result<std::shared_ptr<const HeadTables>> Compilation::tables(std::int64_t heads) const {
+  return tables_.get(heads, [&] { return make_head_tables(plan, heads); });
+}
+
 bool Compilation::emitted(ir::Regime regime) const {
   const std::lock_guard lock(mutex_);
   return sources_.contains(regime);

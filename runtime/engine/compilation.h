@@ -5,11 +5,13 @@
 #include "compiler/ir/few_rows.h"
 #include "kernels_cache/entry.h"
 #include "kernels_cache/key.h"
+#include "runtime/engine/arguments.h"
 #include "runtime/engine/front.h"
 
 #include <weft/weft.h>
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -32,6 +34,8 @@ struct Compilation : Planned {
   const std::string& pattern_text() const;
   const std::string& plan_text() const;
   const codegen::Source& source(ir::Regime regime = ir::Regime::many_queries) const;
+  /// Made once for each number of heads that launches have.
+  Result<std::shared_ptr<const HeadTables>> tables(std::int64_t heads) const;
   /// Has anybody asked for the source?
   bool emitted(ir::Regime regime = ir::Regime::many_queries) const;
 
@@ -39,6 +43,7 @@ struct Compilation : Planned {
   mutable ForkSafe<> mutex_;
   mutable std::map<ir::Regime, codegen::Source> sources_;
   mutable std::optional<std::string> pattern_text_, plan_text_;
+  KnownHeads<HeadTables> tables_;
 };
 
 /// What one of a kernel's texts is compiled to: first what stores are asked by, then what they or a compiler gave.

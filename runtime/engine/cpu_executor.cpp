@@ -28,18 +28,14 @@ Status load_cpu(Kernel::State& kernel, const Loading& with) {
     return environment_error(fmt::format("this machine cannot execute {}: {}", kernel.target.name, why));
   }
   WEFT_TRY(auto kernels, CpuKernels::make(kernel, kernel.binary, with.binaries));
-  kernel.executor = std::make_unique<CpuExecutor>(kernel.plan, std::move(kernels), with.workers);
+  kernel.executor = std::make_unique<CpuExecutor>(kernel, std::move(kernels), with.workers);
   return done;
 }
 
-CpuExecutor::CpuExecutor(const ir::Plan& plan, std::unique_ptr<const CpuKernels> kernels,
+CpuExecutor::CpuExecutor(const Compilation& kernel, std::unique_ptr<const CpuKernels> kernels,
                          std::shared_ptr<const Workers> workers)
-    : plan_(plan), kernels_(std::move(kernels)), workers_(std::move(workers)) {
-  if (plan_.bind.gradient) pages_.emplace(cpu::kPageKeys * kernels_->many().at.sum_row);
-}
-
-Result<std::shared_ptr<const HeadTables>> CpuExecutor::tables_of(std::int64_t heads) const {
-  return known_heads_.get(heads, [&] { return make_head_tables(plan_, heads); });
+    : Executor(kernel), kernels_(std::move(kernels)), workers_(std::move(workers)) {
+  if (kernel_.plan.bind.gradient) pages_.emplace(cpu::kPageKeys * kernels_->many().at.sum_row);
 }
 
 Threads CpuExecutor::threads_for(const HeadTables& tables, int threads) const {
@@ -48,22 +44,22 @@ Threads CpuExecutor::threads_for(const HeadTables& tables, int threads) const {
 }
 
 Result<std::size_t> CpuExecutor::workspace(const ir::Shape& shape, int threads) const {
-  WEFT_TRY(const auto tables, tables_of(shape.heads));
-  WEFT_TRY(const auto sizes, most_room_for(plan_, shape));
+  WEFT_TRY(const auto tables, kernel_.tables(shape.heads));
+  WEFT_TRY(const auto sizes, most_room_for(kernel_.plan, shape));
   const auto each = threads_for(*tables, threads);
   return each.bytes * static_cast<std::size_t>(each.count) + bytes_of(sizes) + kAlignment;  // it may start anywhere
 }
 
 Result<BuildTimes> CpuExecutor::prepare(const ir::Shape& shape) const {
   BuildTimes times;
-  WEFT_CHECK(tables_of(shape.heads));
-  WEFT_CHECK(kernels_->of(ir::regime_of(plan_, shape.n_q), &times));
+  WEFT_CHECK(kernel_.tables(shape.heads));
+  WEFT_CHECK(kernels_->of(ir::regime_of(kernel_.plan, shape.n_q), &times));
   return times;
 }
 
-Status CpuExecutor::run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
-  WEFT_TRY(const auto tables, tables_of(launch.shape.heads));
-  WEFT_TRY(const auto sizes, room_for(plan_, launch));
+Status CpuExecutor::run(const Launch& launch, const RunArgs& args) const {
+  WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
+  WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch));
   Threads threads = threads_for(*tables, args.threads);
   const auto bytes = threads.bytes * static_cast<std::size_t>(threads.count) + bytes_of(sizes);
   ScratchPool::Buffer pooled;
@@ -75,11 +71,11 @@ Status CpuExecutor::run(const ir::Pattern& pattern, const Launch& launch, const 
     WEFT_TRY(threads.scratch, in_workspace(args.workspace, bytes, kAlignment));
   }
   // Before anything is written: what launches of such lengths call may yet have to be compiled.
-  if (launch.sequences.empty()) WEFT_CHECK(kernels_->of(ir::regime_of(plan_, launch.shape.n_q)));
+  if (launch.sequences.empty()) WEFT_CHECK(kernels_->of(ir::regime_of(kernel_.plan, launch.shape.n_q)));
   for (const auto& s : launch.sequences) {
-    if (s.n_q > 0) WEFT_CHECK(kernels_->of(ir::regime_of(plan_, s.n_q)));
+    if (s.n_q > 0) WEFT_CHECK(kernels_->of(ir::regime_of(kernel_.plan, s.n_q)));
   }
-  const Job job{.plan = plan_, .pattern = pattern, .tables = *tables, .launch = launch, .args = args};
+  const Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args};
   const Room room{.tables = tables->tables.words.data(),
                   .carry = threads.behind(),
                   .lists = reinterpret_cast<std::int32_t*>(threads.behind() + aligned(sizes.carry))};
@@ -96,7 +92,7 @@ Status CpuExecutor::run(const ir::Pattern& pattern, const Launch& launch, const 
 
 Status CpuExecutor::run_gradients(const Job& job, const Room& room, const Threads& threads) const {
   if (!job.launch.sequences.empty()) clear_gradients(job.args);
-  const BackwardJob backward{.plan = plan_,
+  const BackwardJob backward{.plan = kernel_.plan,
                              .kernels = kernels_->many(),
                              .tables = job.tables,
                              .workers = *workers_,
@@ -116,10 +112,10 @@ Status CpuExecutor::run_gradients(const Job& job, const Room& room, const Thread
 
 Status CpuExecutor::run_step(const Step& step, const Threads& threads) const {
   if (step.kernel == Step::Kernel::attend) return attend(step, threads);
-  if (plan_.lists[step.number].summarizes())
+  if (kernel_.plan.lists[step.number].summarizes())
     summarize(step, threads);
   else if (!step.only_pools)  // fill_list pools, too
-    fill_list(plan_, step.number, *step.piece, *workers_, threads.count);
+    fill_list(kernel_.plan, step.number, *step.piece, *workers_, threads.count);
   return done;
 }
 
@@ -142,7 +138,7 @@ void CpuExecutor::summarize(const Step& list, const Threads& threads) const {
 }
 
 Status CpuExecutor::attend(const Step& phase, const Threads& threads) const {
-  WEFT_TRY(const auto* const kernels, kernels_->of(ir::regime_of(plan_, phase.piece->shape.n_q)));
+  WEFT_TRY(const auto* const kernels, kernels_->of(ir::regime_of(kernel_.plan, phase.piece->shape.n_q)));
   // Small enough that the last ones even out, large enough that neighbours share keys in a thread's cache.
   const auto chunk = std::clamp<std::int64_t>(phase.blocks / (std::int64_t{threads.count} * 32), 1, 8);
   share(phase, threads, chunk, [&](weft_args& mine, std::int64_t begin, std::int64_t end) {

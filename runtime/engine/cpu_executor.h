@@ -1,7 +1,6 @@
 #pragma once
 
 #include "codegen/args.h"
-#include "compiler/ir/plan.h"
 #include "runtime/cpu/sums.h"
 #include "runtime/engine/cpu_gradients.h"
 #include "runtime/engine/cpu_kernels.h"
@@ -20,14 +19,14 @@ namespace weft {
 /// Every tile is computed alone, so that results do not depend on how many threads share the work.
 class CpuExecutor : public Executor {
  public:
-  CpuExecutor(const ir::Plan& plan, std::unique_ptr<const CpuKernels> kernels, std::shared_ptr<const Workers> workers);
+  CpuExecutor(const Compilation& kernel, std::unique_ptr<const CpuKernels> kernels,
+              std::shared_ptr<const Workers> workers);
 
-  Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
+  Status run(const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
   Result<BuildTimes> prepare(const ir::Shape& shape) const override;
 
  private:
-  Result<std::shared_ptr<const HeadTables>> tables_of(std::int64_t heads) const;
   /// So many, 0: the engine's; without their scratch.
   Threads threads_for(const HeadTables& tables, int threads) const;
   using Units = std::function<void(weft_args& mine, std::int64_t begin, std::int64_t end)>;
@@ -39,10 +38,8 @@ class CpuExecutor : public Executor {
   void summarize(const Step& list, const Threads& threads) const;
   Status attend(const Step& phase, const Threads& threads) const;
 
-  const ir::Plan& plan_;
   std::unique_ptr<const CpuKernels> kernels_;
   std::shared_ptr<const Workers> workers_;
-  mutable KnownHeads<HeadTables> known_heads_;
   mutable ScratchPool pool_;
   mutable std::optional<cpu::PagePool> pages_;  ///< of gradients
 };

@@ -12,8 +12,8 @@ namespace {
 /// A kernel that was compiled for another machine's GPU.
 class Elsewhere : public GpuExecutor {
  public:
-  Elsewhere(const ir::Plan& plan, Error why) : GpuExecutor(plan), why_(std::move(why)) {}
-  Status run(const ir::Pattern&, const Launch&, const RunArgs&) const override { return why_; }
+  Elsewhere(const Compilation& kernel, Error why) : GpuExecutor(kernel), why_(std::move(why)) {}
+  Status run(const Launch&, const RunArgs&) const override { return why_; }
   Result<std::size_t> workspace(const ir::Shape&, int) const override { return why_; }
   Result<BuildTimes> prepare(const ir::Shape&) const override { return why_; }
   bool reads_host_memory() const override { return false; }
@@ -72,9 +72,9 @@ Status load_cuda(Kernel::State& kernel, const Loading& with) {
   if (!binary) return std::move(binary).error();
   kernel.binary = std::move(*binary);
   if (device)
-    kernel.executor = std::make_unique<CudaExecutor>(kernel.plan, kernel.target, std::move(modules));
+    kernel.executor = std::make_unique<CudaExecutor>(kernel, std::move(modules));
   else
-    kernel.executor = std::make_unique<Elsewhere>(kernel.plan, std::move(device).error());
+    kernel.executor = std::make_unique<Elsewhere>(kernel, std::move(device).error());
   return done;
 }
 

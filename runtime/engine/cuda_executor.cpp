@@ -25,40 +25,40 @@ std::size_t bytes_of(const RoomSizes& sizes) {
 
 }  // namespace
 
-CudaExecutor::CudaExecutor(const ir::Plan& plan, const Target& target, Modules modules)
-    : GpuExecutor(plan), target_(target), modules_(std::move(modules)) {}
+CudaExecutor::CudaExecutor(const Compilation& kernel, Modules modules)
+    : GpuExecutor(kernel), modules_(std::move(modules)) {}
 
-Result<std::shared_ptr<const CudaExecutor::PerHeads>> CudaExecutor::per_heads(std::int64_t heads) const {
-  return known_heads_.get(heads, [&]() -> Result<PerHeads> {
-    WEFT_TRY(auto tables, make_head_tables(plan_, heads));
-    const auto shared = geometry_.shared_bytes(tables.tables.most_terms);
-    if (shared > target_.shared_per_block) {
-      return user_error(fmt::format("{} with {} heads needs {} bytes of shared memory a block; {} has {}", plan_.name,
-                                    heads, shared, target_.name, target_.shared_per_block));
+Result<std::shared_ptr<const cuda::Buffer>> CudaExecutor::words_of(const HeadTables& tables, std::int64_t heads) const {
+  return words_.get(heads, [&]() -> Result<cuda::Buffer> {
+    const std::int64_t shared = geometry_.shared_bytes(tables.tables.most_terms);
+    const std::int64_t most = kernel_.target.shared_per_block;
+    if (shared > most) {
+      return user_error(fmt::format("{} with {} heads needs {} bytes of shared memory a block; {} has {}",
+                                    kernel_.plan.name, heads, shared, kernel_.target.name, most));
     }
     WEFT_CHECK(modules_.front()->allow_shared(shared));
     const auto& words = tables.tables.words;
-    WEFT_TRY(auto buffer, cuda::Buffer::upload(device(), words.data(), words.size() * sizeof words[0]));
-    return PerHeads{.tables = std::move(tables), .words = std::move(buffer)};
+    return cuda::Buffer::upload(device(), words.data(), words.size() * sizeof words[0]);
   });
 }
 
 Result<BuildTimes> CudaExecutor::prepare(const ir::Shape& shape) const {
   WEFT_TRY(const auto current, cuda::Current::make(*device()));
   WEFT_CHECK(check_positions(shape));
-  WEFT_CHECK(per_heads(shape.heads));
+  WEFT_TRY(const auto tables, kernel_.tables(shape.heads));
+  WEFT_CHECK(words_of(*tables, shape.heads));
   return BuildTimes();
 }
 
 Result<std::size_t> CudaExecutor::workspace(const ir::Shape& shape, int) const {
-  WEFT_TRY(const auto sizes, most_room_for(plan_, shape));
+  WEFT_TRY(const auto sizes, most_room_for(kernel_.plan, shape));
   const auto bytes = bytes_of(sizes);
   if (bytes == 0 && shape.batch <= 1) return std::size_t{0};
   return entry_bytes(shape.batch) + bytes + kAlignment;  // the caller's buffer may start anywhere
 }
 
 /// A pointer that the GPU cannot follow would end the whole context.
-Status CudaExecutor::check_pointers(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
+Status CudaExecutor::check_pointers(const Launch& launch, const RunArgs& args) const {
   const auto check = [&](const std::string& name, const void* data) -> Status {
     if (data == nullptr) return done;
     WEFT_TRY(const auto problem, cuda::pointer_problem(*device(), data));
@@ -76,35 +76,36 @@ Status CudaExecutor::check_pointers(const ir::Pattern& pattern, const Launch& la
     WEFT_CHECK(check(fmt::format("list {}", i), launch.lists[i].data));
   }
   for (std::size_t i = 0; i < launch.inputs.size(); ++i) {
-    WEFT_CHECK(check(fmt::format("input '{}'", pattern.inputs[i].name), launch.inputs[i].data));
+    WEFT_CHECK(check(fmt::format("input '{}'", kernel_.pattern.inputs[i].name), launch.inputs[i].data));
   }
   return done;
 }
 
-Status CudaExecutor::run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
+Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   WEFT_TRY(const auto current, cuda::Current::make(*device()));
-  WEFT_CHECK(check_pointers(pattern, launch, args));
+  WEFT_CHECK(check_pointers(launch, args));
   WEFT_CHECK(check_positions(launch.shape));
-  WEFT_TRY(const auto tables, per_heads(launch.shape.heads));
-  WEFT_TRY(const auto sizes, room_for(plan_, launch));
-  const Job job{.plan = plan_, .pattern = pattern, .tables = tables->tables, .launch = launch, .args = args};
-  if (bytes_of(sizes) == 0 && args.offset.size() <= 1) return queue(job, *tables, sizes, nullptr);
+  WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
+  WEFT_TRY(const auto words, words_of(*tables, launch.shape.heads));
+  WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch));
+  const Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args};
+  if (bytes_of(sizes) == 0 && args.offset.size() <= 1) return queue(job, *words, sizes, nullptr);
   const auto bytes = entry_bytes(launch.shape.batch) + bytes_of(sizes);
   if (!args.workspace.empty()) {
     WEFT_TRY(auto* const scratch, in_workspace(args.workspace, bytes, kAlignment));
-    return queue(job, *tables, sizes, scratch);
+    return queue(job, *words, sizes, scratch);
   }
   auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
   WEFT_TRY(auto pooled, pool_.take(device(), stream, bytes));
-  auto queued = queue(job, *tables, sizes, static_cast<std::byte*>(pooled.data()));
+  auto queued = queue(job, *words, sizes, static_cast<std::byte*>(pooled.data()));
   pool_.give_back(stream, std::move(pooled));
   return queued;
 }
 
-Status CudaExecutor::queue(const Job& job, const PerHeads& per_heads, const RoomSizes& sizes,
+Status CudaExecutor::queue(const Job& job, const cuda::Buffer& words, const RoomSizes& sizes,
                            std::byte* scratch) const {
   auto* const stream = static_cast<cuda::StreamHandle*>(job.args.stream);
-  Room room{.tables = static_cast<const std::int64_t*>(per_heads.words.data())};
+  Room room{.tables = static_cast<const std::int64_t*>(words.data())};
   if (scratch != nullptr) {
     room.offsets = reinterpret_cast<std::int64_t*>(scratch);
     room.chunks = room.offsets + job.launch.shape.batch;
@@ -114,9 +115,7 @@ Status CudaExecutor::queue(const Job& job, const PerHeads& per_heads, const Room
     room.list_scratch = lists + aligned(sizes.lists);
   }
   const auto run = [&](const Step& step) -> Status {
-    const auto [threads, shared] = block_of(step);
-    const auto& module = modules_[static_cast<std::size_t>(step.kernel)];
-    return module->launch({.blocks = step.blocks, .threads = threads, .shared_bytes = shared}, step.args, stream);
+    return modules_[static_cast<std::size_t>(step.kernel)]->launch(grid_of(step), step.args, stream);
   };
   const auto copy = [&](std::int64_t* to, const std::int64_t* from, std::size_t bytes) -> Status {
     WEFT_CUDA(device()->driver(), cuMemcpyHtoDAsync_v2,

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "compiler/target/target.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/module.h"
 #include "runtime/engine/gpu_executor.h"
@@ -17,27 +16,22 @@ class CudaExecutor : public GpuExecutor {
  public:
   /// The kernels of one cubin, by Step::Kernel; null where it has none.
   using Modules = std::array<std::shared_ptr<const cuda::Module>, 3>;
-  CudaExecutor(const ir::Plan& plan, const Target& target, Modules modules);
+  CudaExecutor(const Compilation& kernel, Modules modules);
   Result<BuildTimes> prepare(const ir::Shape& shape) const override;
 
-  Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
+  Status run(const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
   bool reads_host_memory() const override { return false; }
   const std::shared_ptr<const cuda::Device>& device() const { return modules_.front()->device(); }
 
  private:
-  /// What depends on the number of heads only.
-  struct PerHeads {
-    HeadTables tables;
-    cuda::Buffer words;  ///< the tables' image on the device
-  };
-  Result<std::shared_ptr<const PerHeads>> per_heads(std::int64_t heads) const;
-  Status check_pointers(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const;
-  Status queue(const Job& job, const PerHeads& per_heads, const RoomSizes& sizes, std::byte* scratch) const;
+  /// The image of the kernel's tables on the device.
+  Result<std::shared_ptr<const cuda::Buffer>> words_of(const HeadTables& tables, std::int64_t heads) const;
+  Status check_pointers(const Launch& launch, const RunArgs& args) const;
+  Status queue(const Job& job, const cuda::Buffer& words, const RoomSizes& sizes, std::byte* scratch) const;
 
-  const Target& target_;
   Modules modules_;
-  mutable KnownHeads<PerHeads> known_heads_;
+  KnownHeads<cuda::Buffer> words_;
   mutable cuda::BufferPool pool_;
 };
 

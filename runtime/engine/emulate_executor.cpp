@@ -82,40 +82,38 @@ Status faultless(const emulate::Report& report, const std::string& name) {
 
 }  // namespace
 
-EmulateExecutor::EmulateExecutor(const ir::Plan& plan, codegen::Source source,
+EmulateExecutor::EmulateExecutor(const Compilation& kernel, codegen::Source source,
                                  std::shared_ptr<const emulate::Program> program)
-    : GpuExecutor(plan), source_(std::move(source)), program_(std::move(program)) {}
+    : GpuExecutor(kernel), source_(std::move(source)), program_(std::move(program)) {}
 
-Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const ir::Plan& plan, codegen::Source source) {
+Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const Compilation& kernel,
+                                                                     codegen::Source source) {
   WEFT_TRY(auto program, build(source, false));
-  return std::unique_ptr<const EmulateExecutor>(new EmulateExecutor(plan, std::move(source), std::move(program)));
+  return std::unique_ptr<const EmulateExecutor>(new EmulateExecutor(kernel, std::move(source), std::move(program)));
 }
 
 Result<std::size_t> EmulateExecutor::workspace(const ir::Shape&, int) const { return std::size_t{0}; }
 
-Status EmulateExecutor::run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const {
-  WEFT_TRY(const auto reports, run_on(*program_, pattern, launch, args));
+Status EmulateExecutor::run(const Launch& launch, const RunArgs& args) const {
+  WEFT_TRY(const auto reports, run_on(*program_, launch, args));
   return done;
 }
 
-Result<std::vector<emulate::Report>> EmulateExecutor::run_counted(const ir::Pattern& pattern, const Launch& launch,
-                                                                  const RunArgs& args) const {
+Result<std::vector<emulate::Report>> EmulateExecutor::run_counted(const Launch& launch, const RunArgs& args) const {
   WEFT_TRY(const auto counting, build(source_, true));
-  return run_on(*counting, pattern, launch, args);
+  return run_on(*counting, launch, args);
 }
 
-Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Program& program,
-                                                             const ir::Pattern& pattern, const Launch& launch,
+Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Program& program, const Launch& launch,
                                                              const RunArgs& args) const {
   WEFT_CHECK(check_positions(launch.shape));
-  WEFT_TRY(const auto tables,
-           known_heads_.get(launch.shape.heads, [&] { return make_head_tables(plan_, launch.shape.heads); }));
-  WEFT_TRY(const auto sizes, room_for(plan_, launch));
+  WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
+  WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch));
   const auto entries = static_cast<std::size_t>(launch.shape.batch);
   std::vector<std::int64_t> offsets(args.offset.size() > 1 ? entries : 0), chunks(2 * entries);
   std::vector<float> carry(sizes.carry / sizeof(float)), list_scratch(sizes.list_scratch / sizeof(float));
   std::vector<std::int32_t> lists(sizes.lists / sizeof(std::int32_t));
-  auto beside_lists = caller_regions(pattern, launch, args);
+  auto beside_lists = caller_regions(kernel_.pattern, launch, args);
   add_region(beside_lists, "carried state", carry, true);
   add_region(beside_lists, "offsets", offsets, false);
   add_region(beside_lists, "tables", tables->tables.words, false);
@@ -126,20 +124,20 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Prog
   add_lists(attending, launch, lists, false);
 
   const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  std::vector<emulate::Report> reports(plan_.phases.size());
+  std::vector<emulate::Report> reports(kernel_.plan.phases.size());
   const auto run = [&](const Step& step) -> Status {
     const bool chooses = step.kernel == Step::Kernel::prepass;
     const bool skips_one = step.kernel == Step::Kernel::merge && source_.prepass.empty();
-    const auto [threads, shared] = block_of(step);
+    const cuda::Grid grid = grid_of(step);
     WEFT_TRY(auto report, program.launch({.kernel = static_cast<std::size_t>(step.kernel) - (skips_one ? 1 : 0),
-                                          .blocks = step.blocks,
-                                          .threads = threads,
-                                          .shared_bytes = shared,
+                                          .blocks = grid.blocks,
+                                          .threads = grid.threads,
+                                          .shared_bytes = grid.shared_bytes,
                                           .args = step.args,
                                           .args_bytes = sizeof *step.args,
                                           .memory = chooses ? choosing : attending,
                                           .workers = args.threads > 0 ? args.threads : cores}));
-    WEFT_CHECK(faultless(report, plan_.name));
+    WEFT_CHECK(faultless(report, kernel_.plan.name));
     if (!chooses) reports[step.number] += report;
     return done;
   };
@@ -147,7 +145,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Prog
     std::memcpy(to, from, bytes);
     return done;
   };
-  const Job job{.plan = plan_, .pattern = pattern, .tables = *tables, .launch = launch, .args = args};
+  const Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args};
   const Room room{.tables = tables->tables.words.data(),
                   .offsets = offsets.data(),
                   .chunks = chunks.data(),
@@ -163,12 +161,12 @@ Result<std::vector<emulate::Report>> count_emulated(const Kernel& kernel, const 
   const auto* const executor = dynamic_cast<const EmulateExecutor*>(state.executor.get());
   if (executor == nullptr) return user_error("only emulated kernels are counted");
   WEFT_TRY(const auto launch, check_launch(contract_of(state), args));
-  return executor->run_counted(state.pattern, launch, args);
+  return executor->run_counted(launch, args);
 }
 
 Status load_emulated(Kernel::State& kernel, const Loading&) {
   const Stopwatch compiling;
-  WEFT_TRY(kernel.executor, EmulateExecutor::make(kernel.plan, kernel.source()));
+  WEFT_TRY(kernel.executor, EmulateExecutor::make(kernel, kernel.source()));
   kernel.binary.times.compile_ms = compiling.ms();
   kernel.resolved = "emulate:" + kernel.target.name;
   return done;

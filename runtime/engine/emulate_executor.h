@@ -13,23 +13,21 @@ namespace weft {
 /// Runs the emitted CUDA text on the host, on host tensors. Whatever the emulator finds wrong is a defect of Weft.
 class EmulateExecutor : public GpuExecutor {
  public:
-  static Result<std::unique_ptr<const EmulateExecutor>> make(const ir::Plan& plan, codegen::Source source);
+  static Result<std::unique_ptr<const EmulateExecutor>> make(const Compilation& kernel, codegen::Source source);
 
-  Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override;
+  Status run(const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
 
   /// The same with every access counted, which is several times slower. One report per phase.
-  Result<std::vector<emulate::Report>> run_counted(const ir::Pattern& pattern, const Launch& launch,
-                                                   const RunArgs& args) const;
+  Result<std::vector<emulate::Report>> run_counted(const Launch& launch, const RunArgs& args) const;
 
  private:
-  EmulateExecutor(const ir::Plan& plan, codegen::Source source, std::shared_ptr<const emulate::Program> program);
-  Result<std::vector<emulate::Report>> run_on(const emulate::Program& program, const ir::Pattern& pattern,
-                                              const Launch& launch, const RunArgs& args) const;
+  EmulateExecutor(const Compilation& kernel, codegen::Source source, std::shared_ptr<const emulate::Program> program);
+  Result<std::vector<emulate::Report>> run_on(const emulate::Program& program, const Launch& launch,
+                                              const RunArgs& args) const;
 
   codegen::Source source_;
   std::shared_ptr<const emulate::Program> program_;
-  mutable KnownHeads<HeadTables> known_heads_;
 };
 
 /// run_counted() of a kernel whose target is `emulate:…`, after all checks of Kernel::run. User error for others.

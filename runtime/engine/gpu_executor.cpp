@@ -17,7 +17,7 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 }  // namespace
 
 Status GpuExecutor::check_positions(const ir::Shape& shape) const {
-  const bool computes = plan_.score || codegen::cuda::has_conditions(plan_);
+  const bool computes = kernel_.plan.score || codegen::cuda::has_conditions(kernel_.plan);
   const std::int64_t most = computes ? codegen::cuda::kFarthestPosition : kMost;
   const char* const kernels = computes ? "GPU kernels of patterns with expressions" : "GPU kernels";
   for (std::int64_t b = 0; b < shape.batch; ++b) {
@@ -31,10 +31,10 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
   return done;
 }
 
-GpuExecutor::Block GpuExecutor::block_of(const Step& step) const {
-  if (step.kernel == Step::Kernel::prepass) return {geometry_.prepass_threads, geometry_.prepass_shared};
+cuda::Grid GpuExecutor::grid_of(const Step& step) const {
+  if (step.kernel == Step::Kernel::prepass) return {step.blocks, geometry_.prepass_threads, geometry_.prepass_shared};
   const bool merges = step.kernel == Step::Kernel::merge;
-  return {geometry_.threads, merges ? 0 : geometry_.shared_bytes(step.args->most_terms)};
+  return {step.blocks, geometry_.threads, merges ? 0 : geometry_.shared_bytes(step.args->most_terms)};
 }
 
 }  // namespace weft

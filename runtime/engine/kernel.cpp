@@ -36,7 +36,7 @@ LaunchContract contract_of(const Kernel::State& state) {
 Status Kernel::run(const RunArgs& args) const {
   return guarded([&]() -> Status {
     WEFT_TRY(const auto launch, check_launch(contract_of(*state_), args));
-    return state_->executor->run(state_->pattern, launch, args);
+    return state_->executor->run(launch, args);
   });
 }
 

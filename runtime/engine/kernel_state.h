@@ -1,6 +1,5 @@
 #pragma once
 
-#include "compiler/ir/pattern.h"
 #include "runtime/engine/compilation.h"
 #include "runtime/engine/launch_checks.h"
 
@@ -11,12 +10,15 @@
 
 namespace weft {
 
-/// How a backend runs a kernel it has loaded. Immutable after construction, as far as callers can tell. It belongs to
-/// the kernel's state and may refer to it.
+/// How a backend runs a kernel it has loaded, which outlives it. Immutable after construction, as far as callers can
+/// tell.
 class Executor {
  public:
+  explicit Executor(const Compilation& kernel) : kernel_(kernel) {}
   virtual ~Executor() = default;
-  virtual Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const = 0;
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  virtual Status run(const Launch& launch, const RunArgs& args) const = 0;
   virtual Result<std::size_t> workspace(const ir::Shape& shape, int threads) const = 0;
   /// Makes what launches of this shape need once, and would make themselves.
   virtual Result<BuildTimes> prepare(const ir::Shape&) const { return BuildTimes(); }
@@ -24,6 +26,9 @@ class Executor {
   virtual bool reads_host_memory() const { return true; }
   /// Shared memory of a block, where there are blocks.
   virtual std::optional<std::int64_t> shared_bytes(std::int64_t) const { return std::nullopt; }
+
+ protected:
+  const Compilation& kernel_;
 };
 
 /// The record of a kernel, complete.

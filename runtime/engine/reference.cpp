@@ -187,8 +187,10 @@ namespace {
 
 class Interpreter : public Executor {
  public:
-  Status run(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) const override {
-    return launch.gradient ? interpret_backward(pattern, launch, args) : run_interpreter(pattern, launch, args);
+  using Executor::Executor;
+  Status run(const Launch& launch, const RunArgs& args) const override {
+    return launch.gradient ? interpret_backward(kernel_.pattern, launch, args)
+                           : run_interpreter(kernel_.pattern, launch, args);
   }
   Result<std::size_t> workspace(const ir::Shape&, int) const override { return std::size_t{0}; }
 };
@@ -196,7 +198,7 @@ class Interpreter : public Executor {
 }  // namespace
 
 Status load_interpreter(Kernel::State& kernel, const Loading&) {
-  kernel.executor = std::make_unique<Interpreter>();
+  kernel.executor = std::make_unique<Interpreter>(kernel);
   return done;
 }
 

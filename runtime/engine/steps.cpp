@@ -72,11 +72,11 @@ std::vector<std::int64_t> cut_keys(const ir::Plan& plan, Piece& piece) {
 Status run_phase(const Job& job, std::size_t phase, Piece& piece, const RunStep& run) {
   weft_args& block = piece.block;
   block.phase = static_cast<std::int64_t>(phase);
-  number_tiles(job.plan, job.tables, phase, piece.shape, block);
+  number_tiles(job.kernel.plan, job.tables, phase, piece.shape, block);
   const std::int64_t tiles = block.tiles_per_head, rows = piece.shape.rows_computed();
-  const std::int64_t chunks = block.chunks, shares = ir::shares_of_tile(job.plan, chunks);
+  const std::int64_t chunks = block.chunks, shares = ir::shares_of_tile(job.kernel.plan, chunks);
   const auto behind = piece.first_head + piece.heads;
-  if (job.plan.choices.kernel_class != ir::KernelClass::vector) {
+  if (job.kernel.plan.choices.kernel_class != ir::KernelClass::vector) {
     constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
     // Rows are counted where chunks of them are merged.
     std::int64_t most = 0;
@@ -96,8 +96,9 @@ Status run_phase(const Job& job, std::size_t phase, Piece& piece, const RunStep&
     return step(Step::Kernel::attend, heads / together * tiles * shares);
   };
   if (chunks == 1) return attend(piece.first_head, piece.heads);
-  const auto of_head = chunk_bytes_of_head(job.plan, rows, chunks);
-  const auto at_once = heads_at_once(chunk_bytes_of_head(job.plan, piece.shape.n_q, chunks), block.heads_per_tile);
+  const auto of_head = chunk_bytes_of_head(job.kernel.plan, rows, chunks);
+  const auto at_once =
+      heads_at_once(chunk_bytes_of_head(job.kernel.plan, piece.shape.n_q, chunks), block.heads_per_tile);
   auto* const room = reinterpret_cast<std::byte*>(block.carry);
   for (auto first = piece.first_head; first < behind; first += at_once) {
     const auto heads = std::min(at_once, behind - first);
@@ -107,7 +108,7 @@ Status run_phase(const Job& job, std::size_t phase, Piece& piece, const RunStep&
     WEFT_CHECK(attend(first, heads));
     block.tile_begin = first * rows;
     block.tile_end = (first + heads) * rows;
-    const std::int64_t rows_of_block = job.plan.choices.threads / kWarp;
+    const std::int64_t rows_of_block = job.kernel.plan.choices.threads / kWarp;
     WEFT_CHECK(step(Step::Kernel::merge, (heads * rows + rows_of_block - 1) / rows_of_block));
   }
   block.carry = reinterpret_cast<float*>(room);
@@ -115,10 +116,10 @@ Status run_phase(const Job& job, std::size_t phase, Piece& piece, const RunStep&
 }
 
 Status run_lists(const Job& job, Piece& piece, const Room& room, const RunStep& run) {
-  if (job.plan.lists.empty()) return done;
-  place_lists(job.plan, piece.shape, room.lists, piece.block);
-  WEFT_CHECK(use_caller_lists(job.plan, job.pattern, job.launch, piece.block));
-  return each_list_step(job.plan, piece, room.list_scratch, run);
+  if (job.kernel.plan.lists.empty()) return done;
+  place_lists(job.kernel.plan, piece.shape, room.lists, piece.block);
+  WEFT_CHECK(use_caller_lists(job.kernel.plan, job.kernel.pattern, job.launch, piece.block));
+  return each_list_step(job.kernel.plan, piece, room.list_scratch, run);
 }
 
 }  // namespace
@@ -151,7 +152,7 @@ Result<std::byte*> in_workspace(std::span<std::byte> workspace, std::size_t byte
 }
 
 Status run_steps(const Job& job, const Room& room, const Machine& machine) {
-  auto pieces = pieces_of(job.plan, job.launch, job.args);
+  auto pieces = pieces_of(job.kernel.plan, job.launch, job.args);
   for (auto& piece : pieces) {
     weft_args& block = piece.block;
     block.tables = room.tables;
@@ -162,11 +163,11 @@ Status run_steps(const Job& job, const Room& room, const Machine& machine) {
       block.offsets = room.offsets;
     }
     WEFT_CHECK(run_lists(job, piece, room, machine.run));
-    if (const auto of_entry = cut_keys(job.plan, piece); !of_entry.empty()) {
+    if (const auto of_entry = cut_keys(job.kernel.plan, piece); !of_entry.empty()) {
       WEFT_CHECK(machine.copy(room.chunks, of_entry.data(), of_entry.size() * sizeof of_entry[0]));
       block.chunks_of_entry = room.chunks;
     }
-    for (std::size_t phase = 0; phase < job.plan.phases.size(); ++phase) {
+    for (std::size_t phase = 0; phase < job.kernel.plan.phases.size(); ++phase) {
       WEFT_CHECK(run_phase(job, phase, piece, machine.run));
     }
   }

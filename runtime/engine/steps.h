@@ -3,6 +3,7 @@
 #include "compiler/base/result.h"
 #include "compiler/ir/plan.h"
 #include "runtime/engine/arguments.h"
+#include "runtime/engine/compilation.h"
 #include "runtime/engine/launch_checks.h"
 
 #include <weft/weft.h>
@@ -17,8 +18,7 @@ namespace weft {
 
 /// A launch, and whose it is.
 struct Job {
-  const ir::Plan& plan;
-  const ir::Pattern& pattern;
+  const Compilation& kernel;
   const HeadTables& tables;
   const Launch& launch;
   const RunArgs& args;

@@ -1,4 +1,3 @@
-#include "codegen/cuda/emit.h"
 #include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/emulate_executor.h"
 #include "runtime/engine/reference.h"
@@ -62,13 +61,13 @@ constexpr Planted kPlanted[] = {
 constexpr std::int64_t kTokens = 100, kHeads = 4, kKvHeads = 2, kDim = 16;
 
 /// What a launch with its list read back comes to: what is wrong with it; empty, nothing is.
-std::string check(const Planted& fault, const Planned& planned) {
-  auto source = codegen::cuda::emit(planned.plan, planned.target);
+std::string check(const Planted& fault, const Compilation& kernel) {
+  auto source = kernel.source();
   source.text = testing::with_fault(source.text, fault.from, fault.to);
-  const auto executor = EmulateExecutor::make(planned.plan, source);
+  const auto executor = EmulateExecutor::make(kernel, source);
   if (!executor) return executor.error().message;
   Problem problem(1, kTokens, kHeads, kDim);
-  const auto& pattern = planned.pattern;
+  const auto& pattern = kernel.pattern;
   const auto lists =
       chosen_lists(pattern, {.batch = 1, .n_q = kTokens, .n_k = kTokens, .heads = kHeads, .kv_heads = kKvHeads});
   const auto& [entries, heads, rows, places] = lists.at(0).extent;
@@ -79,7 +78,7 @@ std::string check(const Planted& fault, const Planned& planned) {
   args.lists = {&view, 1};
   const auto launch = check_launch({.pattern = pattern}, args);
   if (!launch) return launch.error().message;
-  if (const auto status = (*executor)->run(pattern, *launch, args); !status) return status.error().message;
+  if (const auto status = (*executor)->run(*launch, args); !status) return status.error().message;
   std::vector<std::int64_t> all(static_cast<std::size_t>(kTokens));
   std::iota(all.begin(), all.end(), 0);
   return Reference(pattern, *launch, args).wrong_choice(read_lists(pattern, *launch).at(0), all);
@@ -94,7 +93,7 @@ TEST_P(PlantedLists, AreFound) {
   ASSERT_TRUE(front.ok()) << front.error().message;
   const auto planned = plan_pattern(std::move(*front), options, find_target("sm_61").value());
   ASSERT_TRUE(planned.ok()) << planned.error().message;
-  const auto said = check(fault, *planned);
+  const auto said = check(fault, Compilation(*planned));
   if (*fault.from == '\0') {
     EXPECT_EQ(said, "");
   } else {

@@ -1,0 +1,129 @@
+/// A launch as kernels one after another, whatever runs them.
+
+#include "runtime/engine/steps.h"
+
+#include "runtime/engine/compilation.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace weft::test {
+namespace {
+
+constexpr const char* kCausal = "pattern p { keep causal; }";
+constexpr const char* kTop = "pattern p { keep blocks(16, top(3, by: pooled)) & causal; }";
+constexpr const char* kPhases = "pattern p { branches dilated(segments: [512, 4096], rates: [8, 7]); keep causal; }";
+
+/// What a machine that computes nothing is told.
+struct Recorded {
+  std::vector<std::string> steps;
+  std::vector<weft_args> blocks;  ///< of each
+  std::vector<std::int64_t> copied;
+  RoomSizes room;
+};
+
+Recorded recorded(const char* text, const char* target, const Launch& launch) {
+  const CompileOptions options{.dim = 64, .dtype = DType::f32};
+  auto front = read_pattern({.name = "p", .text = text}, options).value();
+  const Compilation kernel(plan_pattern(std::move(front), options, find_target(target).value()).value());
+  const auto tables = kernel.tables(launch.shape.heads).value();
+  Recorded out{.steps = {}, .blocks = {}, .copied = {}, .room = room_for(kernel.plan, launch).value()};
+  std::vector<std::int64_t> entries(3 * static_cast<std::size_t>(launch.shape.batch));
+  std::vector<std::byte> carry(out.room.carry);
+  std::vector<std::int32_t> lists(out.room.lists / sizeof(std::int32_t));
+  RunArgs args;
+  if (launch.shape.offset.size() > 1) args.offset = launch.shape.offset;
+  const auto run = [&](const Step& step) -> Status {
+    constexpr const char* kNames[] = {"attend", "prepass", "merge"};
+    out.steps.push_back(fmt::format("{}{} {}", step.only_pools ? "pooling " : "",
+                                    kNames[static_cast<std::size_t>(step.kernel)], step.number));
+    out.blocks.push_back(*step.args);
+    return done;
+  };
+  const auto copy = [&](std::int64_t* to, const std::int64_t* from, std::size_t bytes) -> Status {
+    EXPECT_GE(to, entries.data());
+    EXPECT_LE(to + bytes / sizeof *to, entries.data() + entries.size());
+    std::memcpy(to, from, bytes);
+    out.copied.insert(out.copied.end(), from, from + bytes / sizeof *to);
+    return done;
+  };
+  const Room room{.tables = tables->tables.words.data(),
+                  .offsets = entries.data(),
+                  .chunks = entries.data() + launch.shape.batch,
+                  .carry = carry.data(),
+                  .lists = lists.data()};
+  const auto status = run_steps({.kernel = kernel, .tables = *tables, .launch = launch, .args = args}, room,
+                                {.run = run, .copy = copy});
+  EXPECT_TRUE(status.ok()) << status.error().message;
+  return out;
+}
+
+Launch launch_of(std::int64_t n_q, std::int64_t n_k, std::int64_t heads = 2, std::int64_t batch = 1) {
+  Launch out;
+  out.shape = {.batch = batch, .n_q = n_q, .n_k = n_k, .heads = heads, .kv_heads = heads};
+  return out;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(Steps, AreListsThenPhases) {
+  EXPECT_EQ(recorded(kTop, "sm_61", launch_of(96, 96)).steps, (Names{"pooling prepass 0", "prepass 0", "attend 0"}));
+  EXPECT_EQ(recorded(kPhases, "sm_61", launch_of(96, 96)).steps, (Names{"attend 0", "attend 1"}));
+  EXPECT_EQ(recorded(kPhases, "cpu:x86-64-v3", launch_of(96, 96)).steps, (Names{"attend 0", "attend 1"}));
+}
+
+TEST(Steps, MergeChunksOfKeys) {
+  EXPECT_EQ(recorded(kCausal, "sm_61", launch_of(1, 65536)).steps, (Names{"attend 0", "merge 0"}));
+  EXPECT_EQ(recorded(kCausal, "cpu:x86-64-v3", launch_of(1, 65536)).steps, (Names{"attend 0"}));
+}
+
+/// Where the room for chunks is less than all heads want: each head has its turn, once.
+TEST(Steps, OfHeadsThatTakeTurns) {
+  constexpr std::int64_t kHeads = 4096;
+  const auto all = recorded(kCausal, "sm_61", launch_of(8, 65536, kHeads));
+  ASSERT_GT(all.steps.size(), 2U);
+  std::int64_t tiles = 0, rows = 0;
+  for (std::size_t i = 0; i < all.steps.size(); ++i) {
+    EXPECT_EQ(all.steps[i], i % 2 == 0 ? "attend 0" : "merge 0");
+    auto& next = i % 2 == 0 ? tiles : rows;
+    EXPECT_EQ(all.blocks[i].tile_begin, next);
+    next = all.blocks[i].tile_end;
+    // Head number `first` of the batch begins where the room does.
+    const auto first = all.blocks[i / 2 * 2].tile_begin / all.blocks[i].tiles_per_head;
+    const auto state = all.blocks[i].chunks * 8 * (64 + 2) * std::int64_t{sizeof(float)};
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(all.blocks[i].carry) + static_cast<std::uintptr_t>(first * state),
+              reinterpret_cast<std::uintptr_t>(all.blocks[0].carry));
+  }
+  EXPECT_EQ(tiles, kHeads * all.blocks[0].tiles_per_head);
+  EXPECT_EQ(rows, kHeads * 8);
+  EXPECT_LE(all.room.carry, std::size_t{32} << 20);
+}
+
+TEST(Steps, HaveWhatDiffersFromEntryToEntryAtHand) {
+  Launch launch = launch_of(1, 65536, 2, 3);
+  launch.shape.offset = {70000, 65535, 100};
+  const auto all = recorded(kCausal, "sm_61", launch);
+  ASSERT_EQ(all.copied.size(), 9U) << "offsets, then two numbers of chunks each";
+  EXPECT_TRUE(std::equal(launch.shape.offset.begin(), launch.shape.offset.end(), all.copied.begin()));
+  for (const auto& block : all.blocks) EXPECT_EQ(block.chunks_of_entry, block.offsets + 3);
+  EXPECT_TRUE(recorded(kCausal, "sm_61", launch_of(1, 65536, 2, 3)).copied.empty());
+}
+
+TEST(Steps, GoSequenceBySequence) {
+  Launch launch = launch_of(40, 40, 2, 3);
+  launch.packed_q = launch.packed_k = true;
+  launch.sequences = {{.b = 0, .n_q = 40, .n_k = 40},
+                      {.b = 1, .n_q = 0, .n_k = 8, .first_q = 40, .first_k = 40},
+                      {.b = 2, .n_q = 8, .n_k = 8, .first_q = 40, .first_k = 48}};
+  const auto all = recorded(kPhases, "sm_61", launch);
+  EXPECT_EQ(all.steps, (Names{"attend 0", "attend 1", "attend 0", "attend 1"})) << "one sequence has no rows";
+  EXPECT_EQ(all.blocks[1].n_q, 40);
+  EXPECT_EQ(all.blocks[3].n_q, 8);
+}
+
+}  // namespace
+}  // namespace weft::test
