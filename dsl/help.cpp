@@ -8,11 +8,6 @@ constexpr Help kHelp[] = {
 #include "dsl/help.def"
 };
 
-constexpr Explanation kExplanations[] = {
-#define WEFT_EXPLANATION(code, meaning, wrong, right) {code, meaning, wrong, right},
-#include "dsl/explanations.def"
-};
-
 }  // namespace
 
 std::string example_text(const Help& row) {
@@ -21,6 +16,5 @@ std::string example_text(const Help& row) {
 }
 
 std::span<const Help> help() { return kHelp; }
-std::span<const Explanation> explanations() { return kExplanations; }
 
 }  // namespace weft::dsl

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-/// What is told about the language by the command: a row for each word, and one for each code of a diagnostic.
+/// What is told about the language by the command: a row for each word.
 namespace weft::dsl {
 
 struct Help {
@@ -19,15 +19,5 @@ struct Help {
 std::string example_text(const Help& row);
 
 std::span<const Help> help();
-
-struct Explanation {
-  std::string_view code;
-  std::string_view meaning;
-  std::string_view wrong;  ///< a text that gets the code; empty where none is short
-  std::string_view right;
-};
-
-/// What the codes mean that reading and checking give.
-std::span<const Explanation> explanations();
 
 }  // namespace weft::dsl

@@ -15,15 +15,6 @@ constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
 constexpr std::size_t kMostParts = std::size_t{1} << 21;  ///< of the intersections of all branches
 constexpr int kDeepestUse = 64;
 
-struct Entry {
-  std::string_view code;
-};
-
-constexpr Entry kFindings[] = {
-#define WEFT_DIAGNOSTIC(name, code, title) {code},
-#include "compiler/ir/diagnostics.def"
-};
-
 template <typename T, std::size_t N>
 T word_to_enum(const std::string& word, const std::array<T, N>& all) {
   const auto* found = std::find_if(all.begin(), all.end(), [&](T t) { return word == to_string(t); });
@@ -116,7 +107,7 @@ class Assembler {
     if (!e) return std::nullopt;
     const auto value = lower_integer(l_, names, *e);
     if (!value || (*value >= 1 && *value <= kLargestSize)) return value;
-    l_.report(finding(Code::value_range, e->range, fmt::format("{} is not in 1..{}", *value, kLargestSize)));
+    l_.report(revealed(Code::value_range, e->range, fmt::format("{} is not in 1..{}", *value, kLargestSize)));
     return std::nullopt;
   }
 
@@ -150,8 +141,8 @@ class Assembler {
   void check_heads(const dsl::Statement& s) {
     const auto heads = l_.pattern.heads, shared = l_.pattern.kv_heads;
     if (!heads || !shared || *heads % *shared == 0) return;
-    l_.report(finding(Code::heads_multiple, s.range,
-                      fmt::format("{} heads are not a multiple of {} key/value heads", *heads, *shared)));
+    l_.report(revealed(Code::heads_multiple, s.range,
+                       fmt::format("{} heads are not a multiple of {} key/value heads", *heads, *shared)));
   }
 
   void lower_input(const dsl::Statement& s, const Names& names) {
@@ -209,8 +200,8 @@ class Assembler {
     const bool was_full = l_.pattern.branches.size() > kMostBranches;
     for (auto& branch : branches) l_.pattern.branches.push_back(std::move(branch));
     if (was_full || l_.pattern.branches.size() <= kMostBranches) return;
-    l_.report(finding(Code::too_many_branches, l_.pattern.branches.back().range,
-                      fmt::format("a pattern has {} branches at most", kMostBranches)));
+    l_.report(revealed(Code::too_many, l_.pattern.branches.back().range,
+                       fmt::format("a pattern has {} branches at most", kMostBranches)));
   }
 
   void lower_branch(const dsl::Statement& s, const Names& names) {
@@ -237,7 +228,7 @@ class Assembler {
   void check_scale(const dsl::Statement& s) {
     const ExprPtr& scale = l_.pattern.scale;
     if (!scale || scale->op != Op::constant || std::isfinite(scale->real)) return;
-    l_.report(finding(Code::value_range, s.value->range, "a scale is a finite number"));
+    l_.report(revealed(Code::value_range, s.value->range, "a scale is a finite number"));
   }
 
   /// Without an expression the sum of the weights stays near 1 at any length.
@@ -253,7 +244,7 @@ class Assembler {
   void check_together() {
     const Pattern& p = l_.pattern;
     const auto refuse = [&](SourceRange range, std::string message, SourceRange other, std::string note) {
-      Diagnostic d = finding(Code::contradiction, range, std::move(message));
+      Diagnostic d = revealed(Code::contradiction, range, std::move(message));
       if (other.end > other.begin) d.places.push_back({other, "beside this"});
       d.notes.push_back(std::move(note));
       l_.report(std::move(d));
@@ -274,7 +265,7 @@ class Assembler {
     if (!p) return;
     l_.pattern.dropout = *p;
     if (*p >= 0 && *p < 1) return;
-    l_.report(finding(Code::dropout_range, s.value->range, fmt::format("dropout is {}, outside [0, 1)", *p)));
+    l_.report(revealed(Code::dropout_range, s.value->range, fmt::format("dropout is {}, outside [0, 1)", *p)));
   }
 
   void lower_ring(const dsl::Statement& s, const Names& names) {
@@ -303,7 +294,7 @@ class Assembler {
     if (branches.empty()) branches.push_back({make_set(SetKind::all), {}, def.name_range});
     if (parts_of_keeps() * branches.size() > kMostParts) {
       return l_.report(
-          finding(Code::too_large, def.name_range, "so many 'keep' statements on so many branches are too large"));
+          revealed(Code::too_large, def.name_range, "so many 'keep' statements on so many branches are too large"));
     }
     for (auto& branch : branches) {
       std::vector<SetPtr> parts{branch.set};
@@ -323,20 +314,9 @@ class Assembler {
 
 }  // namespace
 
-Diagnostic finding(Code code, SourceRange range, std::string message, std::string label) {
-  Diagnostic d;
-  d.code = std::string(kFindings[static_cast<std::size_t>(code)].code);
-  d.severity = d.code.front() == 'W' ? Severity::warning : Severity::error;
-  d.range = range;
-  d.message = std::move(message);
-  d.label = std::move(label);
-  return d;
-}
-
 void Lowering::report(Diagnostic d) {
-  constexpr std::size_t kMostFindings = 100;
   if (unreachable > 0) return;
-  if (findings.size() < kMostFindings) findings.push_back(std::move(d));
+  if (findings.size() < dsl::kMostFindings) findings.push_back(std::move(d));
 }
 
 bool Lowering::failed() const {

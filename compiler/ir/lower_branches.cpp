@@ -16,17 +16,17 @@ void check_cover(Lowering& l, std::vector<HeadSet> ranges, bool gaps, SourceRang
   std::int64_t next = 0;
   for (const auto& heads : ranges) {
     if (heads.lo < next) {
-      return l.report(finding(Code::head_ranges, range, fmt::format("head {} is in two ranges", heads.lo)));
+      return l.report(revealed(Code::head_ranges, range, fmt::format("head {} is in two ranges", heads.lo)));
     }
     if (heads.lo > next && !gaps) {
-      Diagnostic d = finding(Code::head_ranges, range, fmt::format("heads {}..{} are in no range", next, heads.lo));
+      Diagnostic d = revealed(Code::head_ranges, range, fmt::format("heads {}..{} are in no range", next, heads.lo));
       d.notes.push_back("write partial([…]) to leave heads out on purpose");
       return l.report(std::move(d));
     }
     next = heads.hi;
   }
   if (l.pattern.heads && next < *l.pattern.heads && !gaps) {
-    l.report(finding(Code::head_ranges, range, fmt::format("heads {}..{} are in no range", next, *l.pattern.heads)));
+    l.report(revealed(Code::head_ranges, range, fmt::format("heads {}..{} are in no range", next, *l.pattern.heads)));
   }
 }
 
@@ -44,8 +44,8 @@ std::optional<Policy> lower_ranges(Lowering& l, const Names& names, const dsl::E
     policy.heads.push_back(*range);
   }
   if (policy.heads.size() != count) {
-    l.report(finding(Code::list_lengths, list.range,
-                     fmt::format("{} head ranges for {} branches", policy.heads.size(), count)));
+    l.report(revealed(Code::list_lengths, list.range,
+                      fmt::format("{} head ranges for {} branches", policy.heads.size(), count)));
     return std::nullopt;
   }
   check_cover(l, policy.heads, gaps, list.range);
@@ -74,7 +74,7 @@ std::optional<Numbers> lower_lengths(Lowering& l, const Names& names, const dsl:
     if (value >= 1 && value <= kLargestNumber) continue;
     const Code code = value < 1 ? Code::small_segment : Code::value_range;
     const std::string bound = value < 1 ? "least is 1" : fmt::format("largest is {}", kLargestNumber);
-    l.report(finding(code, e.range, fmt::format("a {} is {}; the {}", what, value, bound)));
+    l.report(revealed(code, e.range, fmt::format("a {} is {}; the {}", what, value, bound)));
     return std::nullopt;
   }
   return values;
@@ -102,12 +102,12 @@ std::optional<HeadSet> lower_head_range(Lowering& l, const Names& names, const d
   const auto hi = lower_integer(l, names, *e.args[1].value);
   if (!lo || !hi) return std::nullopt;
   if (*lo < 0 || *lo >= *hi) {
-    l.report(finding(Code::head_ranges, e.range, fmt::format("the range {}..{} holds no heads", *lo, *hi)));
+    l.report(revealed(Code::head_ranges, e.range, fmt::format("the range {}..{} holds no heads", *lo, *hi)));
     return std::nullopt;
   }
   if (l.pattern.heads && *hi > *l.pattern.heads) {
-    Diagnostic d = finding(Code::head_ranges, e.range,
-                           fmt::format("the range ends at {}, there are {} heads", *hi, *l.pattern.heads));
+    Diagnostic d = revealed(Code::head_ranges, e.range,
+                            fmt::format("the range ends at {}, there are {} heads", *hi, *l.pattern.heads));
     d.places.push_back({l.pattern.heads_range, "heads are given here"});
     l.report(std::move(d));
     return std::nullopt;
@@ -121,8 +121,8 @@ std::vector<Branch> lower_branches(Lowering& l, const Names& names, const dsl::S
   const auto rates = lower_lengths(l, names, *actual[1], "rate");
   if (!segments || !rates) return {};
   if (segments->size() != rates->size()) {
-    Diagnostic d = finding(Code::list_lengths, actual[1]->range,
-                           fmt::format("{} rates for {} segments", rates->size(), segments->size()));
+    Diagnostic d = revealed(Code::list_lengths, actual[1]->range,
+                            fmt::format("{} rates for {} segments", rates->size(), segments->size()));
     d.places.push_back({actual[0]->range, fmt::format("{} segments", segments->size())});
     l.report(std::move(d));
     return {};

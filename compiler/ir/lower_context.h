@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/ir/lower.h"
+#include "dsl/diagnostics.h"
 
 #include <cstddef>
 #include <map>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// What the parts of the lowering share. One file each lowers parameters, expressions, sets, and
@@ -17,12 +19,12 @@
 /// callers go on, so that one run finds several.
 namespace weft::ir {
 
-enum class Code {
-#define WEFT_DIAGNOSTIC(name, code, title) name,
-#include "compiler/ir/diagnostics.def"
-};
+using dsl::Code;
 
-Diagnostic finding(Code code, SourceRange range, std::string message, std::string label = {});
+/// What values of parameters reveal.
+inline Diagnostic revealed(Code code, SourceRange range, std::string message, std::string label = {}) {
+  return dsl::finding(code, range, std::move(message), std::move(label), dsl::Shown::by_values);
+}
 
 inline constexpr std::size_t kMostListItems = 1024;
 inline constexpr std::size_t kMostBranches = 4096;

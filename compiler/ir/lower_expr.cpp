@@ -33,14 +33,14 @@ ExprPtr zero_like(const Expr& a, const Expr& b, SourceRange range) {
 ExprPtr checked(Lowering& l, Op op, Args args, SourceRange range) {
   if (std::any_of(args.begin(), args.end(), [](const ExprPtr& e) { return !e; })) return nullptr;
   if (divides(op) && is_zero(*args[1])) {
-    l.report(finding(Code::zero_division, range, "this divides by zero"));
+    l.report(revealed(Code::zero_division, range, "this divides by zero"));
     return l.unreachable > 0 ? zero_like(*args[0], *args[1], range) : nullptr;
   }
   const bool constants =
       op != Op::select && op != Op::alibi && std::all_of(args.begin(), args.end(), is_integer_constant);
   ExprPtr e = apply(op, std::move(args), range);
   if (constants && e->type == Type::integer && e->op != Op::constant) {
-    l.report(finding(Code::overflow, range, "this integer does not fit in 64 bits"));
+    l.report(revealed(Code::overflow, range, "this integer does not fit in 64 bits"));
     return l.unreachable > 0 ? constant(0, range) : nullptr;
   }
   return limited(l, std::move(e), range);
@@ -169,7 +169,7 @@ ExprPtr lower_item(Lowering& l, const Names& names, const dsl::Expr& e) {
   const bool known = is_integer_constant(at);
   if (items->empty() || (known && (at->integer < 0 || at->integer >= count))) {
     const std::string which = known ? fmt::format("item {}", at->integer) : "an item";
-    l.report(finding(Code::index_range, e.args[1].value->range, fmt::format("{} of a list of {}", which, count)));
+    l.report(revealed(Code::index_range, e.args[1].value->range, fmt::format("{} of a list of {}", which, count)));
     return l.unreachable > 0 && !items->empty() ? items->front() : nullptr;
   }
   return known ? (*items)[static_cast<std::size_t>(at->integer)] : choose(l, *items, at, e.range);
@@ -196,7 +196,7 @@ void check_index(Lowering& l, const Input& input, std::size_t axis, const Expr& 
   const std::int64_t extent = input.axes[axis].extent;
   if (at.hi >= 0 && !(extent_known && at.lo >= extent)) return;
   const std::string why = at.hi < 0 ? "is always negative" : fmt::format("is never under {}", extent);
-  l.report(finding(Code::index_range, range, fmt::format("this index of '{}' {}", input.name, why)));
+  l.report(revealed(Code::index_range, range, fmt::format("this index of '{}' {}", input.name, why)));
 }
 
 /// `t[q - (n_k - n_q)]` reads the row before the first where `t[q]` reads the row's own.
@@ -204,9 +204,9 @@ void check_position(Lowering& l, const Input& input, const Expr& index, SourceRa
   const auto beyond = beyond_own_row(index);
   if (!beyond) return;
   Diagnostic d =
-      finding(Code::offset_twice, range,
-              fmt::format("this index of '{}' subtracts the offset of the queries, which is done anyway", input.name),
-              "a position is wanted here");
+      revealed(Code::offset_twice, range,
+               fmt::format("this index of '{}' subtracts the offset of the queries, which is done anyway", input.name),
+               "a position is wanted here");
   d.notes.push_back("an index into an axis 'queries' is a position: element index - offset is read");
   if (*beyond == 0) d.fix = Fix{range, "q", "index by the position"};
   l.report(std::move(d));
@@ -252,7 +252,7 @@ ExprPtr lower_rounding(Lowering& l, const Names& names, const dsl::Expr& e) {
   if (value->op != Op::constant) return lower_whole(l, e.word, value, e.range);
   const dsl::Folded whole = dsl::fold_function(e.word, {dsl::Value{value->real}});
   if (whole.value && whole.value->integer()) return constant(*whole.value->integer(), e.range);
-  l.report(finding(Code::overflow, e.range, "this integer does not fit in 64 bits"));
+  l.report(revealed(Code::overflow, e.range, "this integer does not fit in 64 bits"));
   return nullptr;
 }
 
@@ -326,7 +326,7 @@ std::optional<Args> range_items(Lowering& l, const Names& names, const dsl::Expr
   const auto hi = lower_integer(l, names, *e.args[1].value);
   if (!lo || !hi) return std::nullopt;
   if (*hi > *lo && static_cast<std::uint64_t>(*hi) - static_cast<std::uint64_t>(*lo) > kMostListItems) {
-    l.report(finding(Code::list_too_long, e.range, fmt::format("a list has {} items at most", kMostListItems)));
+    l.report(revealed(Code::list_too_long, e.range, fmt::format("a list has {} items at most", kMostListItems)));
     return std::nullopt;
   }
   Args items;
@@ -338,7 +338,7 @@ std::optional<Args> range_items(Lowering& l, const Names& names, const dsl::Expr
 
 void report_too_large(Lowering& l, SourceRange range) {
   const int unreachable = std::exchange(l.unreachable, 0);
-  l.report(finding(Code::too_large, range, "this is too large once names and lists are written out"));
+  l.report(revealed(Code::too_large, range, "this is too large once names and lists are written out"));
   l.unreachable = unreachable;
 }
 
@@ -386,7 +386,7 @@ std::optional<std::int64_t> lower_integer(Lowering& l, const Names& names, const
   const ExprPtr value = lower_expr(l, names, e);
   if (!value) return std::nullopt;
   if (is_integer_constant(value)) return value->integer;
-  l.report(finding(Code::parameter_type, e.range, "this must be an integer that is known before the kernel runs"));
+  l.report(revealed(Code::parameter_type, e.range, "this must be an integer that is known before the kernel runs"));
   return std::nullopt;
 }
 
@@ -395,7 +395,7 @@ std::optional<double> lower_real(Lowering& l, const Names& names, const dsl::Exp
   if (!value) return std::nullopt;
   if (value->type == Type::integer) value = apply(Op::to_real, {value}, e.range);
   if (value->op == Op::constant && value->type == Type::real) return value->real;
-  l.report(finding(Code::parameter_type, e.range, "this must be a number that is known before the kernel runs"));
+  l.report(revealed(Code::parameter_type, e.range, "this must be a number that is known before the kernel runs"));
   return std::nullopt;
 }
 
@@ -423,7 +423,7 @@ std::optional<std::vector<std::int64_t>> lower_integers(Lowering& l, const Names
   std::vector<std::int64_t> out;
   for (const auto& item : *items) {
     if (!is_integer_constant(item)) {
-      l.report(finding(Code::parameter_type, e.range, "these must be integers that are known before the kernel runs"));
+      l.report(revealed(Code::parameter_type, e.range, "these must be integers that are known before the kernel runs"));
       return std::nullopt;
     }
     out.push_back(item->integer);

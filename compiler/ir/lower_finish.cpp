@@ -72,8 +72,8 @@ class BlockSizes {
   void report_unknown() {
     for (const auto& input : l_.pattern.inputs) {
       if (!has_block_axis(input) || input.block > 0) continue;
-      l_.report(finding(Code::block_axes, input.range,
-                        fmt::format("'{}' has an axis 'blocks' and is used in no 'blocks(B, …)'", input.name)));
+      l_.report(revealed(Code::block_axes, input.range,
+                         fmt::format("'{}' has an axis 'blocks' and is used in no 'blocks(B, …)'", input.name)));
     }
   }
 
@@ -85,8 +85,8 @@ class BlockSizes {
       input.block = block;
       return;
     }
-    l_.report(finding(Code::block_axes, range,
-                      fmt::format("'{}' is used in blocks of {} and of {}", input.name, input.block, block)));
+    l_.report(revealed(Code::block_axes, range,
+                       fmt::format("'{}' is used in blocks of {} and of {}", input.name, input.block, block)));
   }
 
   Lowering& l_;
@@ -99,16 +99,16 @@ void check_empty(Lowering& l) {
     const Set& first = *branches[0].set;
     const SourceRange place = first.kind == SetKind::where ? first.range : branches[0].range;
     return l.report(
-        finding(Code::keeps_nothing, place, "this pattern keeps no pair at all", "for any number of tokens"));
+        revealed(Code::keeps_nothing, place, "this pattern keeps no pair at all", "for any number of tokens"));
   }
   for (std::size_t i = 0; i < branches.size(); ++i) {
-    if (empty(branches[i])) l.report(finding(Code::empty_branch, branches[i].range, "this branch keeps no pair"));
+    if (empty(branches[i])) l.report(revealed(Code::empty_branch, branches[i].range, "this branch keeps no pair"));
     if (l.pattern.combine != Combine::unite) continue;
     const auto twin =
         std::find_if(branches.begin(), branches.begin() + static_cast<std::ptrdiff_t>(i),
                      [&](const Branch& b) { return b.heads == branches[i].heads && same(*b.set, *branches[i].set); });
     if (twin == branches.begin() + static_cast<std::ptrdiff_t>(i)) continue;
-    Diagnostic d = finding(Code::empty_branch, branches[i].range, "a union with this branch adds nothing");
+    Diagnostic d = revealed(Code::empty_branch, branches[i].range, "a union with this branch adds nothing");
     d.places.push_back({twin->range, "the same set"});
     l.report(std::move(d));
   }
@@ -154,8 +154,8 @@ void warn_of_empty_rows(Lowering& l) {
   const bool first = is_bare(0);
   // Dilated rows that their rate skips are meant to be bare.
   if (!first && (dilated || !is_bare(kManyTokens - 1))) return;
-  Diagnostic d = finding(Code::empty_rows, branches[0].set->range,
-                         fmt::format("this mask keeps no key for the {} query", first ? "first" : "last"));
+  Diagnostic d = revealed(Code::empty_rows, branches[0].set->range,
+                          fmt::format("this mask keeps no key for the {} query", first ? "first" : "last"));
   const Pattern& p = l.pattern;
   d.notes.push_back(fmt::format("rows without keys give zero output{}", !has_lse(p)    ? ""
                                                                         : p.sink_logit ? " and the sink as LSE"

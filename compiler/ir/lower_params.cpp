@@ -53,22 +53,22 @@ void bind(Lowering& l, const dsl::Param& param, const Value& value, SourceRange 
   if (value.kind == Value::Kind::none) return;
   if (value.list.size() > kMostListItems) {
     return l.report(
-        finding(Code::list_too_long, range,
-                fmt::format("'{}' has {} items; the most are {}", param.name, value.list.size(), kMostListItems)));
+        revealed(Code::list_too_long, range,
+                 fmt::format("'{}' has {} items; the most are {}", param.name, value.list.size(), kMostListItems)));
   }
   const auto fit = converted(value, param.type);
   if (fit) {
     names.values[param.name] = *fit;
   } else {
-    l.report(finding(Code::parameter_type, range,
-                     fmt::format("the parameter '{}' must be {}", param.name, describe(param.type))));
+    l.report(revealed(Code::parameter_type, range,
+                      fmt::format("the parameter '{}' must be {}", param.name, describe(param.type))));
   }
 }
 
 void bind_default(Lowering& l, const dsl::Param& param, Names& names) {
   if (param.fallback) return bind(l, param, lower_value(l, names, *param.fallback), param.range, names);
-  l.report(finding(Code::missing_parameter, param.range,
-                   fmt::format("the parameter '{}' has no default and was not given a value", param.name)));
+  l.report(revealed(Code::missing_parameter, param.range,
+                    fmt::format("the parameter '{}' has no default and was not given a value", param.name)));
 }
 
 ParamValue item_value(const Expr& e) {
@@ -103,8 +103,8 @@ void bind_params(Lowering& l, const dsl::PatternDef& def, const Params& given, N
   for (const auto& param : def.params) known.push_back(param.name);
   for (const auto& [name, value] : given) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    Diagnostic d = finding(Code::unknown_parameter, def.name_range,
-                           fmt::format("the pattern '{}' has no parameter '{}'", def.name, name));
+    Diagnostic d = revealed(Code::unknown_parameter, def.name_range,
+                            fmt::format("the pattern '{}' has no parameter '{}'", def.name, name));
     if (const std::string near = nearest_word(name, known); !near.empty()) {
       d.notes.push_back(fmt::format("did you mean '{}'?", near));
     }

@@ -12,14 +12,6 @@ namespace {
 
 using Actual = std::vector<const dsl::Expr*>;
 
-/// The front end's word for a value under a minimum, as the code for one that parameters reveal.
-Code code_of(dsl::Code below) {
-  if (below == dsl::Code::small_segment) return Code::small_segment;
-  if (below == dsl::Code::negative_phase) return Code::negative_phase;
-  if (below == dsl::Code::block_size) return Code::block_size;
-  return Code::value_range;
-}
-
 std::vector<std::string_view> names_of(const std::vector<dsl::Parameter>& parameters) {
   std::vector<std::string_view> out;
   for (const auto& parameter : parameters) out.push_back(parameter.name);
@@ -28,13 +20,13 @@ std::vector<std::string_view> names_of(const std::vector<dsl::Parameter>& parame
 
 bool in_range(Lowering& l, std::int64_t value, const dsl::Parameter& parameter, SourceRange range) {
   if (value < parameter.minimum) {
-    l.report(finding(code_of(parameter.below), range,
-                     fmt::format("'{}' is {}; the least is {}", parameter.name, value, parameter.minimum)));
+    l.report(revealed(parameter.below, range,
+                      fmt::format("'{}' is {}; the least is {}", parameter.name, value, parameter.minimum)));
     return false;
   }
   if (value <= kLargestNumber && value >= -kLargestNumber) return true;
-  l.report(finding(Code::value_range, range,
-                   fmt::format("'{}' is {}; the largest is {}", parameter.name, value, kLargestNumber)));
+  l.report(revealed(Code::value_range, range,
+                    fmt::format("'{}' is {}; the largest is {}", parameter.name, value, kLargestNumber)));
   return false;
 }
 
@@ -60,7 +52,7 @@ struct Call {
     const ExprPtr flag = lower_expr(l, names, value);
     if (!flag) return std::nullopt;
     if (flag->op == Op::constant) return flag->boolean;
-    l.report(finding(Code::parameter_type, value.range, "this must be known before the kernel runs"));
+    l.report(revealed(Code::parameter_type, value.range, "this must be known before the kernel runs"));
     return std::nullopt;
   }
 };
@@ -104,7 +96,7 @@ std::optional<std::vector<ExprPtr>> per_axis(const Call& call, std::size_t i, st
   if (value.kind == Value::Kind::expr) return std::vector<ExprPtr>(axes, value.expr);
   if (value.kind != Value::Kind::list) return std::nullopt;
   if (value.list.size() == axes) return value.list;
-  call.l.report(finding(
+  call.l.report(revealed(
       Code::grid_axes, e.range,
       fmt::format("'{}' has {} values, the grid has {} axes", call.parameters[i].name, value.list.size(), axes)));
   return std::nullopt;
@@ -112,7 +104,7 @@ std::optional<std::vector<ExprPtr>> per_axis(const Call& call, std::size_t i, st
 
 bool fits(const Call& call, std::int64_t size, std::int64_t dilation, std::int64_t stride, std::size_t axis) {
   const auto report = [&](std::string message) {
-    call.l.report(finding(Code::value_range, call.e.range, std::move(message)));
+    call.l.report(revealed(Code::value_range, call.e.range, std::move(message)));
     return false;
   };
   if (stride > size) return report(fmt::format("the stride {} is larger than the size {}", stride, size));
@@ -218,7 +210,7 @@ ExprPtr lower_phase(Lowering& l, const Names& names, const dsl::Expr& e) {
   for (std::int64_t h = 0; h < std::min<std::int64_t>(heads, 1024); ++h) {
     const std::int64_t value = evaluate_head(*phase, h, heads);
     if (value >= 0) continue;
-    l.report(finding(Code::negative_phase, e.range, fmt::format("the phase is {} for head {}", value, h)));
+    l.report(revealed(Code::negative_phase, e.range, fmt::format("the phase is {} for head {}", value, h)));
     return nullptr;
   }
   return phase;

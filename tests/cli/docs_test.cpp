@@ -162,7 +162,7 @@ TEST(HelpCommand, ExplainsCodes) {
            "E0900",
            "E0901",
            "E0104",
-#define WEFT_DIAGNOSTIC(code, title) code,
+#define WEFT_DIAGNOSTIC(code, ...) code,
 #include "compiler/planner/diagnostics.def"
        }) {
     const auto explained = run_weft(scratch, {"check", "--explain", code});

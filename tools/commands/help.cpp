@@ -13,36 +13,19 @@ namespace weft::tools {
 
 namespace {
 
-/// A code with what its table of diagnostics calls it.
-struct Titled {
-  std::string_view code, title;
-};
-
-std::vector<Titled> titles() {
-  std::vector<Titled> out;
-  for (const dsl::CodeInfo& info : dsl::codes()) out.push_back({info.text, info.title});
-#define WEFT_DIAGNOSTIC(name, code, title) out.push_back({code, title});
-#include "compiler/ir/diagnostics.def"
-#undef WEFT_DIAGNOSTIC
-#define WEFT_DIAGNOSTIC(code, title) out.push_back({code, title});
+/// What no text alone is to blame for: the planner's findings, and the command's own.
+constexpr dsl::CodeInfo kMore[] = {
+#define WEFT_DIAGNOSTIC(...) {__VA_ARGS__},
 #include "compiler/planner/diagnostics.def"
-  out.push_back({"E0900", "something outside of the text"});
-  out.push_back({"E0901", "option that contradicts the text"});
-  return out;
-}
-
-constexpr dsl::Explanation kMore[] = {
-#define WEFT_EXPLANATION(code, meaning, wrong, right) {code, meaning, wrong, right},
-#include "compiler/ir/explanations.def"
-#define WEFT_EXPLANATION(code, meaning, wrong, right) {code, meaning, wrong, right},
-#include "compiler/planner/explanations.def"
-    {"E0900", "What is wrong is not in the text: a value behind -D, or an option. The message says what.", "", ""},
-    {"E0901", "The text fixes heads, dim or dtype, and the options say another. Leave one of the two out.", "", ""},
+    {"E0900", "something outside of the text",
+     "What is wrong is not in the text: a value behind -D, or an option. The message says what.", "", ""},
+    {"E0901", "option that contradicts the text",
+     "The text fixes heads, dim or dtype, and the options say another. Leave one of the two out.", "", ""},
 };
 
-const dsl::Explanation* find_explanation(std::string_view code) {
-  const auto is = [&](const dsl::Explanation& row) { return row.code == code; };
-  const auto read = dsl::explanations();
+const dsl::CodeInfo* find_code(std::string_view code) {
+  const auto is = [&](const dsl::CodeInfo& row) { return row.text == code; };
+  const auto read = dsl::codes();
   if (const auto row = std::find_if(read.begin(), read.end(), is); row != read.end()) return &*row;
   const auto* row = std::find_if(std::begin(kMore), std::end(kMore), is);
   return row == std::end(kMore) ? nullptr : row;
@@ -123,10 +106,8 @@ int unknown_word(const std::string& word, const Console& console) {
 }  // namespace
 
 int explain_code(const std::string& code, const Console& console) {
-  const auto all = titles();
-  const auto title = std::find_if(all.begin(), all.end(), [&](const Titled& t) { return t.code == code; });
-  const dsl::Explanation* row = find_explanation(code);
-  if (title == all.end() || row == nullptr) {
+  const dsl::CodeInfo* row = find_code(code);
+  if (row == nullptr) {
     return console.usage(fmt::format("--explain {:.20}: there is no such code; codes look like E0204", code));
   }
   const std::string wrong(row->wrong), right(row->right);
@@ -134,10 +115,10 @@ int explain_code(const std::string& code, const Console& console) {
     console.print(
         "{}\n",
         json_text(Json{
-            {"code", code}, {"title", title->title}, {"meaning", row->meaning}, {"wrong", wrong}, {"right", right}}));
+            {"code", code}, {"title", row->title}, {"meaning", row->meaning}, {"wrong", wrong}, {"right", right}}));
     return kDone;
   }
-  console.print("{}: {}\n\n{}\n", code, title->title, row->meaning);
+  console.print("{}: {}\n\n{}\n", code, row->title, row->meaning);
   if (!wrong.empty()) console.print("\nwrong:\n\n{}\nright:\n\n    {}\n", said(wrong), right);
   return kDone;
 }
