@@ -9,7 +9,7 @@
 #include <vector>
 
 /// The syntax tree of a .weft file: what the user wrote, with the place of every word. Sets and
-/// arithmetic share one expression type; the checker tells them apart (`let` may name either).
+/// arithmetic share one expression type; elaboration tells them apart (`let` may name either).
 namespace weft::dsl {
 
 struct Expr;
@@ -169,6 +169,7 @@ struct Comment {
 };
 
 struct File {
+  std::string text;  ///< that it was read from
   std::vector<ConstDef> constants;
   std::vector<PatternDef> patterns;
   std::vector<Comment> comments;

@@ -7,8 +7,8 @@ namespace weft::dsl {
 namespace {
 
 constexpr CodeInfo kCodes[] = {
-#define WEFT_DIAGNOSTIC(name, ...) {__VA_ARGS__},
-#define WEFT_REVEALED(name, ...) {__VA_ARGS__},
+#define WEFT_DIAGNOSTIC(name, ...) {__VA_ARGS__, Code::name},
+#define WEFT_REVEALED(name, ...) {__VA_ARGS__, Code::name},
 #include "dsl/diagnostics.def"
 };
 

@@ -2,6 +2,7 @@
 
 #include "compiler/base/diagnostic.h"
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,11 +16,12 @@ enum class Code {
 };
 
 struct CodeInfo {
-  std::string_view text;     ///< `E0101`; the letter is the severity
-  std::string_view title;    ///< what findings with this code have in common
-  std::string_view meaning;  ///< for those who ask
-  std::string_view wrong;    ///< a text that gets the code; empty where none is short
-  std::string_view right;    ///< the same, set right
+  std::string_view text;                    ///< `E0101`; the letter is the severity
+  std::string_view title;                   ///< what findings with this code have in common
+  std::string_view meaning;                 ///< for those who ask
+  std::string_view wrong;                   ///< a text that gets the code; empty where none is short
+  std::string_view right;                   ///< the same, set right
+  std::optional<Code> code = std::nullopt;  ///< none of the planner's
 };
 
 /// All of them, in the order of the table.

@@ -8,7 +8,8 @@
 namespace weft::dsl {
 
 Diagnostic& Findings::add(Code code, SourceRange range, std::string message, std::string label) {
-  Diagnostic d = finding(code, range, std::move(message), std::move(label));
+  Diagnostic d = finding(code, range, std::move(message), std::move(label), shown_);
+  failed_ = failed_ || d.severity == Severity::error;
   if (full()) return scratch_ = std::move(d);
   found_.push_back(std::move(d));
   return found_.back();
@@ -21,7 +22,7 @@ std::vector<Diagnostic> Findings::take() && {
 }
 
 std::string Findings::whole(SourceRange range) const {
-  return source_.text.substr(range.begin, range.end - range.begin);
+  return std::string(source_.substr(range.begin, range.end - range.begin));
 }
 
 std::string Findings::text(SourceRange range) const {
@@ -31,22 +32,21 @@ std::string Findings::text(SourceRange range) const {
 }
 
 std::string Findings::embedded(const std::string& text, SourceRange range) const {
-  const std::string_view source = source_.text;
   constexpr std::string_view kBlanks = " \t\r\n", kOperators = "&|-!+*";
   const std::size_t before =
-      range.begin == 0 ? std::string_view::npos : source.find_last_not_of(kBlanks, range.begin - 1);
-  const std::size_t after = source.find_first_not_of(kBlanks, range.end);
-  const bool beside = (before != std::string_view::npos && kOperators.find(source[before]) != std::string_view::npos) ||
-                      (after != std::string_view::npos && kOperators.find(source[after]) != std::string_view::npos);
+      range.begin == 0 ? std::string_view::npos : source_.find_last_not_of(kBlanks, range.begin - 1);
+  const std::size_t after = source_.find_first_not_of(kBlanks, range.end);
+  const bool beside =
+      (before != std::string_view::npos && kOperators.find(source_[before]) != std::string_view::npos) ||
+      (after != std::string_view::npos && kOperators.find(source_[after]) != std::string_view::npos);
   return beside ? "(" + text + ")" : text;
 }
 
 SourceRange Findings::find_sign(SourceRange range, std::string_view sign) const {
-  const std::string_view text = source_.text;
   for (std::uint32_t at = range.begin; at < range.end; ++at) {
-    if (text[at] == '#') {
-      at = static_cast<std::uint32_t>(std::min<std::size_t>(text.find('\n', at), range.end));
-    } else if (text.substr(at).starts_with(sign)) {
+    if (source_[at] == '#') {
+      at = static_cast<std::uint32_t>(std::min<std::size_t>(source_.find('\n', at), range.end));
+    } else if (source_.substr(at).starts_with(sign)) {
       return {at, at + static_cast<std::uint32_t>(sign.size())};
     }
   }

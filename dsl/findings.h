@@ -5,19 +5,22 @@
 #include "dsl/diagnostics.h"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace weft::dsl {
 
-/// What the checker has to say, up to kMostFindings.
+/// What is to be said about a text, up to kMostFindings.
 class Findings {
  public:
-  explicit Findings(const Source& source) : source_(source) {}
+  explicit Findings(std::string_view source, Shown shown = Shown::by_text) : source_(source), shown_(shown) {}
 
   /// The diagnostic may be added to until the next call.
   Diagnostic& add(Code code, SourceRange range, std::string message, std::string label = {});
 
   std::size_t count() const { return found_.size(); }
+  /// Is an error among them?
+  bool failed() const { return failed_; }
   bool full() const { return found_.size() >= kMostFindings; }
   /// Sorted by place.
   std::vector<Diagnostic> take() &&;
@@ -32,7 +35,9 @@ class Findings {
   SourceRange find_sign(SourceRange range, std::string_view sign) const;
 
  private:
-  const Source& source_;
+  std::string_view source_;
+  Shown shown_;
+  bool failed_ = false;
   std::vector<Diagnostic> found_;
   Diagnostic scratch_;  ///< takes what is beyond the limit
 };

@@ -15,6 +15,7 @@ Read read(const Source& source) {
   Read result;
   result.problems = std::move(scanned.problems);
   result.file.comments = std::move(scanned.comments);
+  result.file.text = source.text;
   if (!result.problems.empty()) return result;
   Builder builder(scanned.text);
   run_grammar(scanned.text, builder, result.file);
@@ -24,10 +25,11 @@ Read read(const Source& source) {
   return result;
 }
 
-Result<File> parse(const Source& source) {
+Result<File> parse(const Source& source, const Examine& examine) {
   Read result = read(source);
   if (result.problems.empty()) return std::move(result.file);
-  keep_working_fixes(result.problems, source, examine);
+  const Examine read_only = [](const Source& text) { return read(text).problems; };
+  keep_working_fixes(result.problems, source, examine ? examine : read_only);
   return user_error(std::move(result.problems));
 }
 

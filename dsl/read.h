@@ -14,7 +14,4 @@ struct Read {
 
 Read read(const Source& source);
 
-/// Everything that reading, and then checking, finds.
-std::vector<Diagnostic> examine(const Source& source);
-
 }  // namespace weft::dsl

@@ -27,7 +27,7 @@ constexpr Parameter table_input(std::string_view name) { return parameter(name, 
 
 const std::vector<SetWord>& sets() {
   static const std::vector<SetWord> table = {
-#define WEFT_SET(kind, lower, print, nothing, apart, ...) {#kind, {__VA_ARGS__}},
+#define WEFT_SET(kind, make, print, nothing, apart, ...) {#kind, {__VA_ARGS__}},
 #include "dsl/sets.def"
   };
   return table;

@@ -31,19 +31,27 @@ enum class ArgType {
   policy,    ///< a head policy
 };
 
-inline constexpr std::int64_t kNoMinimum = std::numeric_limits<std::int64_t>::min();
+/// Segments, windows and the like: far beyond any tensor, and sums of two never overflow.
+inline constexpr std::int64_t kLargestNumber = std::int64_t{1} << 40;
 
 /// A parameter of a set or of `branches dilated`.
 struct Parameter {
   std::string_view name;
   ArgType type = ArgType::integer;
   bool required = true;
-  std::int64_t minimum = kNoMinimum;
+  std::int64_t minimum = -kLargestNumber;
+  std::int64_t maximum = kLargestNumber;
   Code below = Code::value_range;  ///< what a value under the minimum is called
 
   constexpr Parameter optional() const {
     Parameter p = *this;
     p.required = false;
+    return p;
+  }
+  constexpr Parameter of_any_size() const {
+    Parameter p = *this;
+    p.minimum = std::numeric_limits<std::int64_t>::min();
+    p.maximum = std::numeric_limits<std::int64_t>::max();
     return p;
   }
   constexpr Parameter at_least(std::int64_t value, Code code = Code::value_range) const {

@@ -1,3 +1,4 @@
+#include "compiler/ir/check.h"
 #include "compiler/ir/lower.h"
 #include "dsl/parse.h"
 #include "dsl/printer.h"
@@ -52,7 +53,7 @@ void front_end(std::string_view text) {
     return check_findings(file.error().diagnostics, source);
   }
   check_layout(*file, source);
-  const auto findings = dsl::check(*file, source);
+  const auto findings = ir::check(*file, source);
   check_findings(findings, source);
   const bool wrong =
       std::any_of(findings.begin(), findings.end(), [](const Diagnostic& d) { return d.severity == Severity::error; });

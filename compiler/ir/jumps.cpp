@@ -1,8 +1,8 @@
 #include "compiler/ir/jumps.h"
 
 #include "compiler/ir/launchable.h"
-#include "compiler/ir/lower_context.h"
 #include "compiler/ir/pattern_interpreter.h"
+#include "dsl/diagnostics.h"
 
 #include <fmt/format.h>
 
@@ -83,9 +83,9 @@ std::optional<Diagnostic> warn_of_jumps(const Pattern& pattern) {
       const double step = 2 * kFarthest / kSteps, lo = -kFarthest + i * step;
       const auto jump = jump_between(value, lo, lo + step);
       if (!jump || !moves_weights(*jump, pattern.sigmoid != nullptr)) continue;
-      Diagnostic d = revealed(Code::jump, score->range,
-                              fmt::format("this score jumps from {:.4g} to {:.4g} where s passes {:.4g}",
-                                          in_print(jump->from), in_print(jump->to), in_print(jump->at)));
+      Diagnostic d = dsl::finding(dsl::Code::jump, score->range,
+                                  fmt::format("this score jumps from {:.4g} to {:.4g} where s passes {:.4g}",
+                                              in_print(jump->from), in_print(jump->to), in_print(jump->at)));
       d.notes.push_back("gradients are those on either side, and do not know of the jump");
       return d;
     }

@@ -1,4 +1,4 @@
-#include "compiler/ir/lower_context.h"
+#include "compiler/ir/elaborate_pattern.h"
 #include "compiler/ir/never_holds.h"
 #include "compiler/ir/pattern_interpreter.h"
 
@@ -27,13 +27,13 @@ SetPtr with_children(const Set& set, std::vector<SetPtr> children) {
 }
 
 /// `top` beside `causal` chooses among past blocks, unless it says otherwise itself.
-SetPtr causal_tops(const Lowering& l, const SetPtr& set) {
-  if (std::find(l.default_tops.begin(), l.default_tops.end(), set) != l.default_tops.end()) {
+SetPtr causal_tops(const Elaboration& run, const SetPtr& set) {
+  if (std::find(run.default_tops.begin(), run.default_tops.end(), set) != run.default_tops.end()) {
     return make_top(set->args[0], set->input, true, set->range);
   }
   if (set->children.empty()) return set;
   std::vector<SetPtr> children;
-  for (const auto& child : set->children) children.push_back(causal_tops(l, child));
+  for (const auto& child : set->children) children.push_back(causal_tops(run, child));
   return children == set->children ? set : with_children(*set, std::move(children));
 }
 
@@ -50,7 +50,7 @@ bool has_block_axis(const Input& input) {
 /// Gives inputs with `blocks` axes the size of the blocks that they are used in.
 class BlockSizes {
  public:
-  explicit BlockSizes(Lowering& l) : l_(l) {}
+  explicit BlockSizes(Elaboration& run) : run_(run) {}
 
   /// `block` is 0 outside of `blocks`: blocks of one token are blocks.
   void visit(const Set& set, std::int64_t block = 0) {
@@ -63,54 +63,53 @@ class BlockSizes {
 
   /// Where simplifying took away every use, the text still says what the blocks would have been.
   void visit_text() {
-    for (const BlockUse& use : l_.uses) {
-      Input& input = l_.pattern.inputs[static_cast<std::size_t>(use.input)];
+    for (const BlockUse& use : run_.uses) {
+      Input& input = run_.pattern.inputs[static_cast<std::size_t>(use.input)];
       if (input.block == 0) input.block = use.block;
     }
   }
 
   void report_unknown() {
-    for (const auto& input : l_.pattern.inputs) {
+    for (const auto& input : run_.pattern.inputs) {
       if (!has_block_axis(input) || input.block > 0) continue;
-      l_.report(revealed(Code::block_axes, input.range,
-                         fmt::format("'{}' has an axis 'blocks' and is used in no 'blocks(B, …)'", input.name)));
+      run_.findings.add(Code::block_axes, input.range,
+                        fmt::format("'{}' has an axis 'blocks' and is used in no 'blocks(B, …)'", input.name));
     }
   }
 
  private:
   void note(int number, std::int64_t block, SourceRange range) {
-    Input& input = l_.pattern.inputs[static_cast<std::size_t>(number)];
+    Input& input = run_.pattern.inputs[static_cast<std::size_t>(number)];
     if (!has_block_axis(input) || block == 0 || input.block == block) return;
     if (input.block == 0) {
       input.block = block;
       return;
     }
-    l_.report(revealed(Code::block_axes, range,
-                       fmt::format("'{}' is used in blocks of {} and of {}", input.name, input.block, block)));
+    run_.findings.add(Code::block_axes, range,
+                      fmt::format("'{}' is used in blocks of {} and of {}", input.name, input.block, block));
   }
 
-  Lowering& l_;
+  Elaboration& run_;
 };
 
-void check_empty(Lowering& l) {
-  const auto& branches = l.pattern.branches;
+void check_empty(Elaboration& run) {
+  const auto& branches = run.pattern.branches;
   const auto empty = [](const Branch& b) { return keeps_nothing(*b.set); };
   if (std::all_of(branches.begin(), branches.end(), empty)) {
     const Set& first = *branches[0].set;
     const SourceRange place = first.kind == SetKind::where ? first.range : branches[0].range;
-    return l.report(
-        revealed(Code::keeps_nothing, place, "this pattern keeps no pair at all", "for any number of tokens"));
+    run.findings.add(Code::keeps_nothing, place, "this pattern keeps no pair at all", "for any number of tokens");
+    return;
   }
   for (std::size_t i = 0; i < branches.size(); ++i) {
-    if (empty(branches[i])) l.report(revealed(Code::empty_branch, branches[i].range, "this branch keeps no pair"));
-    if (l.pattern.combine != Combine::unite) continue;
+    if (empty(branches[i])) run.findings.add(Code::empty_branch, branches[i].range, "this branch keeps no pair");
+    if (run.pattern.combine != Combine::unite) continue;
     const auto twin =
         std::find_if(branches.begin(), branches.begin() + static_cast<std::ptrdiff_t>(i),
                      [&](const Branch& b) { return b.heads == branches[i].heads && same(*b.set, *branches[i].set); });
     if (twin == branches.begin() + static_cast<std::ptrdiff_t>(i)) continue;
-    Diagnostic d = revealed(Code::empty_branch, branches[i].range, "a union with this branch adds nothing");
+    Diagnostic& d = run.findings.add(Code::empty_branch, branches[i].range, "a union with this branch adds nothing");
     d.places.push_back({twin->range, "the same set"});
-    l.report(std::move(d));
   }
 }
 
@@ -127,8 +126,8 @@ bool depends_on_more_than_positions(const Set& set) {
 }
 
 /// A first or last query without keys is nearly always an off-by-one in a mask.
-void warn_of_empty_rows(Lowering& l) {
-  const auto& branches = l.pattern.branches;
+void warn_of_empty_rows(Elaboration& run) {
+  const auto& branches = run.pattern.branches;
   std::int64_t cost = 0;
   bool dilated = false;
   for (const auto& branch : branches) {
@@ -138,12 +137,12 @@ void warn_of_empty_rows(Lowering& l) {
     cost += branch.set->nodes;
   }
   if (cost > kMostNodes) return;
-  const std::int64_t heads = l.pattern.heads.value_or(8);
+  const std::int64_t heads = run.pattern.heads.value_or(8);
   const Shape shape{.batch = 1, .n_q = kManyTokens, .n_k = kManyTokens, .heads = heads, .kv_heads = heads};
   if (std::none_of(branches.begin(), branches.end(), [&](const Branch& b) { return b.heads.contains(0, heads); }))
     return;
   const InputValues none;
-  const PairEvaluator evaluator(l.pattern, shape, none);
+  const PairEvaluator evaluator(run.pattern, shape, none);
   const auto is_bare = [&](std::int64_t q) {
     for (std::int64_t i = 0; i < kManyTokens; ++i) {
       // From the diagonal on, where most masks keep something.
@@ -154,27 +153,26 @@ void warn_of_empty_rows(Lowering& l) {
   const bool first = is_bare(0);
   // Dilated rows that their rate skips are meant to be bare.
   if (!first && (dilated || !is_bare(kManyTokens - 1))) return;
-  Diagnostic d = revealed(Code::empty_rows, branches[0].set->range,
-                          fmt::format("this mask keeps no key for the {} query", first ? "first" : "last"));
-  const Pattern& p = l.pattern;
+  Diagnostic& d = run.findings.add(Code::empty_rows, branches[0].set->range,
+                                   fmt::format("this mask keeps no key for the {} query", first ? "first" : "last"));
+  const Pattern& p = run.pattern;
   d.notes.push_back(fmt::format("rows without keys give zero output{}", !has_lse(p)    ? ""
                                                                         : p.sink_logit ? " and the sink as LSE"
                                                                                        : " and LSE -inf"));
-  l.report(std::move(d));
 }
 
 }  // namespace
 
-void finish(Lowering& l) {
-  for (auto& branch : l.pattern.branches) {
-    if (has_conjunct(*branch.set, SetKind::causal)) branch.set = causal_tops(l, branch.set);
+void finish(Elaboration& run) {
+  for (auto& branch : run.pattern.branches) {
+    if (has_conjunct(*branch.set, SetKind::causal)) branch.set = causal_tops(run, branch.set);
   }
-  BlockSizes sizes(l);
-  for (const auto& branch : l.pattern.branches) sizes.visit(*branch.set);
+  BlockSizes sizes(run);
+  for (const auto& branch : run.pattern.branches) sizes.visit(*branch.set);
   sizes.visit_text();
   sizes.report_unknown();
-  check_empty(l);
-  if (!l.failed()) warn_of_empty_rows(l);
+  check_empty(run);
+  if (!run.findings.failed()) warn_of_empty_rows(run);
 }
 
 }  // namespace weft::ir

@@ -1,4 +1,5 @@
 #include "runtime/engine/front.h"
+#include "compiler/ir/check.h"
 
 #include "compiler/ir/jumps.h"
 #include "compiler/ir/lower.h"
@@ -126,8 +127,8 @@ Result<Planned> plan_pattern(Front front, const CompileOptions& options, const T
 }
 
 Result<CheckedText> check_text(const Source& source) {
-  WEFT_TRY(auto file, dsl::parse(source));
-  auto findings = dsl::check(file, source);
+  WEFT_TRY(auto file, dsl::parse(source, ir::examine));
+  auto findings = ir::check(file, source);
   if (has_error(findings)) return user_error(std::move(findings));
   return CheckedText{.file = std::move(file), .warnings = std::move(findings)};
 }

@@ -1,5 +1,6 @@
 // Texts made to hurt. Each must come back with a clear answer, soon, and without a deep stack.
 
+#include "compiler/ir/check.h"
 #include "dsl/parse.h"
 #include "dsl/printer.h"
 #include "texts.h"
@@ -34,7 +35,7 @@ std::string codes_of(const std::string& text) {
   const Source source{"test.weft", text};
   std::string codes;
   const auto file = dsl::parse(source);
-  const auto found = file.ok() ? dsl::check(*file, source) : file.error().diagnostics;
+  const auto found = file.ok() ? ir::check(*file, source) : file.error().diagnostics;
   for (const Diagnostic& d : found) {
     if (codes.find(d.code) == std::string::npos) codes += (codes.empty() ? "" : " ") + d.code;
   }

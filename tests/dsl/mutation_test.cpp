@@ -1,6 +1,7 @@
 // Sample files with small damage. Whatever a hand on a keyboard does to a file, reading it ends,
 // errors point into it, and what still parses can be formatted.
 
+#include "compiler/ir/check.h"
 #include "dsl/parse.h"
 #include "dsl/printer.h"
 #include "tests/support/blessed.h"
@@ -68,7 +69,7 @@ std::string damaged(const std::string& text, const std::string& other, Random& r
 void examine(const std::string& text) {
   const Source source{"test.weft", text};
   const auto file = dsl::parse(source);
-  const auto found = file.ok() ? dsl::check(*file, source) : file.error().diagnostics;
+  const auto found = file.ok() ? ir::check(*file, source) : file.error().diagnostics;
   EXPECT_TRUE(file.ok() || !found.empty()) << text;
   for (const Diagnostic& d : found) {
     EXPECT_LE(d.range.begin, d.range.end) << text;

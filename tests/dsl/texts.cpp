@@ -1,4 +1,5 @@
 #include "texts.h"
+#include "compiler/ir/check.h"
 
 #include "dsl/parse.h"
 #include "tests/support/blessed.h"
@@ -34,8 +35,8 @@ std::vector<fs::path> case_folders() {
 }
 
 std::vector<Diagnostic> findings(const Source& source) {
-  const auto file = dsl::parse(source);
-  return file.ok() ? dsl::check(*file, source) : file.error().diagnostics;
+  const auto file = dsl::parse(source, ir::examine);
+  return file.ok() ? ir::check(*file, source) : file.error().diagnostics;
 }
 
 std::vector<std::string> marked(const std::string& text) {
@@ -48,7 +49,7 @@ std::vector<std::string> marked(const std::string& text) {
 
 dsl::File parsed(const std::string& text) {
   const Source source{"test.weft", text};
-  auto file = dsl::parse(source);
+  auto file = dsl::parse(source, ir::examine);
   if (file.ok()) return std::move(file).value();
   ADD_FAILURE() << render(file.error().diagnostics.at(0), source);
   return {};

@@ -1,19 +1,15 @@
 #include "dsl/words.h"
 
-#include "dsl/operators.h"
-#include "dsl/value.h"
+#include "compiler/ir/lower.h"
 #include "texts.h"
 
 #include <gtest/gtest.h>
 
-#include <limits>
+#include <initializer_list>
+#include <utility>
 
 namespace weft::test {
 namespace {
-
-using dsl::Operator;
-using dsl::Trouble;
-using dsl::Value;
 
 TEST(Words, EachStatementIsParsed) {
   const std::vector<std::string> statements = {"heads 8 kv 2;",
@@ -94,30 +90,41 @@ TEST(Words, EachFunctionIsUnderstood) {
   EXPECT_EQ(marked(in_pattern(score)), std::vector<std::string>{});
 }
 
+/// The text of a constant's value, as a pattern shows it.
+std::string value_of(const std::string& text) {
+  const dsl::File file = parsed("const value = " + text + "; pattern p { score s + value; }");
+  const auto pattern = ir::lower(file, "p", {});
+  return pattern.ok() ? ir::print(*pattern->score->args[1]) : pattern.error().diagnostics.at(0).code;
+}
+
 TEST(Values, AreThoseOfTheLanguage) {
-  const auto value = [](Operator op, std::int64_t a, std::int64_t b) {
-    return *fold(op, Value{a}, Value{b}).value->integer();
-  };
-  EXPECT_EQ(value(Operator::add, 5, -7), -2);
-  EXPECT_EQ(value(Operator::subtract, 5, 7), -2);
-  EXPECT_EQ(value(Operator::multiply, 5, -7), -35);
-  EXPECT_EQ(value(Operator::divide, -7, 2), -4);
-  EXPECT_EQ(value(Operator::divide, 7, -2), -4);
-  EXPECT_EQ(value(Operator::divide, -7, -2), 3);
-  EXPECT_EQ(value(Operator::modulo, -7, 2), 1);
-  EXPECT_EQ(value(Operator::modulo, -7, -2), 1);
+  for (const auto& [text, value] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"5 + -7", "-2.0"},
+           {"5 - 7", "-2.0"},
+           {"5 * -7", "-35.0"},
+           {"-7 / 2", "-4.0"},
+           {"7 / -2", "-4.0"},
+           {"-7 / -2", "3.0"},
+           {"-7 % 2", "1.0"},
+           {"-7 % -2", "1.0"},
+           {"floor(-1.5)", "-2.0"},
+           {"ceil(-1.5)", "-1.0"},
+           {"round(-1.5)", "-2.0"},
+           {"round(2.4)", "2.0"},
+           {"min(3, 1.5)", "1.5"},
+           {"[1, 2.5][0] / 2", "0.5"},  // a list has items of one type
+           {"sum(x in [1, 2.5]: x / 2)", "1.75"},
+           {"softcap(0, 1)", "0.0"},
+           {"sum([])", "0.0"},
+           {"select(1 < 2, 3, 0.5) / 2", "1.5"},
+           {"select(0 > 1, 1 / 0, 3)", "3.0"},  // of what is never evaluated nothing is wrong
+       })
+    EXPECT_EQ(value_of(text), value) << text;
 }
 
 TEST(Values, RoundToIntegers) {
-  const auto rounded = [](const char* name, double x) {
-    return *dsl::fold_function(name, {Value{x}}).value->integer();
-  };
-  EXPECT_EQ(rounded("floor", -1.5), -2);
-  EXPECT_EQ(rounded("ceil", -1.5), -1);
-  EXPECT_EQ(rounded("round", -1.5), -2);
-  EXPECT_EQ(rounded("round", 2.4), 2);
-  EXPECT_EQ(dsl::fold_function("floor", {Value{1e300}}).trouble, Trouble::overflow);
-  EXPECT_EQ(dsl::fold_function("round", {Value{std::numeric_limits<double>::infinity()}}).trouble, Trouble::overflow);
+  EXPECT_EQ(value_of("floor(1e300)"), "E0311");
+  EXPECT_EQ(value_of("round(inf)"), "E0311");
   EXPECT_EQ(marked("const a = 3.0; pattern p { branch window(floor(a / 2), 0); keep sink(floor(inf)); }"),
             std::vector<std::string>{"E0216 'floor(inf)'"});
 }
@@ -139,17 +146,20 @@ TEST(Values, RoundInScoresWhatAKernelComputes) {
 }
 
 TEST(Values, TroublesAreNamed) {
-  const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t smallest = std::numeric_limits<std::int64_t>::min();
-  const auto trouble = [](Operator op, std::int64_t a, std::int64_t b) { return fold(op, Value{a}, Value{b}).trouble; };
-  EXPECT_EQ(trouble(Operator::add, largest, 1), Trouble::overflow);
-  EXPECT_EQ(trouble(Operator::subtract, smallest, 1), Trouble::overflow);
-  EXPECT_EQ(trouble(Operator::multiply, largest, 2), Trouble::overflow);
-  EXPECT_EQ(trouble(Operator::divide, smallest, -1), Trouble::overflow);
-  EXPECT_EQ(trouble(Operator::modulo, smallest, -1), Trouble::none);
-  EXPECT_EQ(trouble(Operator::divide, 1, 0), Trouble::zero_division);
-  EXPECT_EQ(fold(Operator::negate, Value{smallest}).trouble, Trouble::overflow);
-  EXPECT_EQ(dsl::fold_function("abs", {Value{smallest}}).trouble, Trouble::overflow);
+  const std::string largest = "9223372036854775807", smallest = "(-9223372036854775807 - 1)";
+  const auto trouble = [](const std::string& text) {
+    const auto found = marked("const a = " + text + "; pattern p { keep where(a == 0 or k <= q); }");
+    return found.empty() ? "none" : found[0].substr(0, found[0].find(' '));
+  };
+  const std::string overflow = "E0216", zero_division = "E0214";
+  EXPECT_EQ(trouble(largest + " + 1"), overflow);
+  EXPECT_EQ(trouble(smallest + " - 1"), overflow);
+  EXPECT_EQ(trouble(largest + " * 2"), overflow);
+  EXPECT_EQ(trouble(smallest + " / -1"), overflow);
+  EXPECT_EQ(trouble(smallest + " % -1"), "none");
+  EXPECT_EQ(trouble("1 / 0"), zero_division);
+  EXPECT_EQ(trouble("-" + smallest), overflow);
+  EXPECT_EQ(trouble("abs(" + smallest + ")"), overflow);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "compiler/ir/check.h"
 #include "compiler/ir/lower.h"
 #include "dsl/parse.h"
 #include "tests/support/places.h"
@@ -39,7 +40,7 @@ TEST_P(Shelf, InOrder) {
   EXPECT_TRUE(source.text.starts_with("# ")) << "the first line says where the pattern comes from";
   const auto file = dsl::parse(source);
   ASSERT_TRUE(file.ok());
-  for (const Diagnostic& d : dsl::check(*file, source)) ADD_FAILURE() << render(d, source);
+  for (const Diagnostic& d : ir::check(*file, source)) ADD_FAILURE() << render(d, source);
   EXPECT_EQ(dsl::format(*file, source), source.text) << "weft fmt lays it out";
   for (const auto& pattern : file->patterns) {
     std::vector<Diagnostic> warnings;

@@ -1,3 +1,4 @@
+#include "compiler/ir/check.h"
 #include "compiler/ir/lower.h"
 #include "dsl/parse.h"
 #include "limits.h"
@@ -18,7 +19,7 @@ void read(const std::string& text) {
   const Source source{"hostile.weft", text};
   const auto file = dsl::parse(source);
   if (!file.ok()) return;
-  const auto findings = dsl::check(*file, source);
+  const auto findings = ir::check(*file, source);
   (void)dsl::format(*file, source);
   if (file->patterns.empty()) return;
   if (std::any_of(findings.begin(), findings.end(), [](auto& d) { return d.severity == Severity::error; })) return;

@@ -1,3 +1,4 @@
+#include "compiler/ir/check.h"
 #include "compiler/ir/jumps.h"
 #include "compiler/ir/lower.h"
 #include "dsl/diagnostics.h"
@@ -47,9 +48,9 @@ Params params_of(const fs::path& folder) {
 
 Said say(const fs::path& folder) {
   const Source source{"input.weft", test::read_text(folder / "input.weft")};
-  const auto file = dsl::parse(source);
+  const auto file = dsl::parse(source, ir::examine);
   if (!file.ok()) return {rendered(file.error().diagnostics, source), {}};
-  const std::vector<Diagnostic> checked = dsl::check(file.value(), source);
+  const std::vector<Diagnostic> checked = ir::check(file.value(), source);
   Said said{.diagnostics = rendered(checked, source), .patterns = {}};
   const auto is_error = [](const Diagnostic& d) { return d.severity == Severity::error; };
   if (std::any_of(checked.begin(), checked.end(), is_error)) return said;
@@ -77,9 +78,9 @@ TEST(Data, SaysWhatItAlwaysSaid) {
 /// All that is said of a text, its last pattern and the gradients of that.
 std::string said_of(const std::string& text) {
   const Source source{"explained.weft", text};
-  const auto file = dsl::parse(source);
+  const auto file = dsl::parse(source, ir::examine);
   if (!file.ok()) return rendered(file.error().diagnostics, source);
-  std::vector<Diagnostic> findings = dsl::check(*file, source);
+  std::vector<Diagnostic> findings = ir::check(*file, source);
   const auto is_error = [](const Diagnostic& d) { return d.severity == Severity::error; };
   if (std::any_of(findings.begin(), findings.end(), is_error)) return rendered(findings, source);
   const auto pattern = lower(*file, file->patterns.back().name, {}, &findings);
@@ -104,7 +105,7 @@ TEST(Codes, AreExplainedByWhatIsWrongAndWhatIsRight) {
 TEST(Help, ExamplesLower) {
   for (const dsl::Help& row : dsl::help()) {
     const Source source{std::string(row.word), dsl::example_text(row)};
-    const auto file = dsl::parse(source);
+    const auto file = dsl::parse(source, ir::examine);
     ASSERT_TRUE(file.ok()) << source.text;
     const auto pattern = lower(*file, file->patterns.back().name, {});
     EXPECT_TRUE(pattern.ok()) << source.text << rendered(pattern.error().diagnostics, source);

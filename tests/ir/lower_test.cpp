@@ -1,4 +1,5 @@
 #include "compiler/ir/lower.h"
+#include "compiler/ir/check.h"
 
 #include "compiler/ir/never_holds.h"
 #include "dsl/parse.h"
@@ -30,7 +31,7 @@ Lowered lower_text(const std::string& text, const Params& params = {}, const std
   const Source source{"test.weft", text};
   const auto file = dsl::parse(source);
   if (!file.ok()) return {file.error(), {}, errors_of(file.error(), source)};
-  for (const auto& d : dsl::check(file.value(), source)) {
+  for (const auto& d : ir::check(file.value(), source)) {
     if (d.severity == Severity::error) return {user_error({d}), {}, render(d, source)};
   }
   std::vector<Diagnostic> warnings;
@@ -130,6 +131,39 @@ TEST(Lower, ExpressionsUnroll) {
   EXPECT_EQ(body("const N = -7; pattern p { branch where(q == N / 2 + N % 3); }"), "branch where(q == -2);\n");
 }
 
+/// `check` knows a type, and the value has that type.
+TEST(Lower, ValuesHaveTheTypesThatWereChecked) {
+  EXPECT_EQ(body("score s + softcap(h, 30);"), "branch all;\nscore s + 30.0 * tanh(h / 30.0);\n");
+  EXPECT_EQ(body("score s + [1, 2.5][h] / 2;"), "branch all;\nscore s + select(h <= 0, 1.0, 2.5) / 2.0;\n");
+  EXPECT_EQ(body("pattern p(l: [real] = [1, 2]) { score s * (l[0] / 4); }"), "branch all;\nscore s * 0.25;\n");
+  EXPECT_EQ(body("pattern p(l: [int] = []) { score s + (1 + sum(x in l: 0.5 * x)) / 2; }"),
+            "branch all;\nscore s + 0.5;\n");
+  EXPECT_EQ(body("let r = [0..4]; keep sink(len(r));"), "branch sink(1);\n");
+  EXPECT_EQ(body("pattern g { grid 4, 4; } pattern p { let n = neighborhood(size: [3, 2]); use g(); keep n; }"),
+            "grid 4, 4;\n"
+            "branch neighborhood(size: [3, 2], dilation: [1, 1], stride: [1, 1], causal: [false, false]);\n");
+}
+
+/// What is only known while a kernel runs is refused where more must be known, and before anything is lowered.
+TEST(Lower, InputsAndVariablesAreNotReadWhereTheyHaveNoValue) {
+  for (const char* text : {
+           "pattern p { input t: i32[heads]; keep dilated(segment: 8, rate: 2, phase: t[h]); }",
+           "pattern p { input t: i32[heads]; let o = t[h]; keep dilated(segment: 8, rate: 2, phase: o); }",
+           "pattern p { input t: i32[4]; keep sink(t[0]); }",
+           "pattern p { keep where(q - k in 0..h); }",
+       }) {
+    EXPECT_EQ(codes(text), std::vector<std::string>{"E0233"}) << text;
+  }
+}
+
+/// Also of a text that nobody checked.
+TEST(Lower, RefusesWhatIsWrongByItself) {
+  const auto file = dsl::parse({"wrong.weft", "pattern p { input t: f32[heads, keys]; score s + t[k]; }"});
+  const auto pattern = lower(*file, "p", {});
+  ASSERT_FALSE(pattern.ok());
+  EXPECT_EQ(pattern.error().diagnostics.at(0).code, "E0226");
+}
+
 TEST(Lower, SetsAndPrecedence) {
   EXPECT_EQ(body("branch window(8, 8) - strided(3, phase: 1) & segment(16) | !segment(16) & lag(5);"),
             "branch window(8, 8) - strided(3, phase: 1) & segment(16) | !segment(16) & lag(5);\n");
@@ -220,7 +254,7 @@ TEST(Lower, EveryErrorThatValuesReveal) {
       {"E0312", "pattern p(n: int = 8) { input t: f32[n]; score s + t[min(q, 0) - 1]; }"},
       {"E0312", "pattern p(n: int = 8) { input t: f32[n]; score s + t[n]; }"},
       {"E0313", "pattern p(n: int = -1) { branch sink(n); }"},
-      {"E0313", "pattern p(n: int = 9223372036854775807) { branch window(n, n); }"},
+      {"E0313", "pattern p(n: int = 9223372036854775807) { branch window(n, 0); }"},
       {"E0313", "pattern p(n: int = 0) { heads n; }"},
       {"E0313", "pattern p(far: real = inf) { scale far; }"},
       {"E0313", "pattern p(t: int = 8) { branch neighborhood(7, stride: t); }"},
@@ -265,6 +299,8 @@ TEST(Lower, WhatIsNeverEvaluatedIsNotWrong) {
            "pattern p(w: [int] = [3]) { branch sink(select(len(w) > 1, w[1], 4)); }",
            "pattern p(z: int = 9223372036854775807) { branch sink(select(z < 9, z + 1, 4)); }",
            "pattern p(n: int = 0) { input t: f32[9]; score s + select(n > 0, t[n - 1], 0); }",
+           "pattern p(n: int = 9999) { keep where(n > 999 or any(i in 0..n: q == i)); }",
+           "const n = 0; pattern p { keep where(n > 0 and q % n == 0 or k <= q); }",
        }) {
     EXPECT_EQ(codes(text), std::vector<std::string>{}) << text;
   }

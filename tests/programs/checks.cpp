@@ -1,4 +1,5 @@
 #include "tests/programs/checks.h"
+#include "compiler/ir/check.h"
 
 #include "compiler/ir/plan_interpreter.h"
 #include "compiler/planner/planner.h"
@@ -66,7 +67,7 @@ Finding check_text(const Program& program) {
     return {"format", "fmt changes the tree:\n" + once};
   }
   if (dsl::format(*again, formatted) != once) return {"format", "fmt is not idempotent:\n" + once};
-  for (const Diagnostic& d : dsl::check(*file, source)) {
+  for (const Diagnostic& d : ir::check(*file, source)) {
     if (d.code.empty() || d.message.empty()) return {"check", "a finding without code or message"};
     if (d.range.end > program.text.size() || d.range.begin > d.range.end) return {"check", d.code + " points outside"};
   }

@@ -1,4 +1,5 @@
 #include "tests/support/program.h"
+#include "compiler/ir/check.h"
 
 #include "compiler/base/float16.h"
 #include "dsl/parse.h"
@@ -130,7 +131,7 @@ Result<Program> from_file(std::string_view text) {
 Result<ir::Pattern> lowered(const Program& program) {
   const Source source{"program.weft", program.text};
   WEFT_TRY(const dsl::File file, dsl::parse(source));
-  for (const Diagnostic& d : dsl::check(file, source)) {
+  for (const Diagnostic& d : ir::check(file, source)) {
     if (d.severity != Severity::error) continue;
     Error error = user_error(d.message);
     error.diagnostics = {d};

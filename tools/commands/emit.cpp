@@ -1,6 +1,7 @@
 #include "codegen/cpu/emit.h"
 #include "codegen/cuda/emit.h"
 #include "codegen/cuda/readable.h"
+#include "compiler/ir/check.h"
 #include "dsl/parse.h"
 #include "runtime/engine/compilers.h"
 #include "runtime/engine/destination.h"
@@ -115,7 +116,7 @@ Quoted quote(const PatternFile& file, const dsl::File& tree) {
 }
 
 Result<std::string> emit_file(const PatternFile& file, const Options& options, const Console& console) {
-  WEFT_TRY(const auto tree, dsl::parse(file.source));
+  WEFT_TRY(const auto tree, dsl::parse(file.source, ir::examine));
   if (options.stage == "ast") return dsl::print(tree);
   if (options.stage == "pattern") return ir::print(file.pattern);
   WEFT_TRY(const auto planned, plan_file(file, options, console));

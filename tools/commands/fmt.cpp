@@ -1,3 +1,4 @@
+#include "compiler/ir/check.h"
 #include "dsl/parse.h"
 #include "tools/commands/commands.h"
 #include "tools/files.h"
@@ -16,7 +17,7 @@ int command_fmt(const Options& options, const Console& console) {
       status = std::max(status, console.fail(source.error()));
       continue;
     }
-    const auto file = dsl::parse(*source);
+    const auto file = dsl::parse(*source, ir::examine);
     if (!file) {
       status = std::max(status, console.fail(file.error(), &*source));
       continue;

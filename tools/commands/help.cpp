@@ -1,4 +1,5 @@
 #include "tools/commands/help.h"
+#include "compiler/ir/check.h"
 
 #include "compiler/ir/lower.h"
 #include "dsl/diagnostics.h"
@@ -35,8 +36,8 @@ const dsl::CodeInfo* find_code(std::string_view code) {
 std::string said(const std::string& text) {
   const Source source{"wrong.weft", text};
   std::string out;
-  const auto file = dsl::parse(source);
-  std::vector<Diagnostic> found = file ? dsl::check(*file, source) : file.error().diagnostics;
+  const auto file = dsl::parse(source, ir::examine);
+  std::vector<Diagnostic> found = file ? ir::check(*file, source) : file.error().diagnostics;
   const bool wrong =
       std::any_of(found.begin(), found.end(), [](const Diagnostic& d) { return d.severity == Severity::error; });
   if (file && !wrong) {

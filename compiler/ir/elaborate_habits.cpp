@@ -1,17 +1,17 @@
 // Sets where a condition is wanted, and conditions where numbers are: what is meant is clear, and offered.
 
-#include "dsl/expression_checker.h"
+#include "compiler/ir/elaborate.h"
 #include "dsl/operators.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace weft::dsl {
+namespace weft::ir {
 namespace {
 
 /// The operands of a chain of one connective, from left to right.
-void flatten(const Expr& e, Operator op, std::vector<const Expr*>& out) {
+void flatten(const dsl::Expr& e, Operator op, std::vector<const dsl::Expr*>& out) {
   if (e.kind == ExprKind::binary && e.op == op && (out.empty() || e.outer == e.range)) {
     flatten(*e.args[0].value, op, out);
     flatten(*e.args[1].value, op, out);
@@ -22,12 +22,12 @@ void flatten(const Expr& e, Operator op, std::vector<const Expr*>& out) {
 
 }  // namespace
 
-bool ExpressionChecker::is_set(const Expr& e) {
+bool Elaborator::is_set(const dsl::Expr& e) {
   if (e.kind == ExprKind::name) {
-    if (const Symbol* known = scope_.find(e.word)) return known->typed.kind == Kind::set;
-    return find_set(e.word) != nullptr && e.word != "segment";
+    if (const Symbol* known = names_.find(e.word)) return known->value.kind == Kind::set;
+    return dsl::find_set(e.word) != nullptr && e.word != "segment";
   }
-  if (e.kind == ExprKind::call) return find_set(e.word) != nullptr && e.word != "all";
+  if (e.kind == ExprKind::call) return dsl::find_set(e.word) != nullptr && e.word != "all";
   if (e.kind == ExprKind::unary) return e.op != Operator::negate && is_set(*e.args[0].value);
   if (e.kind != ExprKind::binary) return false;
   const bool of_sets = e.op == Operator::intersect || e.op == Operator::unite || e.op == Operator::subtract;
@@ -36,9 +36,9 @@ bool ExpressionChecker::is_set(const Expr& e) {
 }
 
 /// `where(causal and q < 9)` is `causal & where(q < 9)`; true when it was reported.
-bool ExpressionChecker::sets_in_condition(const Expr& e, SourceRange whole) {
+bool Elaborator::sets_in_condition(const dsl::Expr& e, SourceRange whole) {
   const bool either = e.kind == ExprKind::binary && e.op == Operator::logical_or;
-  std::vector<const Expr*> parts;
+  std::vector<const dsl::Expr*> parts;
   const bool chain = either || (e.kind == ExprKind::binary && e.op == Operator::logical_and);
   if (chain) {
     flatten(*e.args[0].value, e.op, parts);
@@ -46,11 +46,11 @@ bool ExpressionChecker::sets_in_condition(const Expr& e, SourceRange whole) {
   } else {
     parts.push_back(&e);
   }
-  const auto first = std::find_if(parts.begin(), parts.end(), [&](const Expr* part) { return is_set(*part); });
+  const auto first = std::find_if(parts.begin(), parts.end(), [&](const dsl::Expr* part) { return is_set(*part); });
   if (first == parts.end()) return false;
   std::string sets, conditions;
   const std::string_view set_sign = either ? " | " : " & ";
-  for (const Expr* part : parts) {
+  for (const dsl::Expr* part : parts) {
     if (!is_set(*part)) {
       conditions += fmt::format("{}{}",
                                 conditions.empty() ? ""
@@ -60,7 +60,7 @@ bool ExpressionChecker::sets_in_condition(const Expr& e, SourceRange whole) {
       continue;
     }
     const bool negated = part->kind == ExprKind::unary && part->op == Operator::logical_not;
-    const Expr& of = negated ? *part->args[0].value : *part;
+    const dsl::Expr& of = negated ? *part->args[0].value : *part;
     const bool bare = of.kind == ExprKind::binary && of.outer == of.range && (negated || parts.size() > 1);
     const std::string text = findings_.whole(of.outer);
     sets += fmt::format("{}{}{}{}{}", sets.empty() ? "" : set_sign, negated ? "!" : "", bare ? "(" : "", text,
@@ -76,12 +76,12 @@ bool ExpressionChecker::sets_in_condition(const Expr& e, SourceRange whole) {
 }
 
 /// `s * (k <= q)` is `select(k <= q, s, 0)`; true when it was reported.
-bool ExpressionChecker::boolean_as_number(const Expr& e, const Typed& left, const Typed& right) {
+bool Elaborator::boolean_as_number(const dsl::Expr& e, const Value& left, const Value& right) {
   const bool first = left.kind == Kind::boolean;
   if (first == (right.kind == Kind::boolean) || !is_number((first ? right : left).kind)) return false;
   if (e.op != Operator::multiply && e.op != Operator::add && e.op != Operator::subtract) return false;
-  const Expr& condition = *e.args[first ? 0 : 1].value;
-  const Expr& number = *e.args[first ? 1 : 0].value;
+  const dsl::Expr& condition = *e.args[first ? 0 : 1].value;
+  const dsl::Expr& number = *e.args[first ? 1 : 0].value;
   const bool product = e.op == Operator::multiply;
   const std::string text = findings_.whole(condition.range);
   const std::string_view zero = (first ? right : left).kind == Kind::real ? "0.0" : "0";
@@ -95,13 +95,13 @@ bool ExpressionChecker::boolean_as_number(const Expr& e, const Typed& left, cons
 }
 
 /// `causal + window(3, 0)`; true when it was reported.
-bool ExpressionChecker::arithmetic_on_sets(const Expr& e, const Typed& left, const Typed& right) {
+bool Elaborator::arithmetic_on_sets(const dsl::Expr& e, const Value& left, const Value& right) {
   if (left.kind != Kind::set || right.kind != Kind::set) return false;
   if (e.op != Operator::add && e.op != Operator::multiply) return false;
   const bool adds = e.op == Operator::add;
   const std::string_view sign = adds ? "+" : "*", meant = adds ? "|" : "&";
-  const Expr& a = *e.args[0].value;
-  const Expr& b = *e.args[1].value;
+  const dsl::Expr& a = *e.args[0].value;
+  const dsl::Expr& b = *e.args[1].value;
   auto& d = findings_.add(Code::wrong_connective, findings_.find_sign({a.outer.end, b.outer.begin}, sign),
                           fmt::format("'{}' does not join sets", sign));
   d.label = adds ? "what is in either is written with '|'" : "what is in both is written with '&'";
@@ -111,4 +111,4 @@ bool ExpressionChecker::arithmetic_on_sets(const Expr& e, const Typed& left, con
   return true;
 }
 
-}  // namespace weft::dsl
+}  // namespace weft::ir
