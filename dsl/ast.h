@@ -62,6 +62,9 @@ struct Arg {
 /// The longest path in an expression tree, so that everybody may walk trees by recursion.
 inline constexpr int kDeepestExpression = 1024;
 
+/// Also of a range, where it is written out as a list.
+inline constexpr std::size_t kMostListItems = 1024;
+
 struct Expr {
   ExprKind kind = ExprKind::integer;
   SourceRange range;  ///< without parentheses around it

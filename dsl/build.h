@@ -44,8 +44,6 @@ struct RawChoice {
   Node third;
 };
 
-inline constexpr std::size_t kMostListItems = 1024;
-
 class Builder {
  public:
   explicit Builder(std::string_view text) : text_(text) {}

@@ -110,7 +110,7 @@ Value Elaborator::list(const dsl::Expr& e, const Context& context) {
       return {};
     }
     if (kind != Kind::real) kind = item.kind;
-    known = known && (item.kind == Kind::range ? item.items != nullptr : item.expr != nullptr);
+    known = known && !is_hole(item);
     items.push_back(std::move(item));
   }
   if (!known) return {.kind = Kind::list, .item = kind, .length = items.size()};

@@ -12,16 +12,14 @@
 #include <utility>
 #include <vector>
 
-/// The meaning of a checked tree, said once: `check` runs it with holes for what a text leaves open, `lower` with
-/// values for everything, and then it gives the pattern.
+/// What a syntax tree means, said once: `check` runs it with holes for what a text leaves open, `lower` with values for
+/// everything, and then it gives the pattern.
 ///
 /// What is wrong is reported, and its value is `Kind::unknown`, about which nothing more is said: one mistake gives one
 /// message, and one run finds several.
 namespace weft::ir {
 
 using dsl::Code, dsl::ExprKind, dsl::Operator, dsl::Parameter, dsl::Place;
-
-inline constexpr std::size_t kMostListItems = 1024;
 
 /// Where an expression stands.
 struct Context {

@@ -274,9 +274,9 @@ Value Elaborator::body(const dsl::Expr& e, Value item, const Context& context) {
 std::shared_ptr<const std::vector<Value>> Elaborator::items_of(const Value& value, const dsl::Expr& e) {
   if (value.kind == Kind::list || !value.items) return value.items;
   const std::int64_t lo = (*value.items)[0].expr->integer, hi = (*value.items)[1].expr->integer;
-  if (hi > lo && static_cast<std::uint64_t>(hi) - static_cast<std::uint64_t>(lo) > kMostListItems) {
+  if (hi > lo && static_cast<std::uint64_t>(hi) - static_cast<std::uint64_t>(lo) > dsl::kMostListItems) {
     if (run_.unreachable > 0) return std::make_shared<const std::vector<Value>>();
-    findings_.add(Code::list_too_long, e.outer, fmt::format("a list has {} items at most", kMostListItems));
+    findings_.add(Code::list_too_long, e.outer, fmt::format("a list has {} items at most", dsl::kMostListItems));
     return nullptr;
   }
   std::vector<Value> items;

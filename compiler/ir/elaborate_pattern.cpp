@@ -89,9 +89,9 @@ void PatternElaborator::bind(const dsl::Param& param, const Value& given) {
     findings_.add(Code::missing_parameter, param.range,
                   fmt::format("the parameter '{}' has no default and was not given a value", param.name));
   }
-  if (value.length > kMostListItems) {
+  if (value.length > dsl::kMostListItems) {
     findings_.add(Code::list_too_long, param.range,
-                  fmt::format("'{}' has {} items; the most are {}", param.name, *value.length, kMostListItems));
+                  fmt::format("'{}' has {} items; the most are {}", param.name, *value.length, dsl::kMostListItems));
   }
   define(param.name, {.kind = SymbolKind::param,
                       .place = param.name_range,

@@ -82,7 +82,7 @@ Value Elaborator::set_call(const dsl::Expr& e, const dsl::SetWord& word, const C
     }
     if (given[i]) {
       args[i] = argument(*given[i], parameter, word.name, context, e.range);
-      known = known && args[i].kind != Kind::unknown && (args[i].kind != Kind::set || args[i].set);
+      known = known && !is_hole(args[i]);
     } else if (parameter.required) {
       missing += fmt::format("{}'{}'", missing.empty() ? "" : " and ", parameter.name);
     }
@@ -136,7 +136,7 @@ Value Elaborator::argument(const dsl::Expr& e, const Parameter& parameter, std::
       effects_.variables = outside.variables;  // A set has all it reads.
       effects_.inputs = outside.inputs;
       effects_.mixed = outside.mixed;
-      return run_.holes || found.expr ? found : Value{};
+      return found;
     }
     case ArgType::queries:
       queries(e);
@@ -161,7 +161,7 @@ Value Elaborator::phase(const dsl::Expr& e, const Parameter& parameter) {
   const Place place = parameter.type == ArgType::phase ? Place::own : Place::branches;
   const Value found = integer(e, {.variables = variables_at(place), .where = "a phase", .strict = true});
   if (!within(found, e, "a phase", parameter.minimum, parameter.maximum, parameter.below)) return {};
-  if (!found.expr) return run_.holes ? found : Value{};
+  if (!found.expr) return found;
   // Head 0 exists in every pattern; more is known when the pattern says how many there are.
   const std::int64_t heads = run_.pattern.heads.value_or(reads(*found.expr, Variable::heads) ? 0 : 1);
   for (std::int64_t h = 0; h < std::min<std::int64_t>(heads, 1024); ++h) {

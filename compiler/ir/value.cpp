@@ -11,6 +11,12 @@ bool is_constant(const Value& value) { return value.expr && value.expr->op == Op
 
 }  // namespace
 
+bool is_hole(const Value& value) {
+  if (value.kind == Kind::set) return !value.set;
+  if (value.kind == Kind::list || value.kind == Kind::range) return !value.items;
+  return value.kind == Kind::unknown || (value.kind != Kind::input && !value.expr);
+}
+
 Value value_of(ExprPtr e) {
   if (!e) return {};
   const Kind kind = e->type == Type::integer ? Kind::integer : e->type == Type::real ? Kind::real : Kind::boolean;

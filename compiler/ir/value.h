@@ -37,6 +37,9 @@ struct Value {
   const dsl::Statement* input = nullptr;                      ///< null: `pooled`, which stands where inputs do
 };
 
+/// Is anything of it not known?
+bool is_hole(const Value& value);
+
 /// Numbers and booleans.
 Value value_of(ExprPtr e);
 Value list_of(Kind item, std::vector<Value> items);
