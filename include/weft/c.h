@@ -170,6 +170,51 @@ WEFT_API const char* weft_kernel_pattern_text(const weft_kernel* kernel); /**< e
 WEFT_API const char* weft_kernel_plan_text(const weft_kernel* kernel);
 WEFT_API const char* weft_kernel_source_text(const weft_kernel* kernel); /**< LLVM IR or CUDA C++ */
 
+/* ---- patterns: a text that was read, without compiling anything ---- */
+
+typedef struct weft_pattern weft_pattern;
+
+/** One pattern of `text`, or an error that tells all that is wrong with it. Of the options, target and gradient are
+ * not looked at, and dims and dtype may be left open. */
+WEFT_API weft_error* weft_check(const char* text, size_t text_length, const weft_compile_options* options,
+                                weft_pattern** out);
+/** NULL is allowed. Not for those of kernels. */
+WEFT_API void weft_pattern_free(weft_pattern* pattern);
+/** What a kernel was compiled from; it lives as long as the kernel. */
+WEFT_API const weft_pattern* weft_kernel_pattern(const weft_kernel* kernel);
+
+WEFT_API const char* weft_pattern_name(const weft_pattern* pattern);
+WEFT_API const char* weft_pattern_text(const weft_pattern* pattern); /**< every default written out */
+
+/** What LSE the rows of O have: the backward pass reads it. */
+typedef enum {
+  WEFT_LSE_NONE = 0,       /**< `weights sigmoid` */
+  WEFT_LSE_OF_ROWS = 1,    /**< weft_run_args::lse */
+  WEFT_LSE_OF_BRANCHES = 2 /**< `combine sum` and `mean`: weft_run_args::branch_lse alone */
+} weft_lse_kind;
+WEFT_API weft_lse_kind weft_pattern_lse(const weft_pattern* pattern);
+WEFT_API int64_t weft_pattern_branch_count(const weft_pattern* pattern);
+
+/** An `input` of the pattern. */
+typedef struct {
+  const char* name;
+  weft_dtype dtype;
+  int32_t rank;
+} weft_input;
+WEFT_API size_t weft_pattern_input_count(const weft_pattern* pattern);
+/** Zeros for a number that is not there. */
+WEFT_API weft_input weft_pattern_input(const weft_pattern* pattern, size_t number);
+
+/** What is allowed and seldom meant, such as rows without keys. */
+WEFT_API size_t weft_pattern_warning_count(const weft_pattern* pattern);
+/** Zeros for a number that is not there. */
+WEFT_API weft_diagnostic weft_pattern_warning(const weft_pattern* pattern, size_t number);
+/** All warnings as a terminal shows them; empty where there are none. */
+WEFT_API const char* weft_pattern_warnings_report(const weft_pattern* pattern);
+
+/** The number-th text of the library of patterns that Weft brings (docs: examples/README.md); NULL behind the last. */
+WEFT_API const char* weft_library_text(size_t number);
+
 /* ---- running ---- */
 
 /** The caller's memory. Extents and strides count elements; the last stride of q, k, v and out is 1. */

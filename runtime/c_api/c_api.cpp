@@ -1,5 +1,6 @@
 #include "runtime/c_api/handles.h"
 #include "runtime/c_api/versioned.h"
+#include "runtime/engine/kernel_state.h"
 
 #include <cstring>
 #include <limits>
@@ -8,8 +9,6 @@ namespace weft::c_api {
 namespace {
 
 std::string text_or_empty(const char* text) { return text == nullptr ? std::string() : std::string(text); }
-
-Error missing(const char* what) { return user_error(std::string(what) + " is NULL"); }
 
 Result<DType> dtype_of(int type, const char* of) {
   constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32, DType::u8};
@@ -71,6 +70,8 @@ Result<EngineOptions> options_of(const weft_engine_options* given) {
   return out;
 }
 
+}  // namespace
+
 Result<CompileOptions> options_of(const weft_compile_options* given) {
   WEFT_TRY(const auto from, read_versioned(given, "weft_compile_options", weft_compile_options_init()));
   CompileOptions out;
@@ -97,6 +98,8 @@ Result<CompileOptions> options_of(const weft_compile_options* given) {
   if (from.source_name != nullptr) out.source_name = from.source_name;
   return out;
 }
+
+namespace {
 
 Result<std::span<const std::int64_t>> numbers(const std::int64_t* data, std::size_t count, const char* name) {
   if (count > 0 && data == nullptr) return missing(name);
@@ -228,7 +231,8 @@ weft_error* weft_compile(weft_engine* engine, const char* text, size_t text_leng
     WEFT_TRY(const auto made, options_of(options));
     source = {.name = made.source_name, .text = std::string(text, text_length)};
     WEFT_TRY(auto kernel, engine->engine.compile(source.text, made));
-    *out = new weft_kernel{std::move(kernel)};
+    auto pattern = pattern_of(kernel.state().pattern, kernel.warnings(), source);
+    *out = new weft_kernel{.kernel = std::move(kernel), .pattern = std::move(pattern)};
     return done;
   });
 }

@@ -21,23 +21,30 @@ weft_error_kind kind_of(ErrorKind kind) {
 
 }  // namespace
 
+std::vector<weft_diagnostic> diagnostics_of(const std::vector<Diagnostic>& from, const Source* source,
+                                            std::vector<std::string>& texts) {
+  std::vector<weft_diagnostic> out;
+  texts.reserve(2 * from.size());  // pointers into it are given away
+  for (const auto& d : from) {
+    const auto at = source != nullptr ? locate(*source, d.range.begin) : LineColumn{0, 0};
+    texts.push_back(d.code);
+    texts.push_back(d.message);
+    out.push_back({.code = texts[texts.size() - 2].c_str(),
+                   .message = texts.back().c_str(),
+                   .begin = d.range.begin,
+                   .end = d.range.end,
+                   .line = static_cast<std::uint32_t>(at.line),
+                   .column = static_cast<std::uint32_t>(at.column)});
+  }
+  return out;
+}
+
 weft_error* error_of(const Error& error, const Source* source) {
   auto made = std::make_unique<weft_error>();
   made->kind = kind_of(error.kind);
   made->message = error.message;
   made->report = report(error, source == nullptr ? Source() : *source);
-  made->texts.reserve(2 * error.diagnostics.size());  // pointers into it are given away
-  for (const auto& d : error.diagnostics) {
-    const auto at = source != nullptr ? locate(*source, d.range.begin) : LineColumn{0, 0};
-    made->texts.push_back(d.code);
-    made->texts.push_back(d.message);
-    made->diagnostics.push_back({.code = made->texts[made->texts.size() - 2].c_str(),
-                                 .message = made->texts.back().c_str(),
-                                 .begin = d.range.begin,
-                                 .end = d.range.end,
-                                 .line = static_cast<std::uint32_t>(at.line),
-                                 .column = static_cast<std::uint32_t>(at.column)});
-  }
+  made->diagnostics = diagnostics_of(error.diagnostics, source, made->texts);
   return made.release();
 }
 

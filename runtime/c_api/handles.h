@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/base/guarded.h"
+#include "compiler/ir/pattern.h"
 
 #include <weft/c.h>
 #include <weft/weft.h>
@@ -15,8 +16,20 @@ struct weft_engine {
   weft::Engine engine;
 };
 
+/// Everything that can be asked of it is made when it is: no call fails afterwards.
+struct weft_pattern {
+  std::string name, text, warnings_report;
+  weft_lse_kind lse = WEFT_LSE_NONE;
+  std::int64_t branches = 0;
+  std::vector<std::string> input_names;
+  std::vector<weft_input> inputs;
+  std::vector<std::string> texts;  ///< of the warnings
+  std::vector<weft_diagnostic> warnings;
+};
+
 struct weft_kernel {
   weft::Kernel kernel;
+  weft_pattern pattern;
 };
 
 struct weft_error {
@@ -30,6 +43,16 @@ namespace weft::c_api {
 
 /// A handle for the caller; `source` is the text that diagnostics point into, where there is one.
 weft_error* error_of(const Error& error, const Source* source = nullptr);
+
+/// Diagnostics for the caller, whose strings are kept in `texts`; without `source` they have no line.
+std::vector<weft_diagnostic> diagnostics_of(const std::vector<Diagnostic>& from, const Source* source,
+                                            std::vector<std::string>& texts);
+
+weft_pattern pattern_of(const ir::Pattern& pattern, const std::vector<Diagnostic>& warnings, const Source& source);
+
+Result<CompileOptions> options_of(const weft_compile_options* given);
+
+inline Error missing(const char* what) { return user_error(std::string(what) + " is NULL"); }
 
 /// What is returned where memory for an error has run out; weft_error_free() leaves it alone.
 weft_error* static_out_of_memory();

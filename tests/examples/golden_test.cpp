@@ -20,6 +20,8 @@ struct Row {
 };
 
 const Row kRows[] = {
+    {"dense", "dense", "sdpa_dense"},
+    {"dense", "causal", "sdpa_causal"},
     {"longnet", "longnet", "longnet_default_phase", {"segments=[16,48]", "rates=[1,4]"}},
     {"torchscale", "torchscale", "longnet_torchscale_noncausal", {"segments=[32,64,128]"}},
     {"torchscale", "torchscale", "longnet_torchscale_clipped", {"segments=[16,256]", "rates=[1,4]"}},
