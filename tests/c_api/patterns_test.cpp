@@ -143,7 +143,8 @@ TEST(CLibrary, IsInOrder) {
     }
   }
   EXPECT_GT(texts, 10u);
-  for (const auto* name : {"dense", "causal", "longnet", "window", "bigbird"}) EXPECT_TRUE(names.contains(name)) << name;
+  for (const auto* name : {"dense", "causal", "longnet", "window", "bigbird"})
+    EXPECT_TRUE(names.contains(name)) << name;
   EXPECT_EQ(weft_library_text(texts + 1), nullptr);
 }
 

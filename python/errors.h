@@ -1,0 +1,24 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <weft/c.h>
+
+#include <string>
+
+/// From the C face's errors to the exceptions of weft/errors.py.
+namespace weft::python {
+
+namespace nb = nanobind;
+
+/// What a user error without a place in the text is about.
+enum class Stage { pattern, arguments };
+
+/// Throws what the error says and frees it; nothing where there is none.
+void check(weft_error* error, Stage stage);
+
+/// Throws an exception of weft.errors.
+[[noreturn]] void throw_named(const char* name, const std::string& message);
+
+nb::tuple to_python(const weft_diagnostic& diagnostic);
+
+}  // namespace weft::python

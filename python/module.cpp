@@ -1,0 +1,22 @@
+#include "python/array.h"
+#include "python/engine.h"
+#include "python/pattern.h"
+#include "python/run.h"
+#include "python/view.h"
+
+#include <nanobind/nanobind.h>
+#include <weft/c.h>
+
+/// weft._weft: what python/weft needs of the C face, and nothing that Python can do itself.
+
+// NOLINTNEXTLINE: nanobind's macro
+NB_MODULE(_weft, module) {
+  using namespace weft::python;  // NOLINT(google-build-using-namespace)
+  module.def("version", &weft_version);
+  module.def("library_text", &weft_library_text, nb::arg("number"), "None behind the last");
+  bind_view(module);
+  bind_array(module);
+  bind_pattern(module);
+  bind_engine(module);
+  bind_run(module);
+}

@@ -1,0 +1,105 @@
+"""Arrays of whichever library: how they are looked at, and how new ones are made. No library is imported here: who
+hands over one of its arrays has imported it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from . import _weft
+from ._words import dtype_name
+from .errors import ArgumentError
+
+
+def library_of(array: Any) -> str:
+    """`numpy`, `torch`, `jax`, …"""
+    return type(array).__module__.partition(".")[0]
+
+
+def current_stream(array: Any) -> int | None:
+    """What the array's library queues its work on; None on the host."""
+    library = library_of(array)
+    if library == "torch" and array.is_cuda:
+        return int(sys.modules["torch"].cuda.current_stream(array.device).cuda_stream)
+    if library == "cupy":
+        return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+    return None
+
+
+def stream_address(stream: Any) -> int:
+    """Of an int, or of what has `__cuda_stream__`."""
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    if hasattr(stream, "__index__"):
+        return int(stream.__index__())
+    raise TypeError(f"stream is a {type(stream).__name__}; expected an int or an object with __cuda_stream__")
+
+
+_LEGACY_DEFAULT = 1  # how DLPack calls the stream 0
+
+
+def view(array: Any, name: str, stream: int | None = None) -> _weft.View:
+    """The array's memory, in place. Exception where it is no array or its last axis is not dense."""
+    if library_of(array) == "numpy" and getattr(array.dtype, "name", "") == "bfloat16":  # ml_dtypes: no buffer format
+        seen = _weft.View(array.view("uint16"), name)
+        seen.dtype = "bf16"
+        return seen
+    return _weft.View(array, name, None if stream is None else stream or _LEGACY_DEFAULT)
+
+
+def is_dense_last(seen: _weft.View) -> bool:
+    return not seen.shape or seen.shape[-1] <= 1 or seen.strides[-1] == 1
+
+
+def input_view(array: Any, name: str, stream: int | None = None) -> _weft.View:
+    """The same; what is not dense along its last axis is copied once, where its library can."""
+    seen = view(array, name, stream)
+    if is_dense_last(seen):
+        return seen
+    library = library_of(array)
+    if library == "numpy":
+        return view(sys.modules["numpy"].ascontiguousarray(array), name, stream)
+    if library == "torch":
+        return view(array.contiguous(), name, stream)
+    raise ArgumentError(f"{name}: the last axis has stride {seen.strides[-1]}; expected 1: make the array contiguous")
+
+
+def output_view(array: Any, name: str, shape: tuple[int, ...], dtype: str, device: str) -> _weft.View:
+    """A caller's place for a result, which must be exactly that."""
+    seen = view(array, name)
+    if seen.read_only:
+        raise ArgumentError(f"{name} is read-only")
+    if seen.shape != shape:
+        raise ArgumentError(f"{name} has the shape {list(seen.shape)}; expected {list(shape)}")
+    if seen.dtype != dtype:
+        raise ArgumentError(f"{name} is {seen.dtype}; expected {dtype}")
+    if seen.device != device:
+        raise ArgumentError(f"{name} is on {seen.device}; expected {device}, as q")
+    if not is_dense_last(seen):
+        raise ArgumentError(f"{name}: the last axis has stride {seen.strides[-1]}; expected 1")
+    return seen
+
+
+_NUMPY_NAMES = {"f32": "float32", "f16": "float16", "f64": "float64", "i32": "int32", "u8": "uint8"}
+
+
+def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """A new array of the library and the device of `like`."""
+    library = library_of(like)
+    own = dtype_name(like.dtype) if library in ("numpy", "torch", "cupy") else ""
+    if library in ("numpy", "cupy"):
+        return sys.modules[library].empty(shape, like.dtype if dtype == own else _NUMPY_NAMES[dtype])
+    if library == "torch":
+        torch = sys.modules["torch"]
+        return torch.empty(shape, dtype=like.dtype if dtype == own else getattr(torch, _NUMPY_NAMES[dtype]), device=like.device)
+    return _weft.Array(list(shape), dtype)
+
+
+def filled(like: Any, shape: tuple[int, ...], dtype: str, value: float) -> Any:
+    made = empty(like, shape, dtype)
+    if isinstance(made, _weft.Array):
+        if 0 in shape:
+            return made
+        raise ArgumentError("k has no keys, which is answered for arrays of NumPy, PyTorch and CuPy alone")
+    made[...] = value
+    return made

@@ -1,0 +1,73 @@
+"""What users name a pattern by, as text of the language."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import itertools
+import os
+import re
+from typing import Any, NamedTuple, Protocol, Union, runtime_checkable
+
+from . import _weft
+from .errors import PatternError
+
+
+@runtime_checkable
+class HasText(Protocol):
+    """A `weft.Set` or a `weft.Pattern`: what is text already."""
+
+    def __weft_text__(self) -> str: ...
+
+
+PatternSource = Union[str, "os.PathLike[str]", HasText]
+
+
+class Source(NamedTuple):
+    text: str
+    pattern: str
+    """Name of the pattern; empty: the only one of the text."""
+    name: str
+    """What messages call the text."""
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> dict[str, str]:
+    """The text in which each pattern of the library stands, by the pattern's name."""
+    found: dict[str, str] = {}
+    for number in itertools.count():
+        text = _weft.library_text(number)
+        if text is None:
+            return found
+        for name in re.findall(r"^pattern (\w+)", text, re.MULTILINE):
+            found[name] = text
+    raise AssertionError("unreachable")
+
+
+def _of_library(name: str) -> Source:
+    texts = library()
+    if name not in texts:
+        near = difflib.get_close_matches(name, texts, n=1)
+        advice = f"did you mean '{near[0]}'?" if near else "there are: " + ", ".join(sorted(texts))
+        raise PatternError(f"the library has no pattern '{name}'; {advice}")
+    return Source(texts[name], name, f"<{name}>")
+
+
+def source_of(source: Any, pattern: str | None = None) -> Source:
+    """Text where there is a `{`, a file where a path is given or the name ends in `.weft`, else a name of the library."""
+    name = pattern or ""
+    if isinstance(source, HasText) and not isinstance(source, type):
+        return Source(source.__weft_text__(), name, "<python>")
+    if isinstance(source, str) and "{" in source:
+        return Source(source, name, "<pattern>")
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and source.endswith(".weft")):
+        path = os.fspath(source)
+        with open(path, encoding="utf-8") as file:
+            return Source(file.read(), name, path)
+    if isinstance(source, str):
+        if pattern is not None:
+            raise PatternError(f"'{source}' is a name of the library; 'pattern' chooses from a text or a file")
+        return _of_library(source)
+    raise TypeError(
+        f"the pattern is a {type(source).__name__}; expected a name of the library, text, a path, a weft.Set or a weft.Pattern"
+    )

@@ -1,0 +1,123 @@
+"""Attention in one call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import _arrays, _weft
+from ._sources import PatternSource, Source, source_of
+from ._words import spell, spell_params
+from .errors import ArgumentError
+from .kernel import Engine, Gradients, Kernel, compile_source, default_engine
+
+__all__ = ["attention", "vjp"]
+
+_LENGTHS = "lengths_of_the_call"
+
+
+def _with_statements(source: Source, params: tuple[tuple[str, str], ...], statements: tuple[str, ...]) -> Source:
+    """The pattern with further statements: a pattern behind it that uses it."""
+    name = source.pattern or _weft.Pattern(_weft.Request(source.text, source_name=source.name)).name
+    arguments = ", ".join(f"{key}: {value}" for key, value in params)
+    own = f"{name}_called"
+    lines = (f"use {name}({arguments});", *statements)
+    text = f"{source.text}\npattern {own} {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
+    return Source(text, own, source.name)
+
+
+@functools.lru_cache(maxsize=256)
+def _kernel(source: Source, params: tuple[tuple[str, str], ...], statements: tuple[str, ...], engine: Engine,
+            dim: int, dim_v: int, dtype: str, target: str) -> Kernel:  # fmt: skip
+    if statements:
+        source, params = _with_statements(source, params, statements), ()
+    return compile_source(source, params, engine, {"dim": dim, "dim_v": dim_v, "dtype": dtype, "target": target})
+
+
+def _statements(scale: float | None, dropout: float, lengths: Any) -> tuple[str, ...]:
+    out = []
+    if lengths is not None:
+        out += [f"input {_LENGTHS}: i32[batch];", f"keep lengths({_LENGTHS});"]
+    if scale is not None:
+        out.append(f"scale {spell(float(scale), 'scale')};")
+    if dropout:
+        if not 0.0 <= dropout < 1.0:
+            raise ArgumentError(f"dropout is {dropout}; expected 0 <= dropout < 1")
+        out.append(f"dropout {spell(float(dropout), 'dropout')};")
+    return tuple(out)
+
+
+def _prepared(q: Any, v: Any, pattern: PatternSource, scale: float | None, dropout: float,
+              inputs: Mapping[str, Any] | None, lengths: Any, target: str | None, engine: Engine | None,
+              params: Mapping[str, Any]) -> tuple[Kernel, Mapping[str, Any] | None]:  # fmt: skip
+    """The kernel that fits these arrays, and the inputs with what the call adds."""
+    of_q, of_v = _arrays.view(q, "q"), _arrays.view(v, "v")
+    for name, seen in (("q", of_q), ("v", of_v)):
+        if len(seen.shape) != 4:
+            raise ArgumentError(f"{name} has {len(seen.shape)} axes: {list(seen.shape)}; expected 4")
+        if seen.dtype not in ("f32", "f16", "bf16", "f64"):
+            raise ArgumentError(f"{name} is {seen.dtype}; expected f32, f16, bf16 or f64")
+    if target is None:
+        target = "interpreter" if of_q.dtype == "f64" else of_q.device
+    if lengths is not None:
+        inputs = {**(inputs or {}), _LENGTHS: lengths}
+    kernel = _kernel(source_of(pattern), spell_params(params), _statements(scale, dropout, lengths),
+                     engine or default_engine(), of_q.shape[3], of_v.shape[3], of_q.dtype, target)  # fmt: skip
+    return kernel, inputs
+
+
+def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layout: str = "bnhd",
+              scale: float | None = None, dropout: float = 0.0, seed: int | None = None,
+              inputs: Mapping[str, Any] | None = None, lengths: Any = None,
+              offset: int | Sequence[int] | None = None, cu_q: Sequence[int] | None = None,
+              cu_k: Sequence[int] | None = None, return_lse: bool = False, out: Any = None,
+              target: str | None = None, threads: int = 0, stream: Any = None, engine: Engine | None = None,
+              **params: Any) -> Any:  # fmt: skip
+    """Attention of the pairs that a pattern keeps. The kernel is compiled at the first call and found at the next ones,
+    whatever their lengths, batch and heads.
+
+    `q` [B, n_q, H, d], `k` [B, n_k, H_kv, d], `v` [B, n_k, H_kv, d_v] are arrays of one library, dtype (f32, f16, bf16;
+    f64 runs on the interpreter, slowly) and device; with `layout="bhnd"` they are [B, H, n, d]. H is a multiple of H_kv.
+    They are read in place; one that is not dense along its last axis is copied. Returns O [B, n_q, H, d_v] as an array
+    of q's library, or `(O, LSE)` with `return_lse`: LSE [B, H, n_q] f32, the natural logarithm of each row's sum.
+
+    `pattern`: a name of the library, text, a path, a `weft.Set` or a `weft.Pattern`; `params` are its parameters.
+    `scale`: factor of the dot product, 1/sqrt(d) where it is left out. `dropout`: probability that a weight is dropped,
+    drawn by `seed` (where it is left out by Python's `random`). `inputs`: the pattern's inputs by name. `lengths` [B]:
+    tokens of each batch entry; what is behind them is neither read nor attended. `offset`: position of the first query,
+    n_k - n_q where it is left out, one for all or one per batch entry. `cu_q`, `cu_k`: borders of packed sequences.
+    `out`: where to write O. `threads`: 0 is one per core.
+
+    Raises `PatternError` for what is wrong with the pattern, `ArgumentError` for arrays that do not fit it or each
+    other, `TypeError` for what is no array.
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 6, 2, 8), np.float32)
+    >>> attention(x, x, x, "window", width=3).shape
+    (1, 6, 2, 8)
+    """
+    kernel, inputs = _prepared(q, v, pattern, scale, dropout, inputs, lengths, target, engine, params)
+    return kernel(q, k, v, layout=layout, inputs=inputs, offset=offset, cu_q=cu_q, cu_k=cu_k, seed=seed,
+                  return_lse=return_lse, out=out, threads=threads, stream=stream)  # fmt: skip
+
+
+def vjp(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layout: str = "bnhd",
+        scale: float | None = None, dropout: float = 0.0, seed: int | None = None,
+        inputs: Mapping[str, Any] | None = None, lengths: Any = None, offset: int | Sequence[int] | None = None,
+        cu_q: Sequence[int] | None = None, cu_k: Sequence[int] | None = None, target: str | None = None,
+        threads: int = 0, stream: Any = None, engine: Engine | None = None,
+        **params: Any) -> tuple[Any, Callable[..., Gradients]]:  # fmt: skip
+    """O as `attention` computes it, and `pullback(d_out, d_lse=None)`, which gives the gradients of
+    `sum(d_out * out) + sum(d_lse * lse)` as `Gradients(q, k, v, inputs)`: arrays of the shapes and dtypes of what they are
+    the gradients of. The arrays must not be changed in between. On CPUs and the interpreter.
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 6, 2, 8), np.float32)
+    >>> out, pullback = vjp(x, x, x, "causal")
+    >>> pullback(np.ones_like(out)).q.shape
+    (1, 6, 2, 8)
+    """
+    kernel, inputs = _prepared(q, v, pattern, scale, dropout, inputs, lengths, target, engine, params)
+    return kernel.vjp(q, k, v, layout=layout, inputs=inputs, offset=offset, cu_q=cu_q, cu_k=cu_k, seed=seed,
+                      threads=threads, stream=stream)  # fmt: skip
