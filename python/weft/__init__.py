@@ -6,14 +6,26 @@ once for CPUs or GPUs and keeps the kernel. Neither NumPy nor PyTorch nor a GPU 
 """
 
 from . import _weft
+from ._attention import attention, vjp
+from ._kernels import Engine, Gradients, Kernel, compile, default_engine
 from ._weft import Array
-from .attention import attention, vjp
 from .errors import ArgumentError, Diagnostic, Error, InternalError, PatternError, PatternWarning, UnavailableError
-from .kernel import Engine, Gradients, Kernel, compile, default_engine
+from .expressions import (
+    Expression, Input, alibi, exp, input, log, maximum, minimum, select, sigmoid, softcap, sqrt, tanh,
+)  # fmt: skip
+from .patterns import Branches, Pattern, branches, pattern
+from .sets import (
+    Set, all_, axial, blocks, causal, dilated, document, global_, lag, lengths, neighborhood, prefix, random, segment,
+    sink, strided, table, top, where, window,
+)  # fmt: skip
 
 __version__ = _weft.version()
 
 __all__ = [
-    "ArgumentError", "Array", "Diagnostic", "Engine", "Error", "Gradients", "InternalError", "Kernel", "PatternError",
-    "PatternWarning", "UnavailableError", "attention", "compile", "default_engine", "vjp",
+    "ArgumentError", "Array", "Branches", "Diagnostic", "Engine", "Error", "Expression", "Gradients", "Input",
+    "InternalError", "Kernel", "Pattern", "PatternError", "PatternWarning", "Set", "UnavailableError", "alibi", "all_",
+    "attention", "axial", "blocks", "branches", "causal", "compile", "default_engine", "dilated", "document", "exp",
+    "global_", "input", "lag", "lengths", "log", "maximum", "minimum", "neighborhood", "pattern", "prefix", "random",
+    "segment", "select", "sigmoid", "sink", "softcap", "sqrt", "strided", "table", "tanh", "top", "vjp", "where",
+    "window",
 ]  # fmt: skip

@@ -13,14 +13,12 @@ from . import _weft
 from .errors import PatternError
 
 
-@runtime_checkable
-class HasText(Protocol):
-    """A `weft.Set` or a `weft.Pattern`: what is text already."""
+class Place(NamedTuple):
+    """Where in a Python program a part of the text comes from."""
 
-    def __weft_text__(self) -> str: ...
-
-
-PatternSource = Union[str, "os.PathLike[str]", HasText]
+    text: str
+    what: str
+    """`the function <lambda> in model.py, line 12`"""
 
 
 class Source(NamedTuple):
@@ -29,6 +27,31 @@ class Source(NamedTuple):
     """Name of the pattern; empty: the only one of the text."""
     name: str
     """What messages call the text."""
+    places: tuple[Place, ...] = ()
+
+
+@runtime_checkable
+class HasSource(Protocol):
+    """A `weft.Set` or a `weft.Pattern`."""
+
+    def __weft_source__(self) -> Source: ...
+
+
+PatternSource = Union[str, "os.PathLike[str]", HasSource]
+
+
+def add_places(error: PatternError, source: Source) -> None:
+    """A note for each function whose text is found at fault."""
+    encoded = source.text.encode()
+    for place in dict.fromkeys(source.places):
+        begin = encoded.find(place.text.encode())
+        end = begin + len(place.text.encode())
+        if begin >= 0 and any(d.begin < end and begin < d.end for d in error.diagnostics):
+            note = f"traced from {place.what}"
+            if hasattr(error, "add_note"):
+                error.add_note(note)
+            else:  # Python 3.10
+                error.args = (f"{error.args[0]}\n{note}",)
 
 
 @functools.lru_cache(maxsize=None)
@@ -56,8 +79,8 @@ def _of_library(name: str) -> Source:
 def source_of(source: Any, pattern: str | None = None) -> Source:
     """Text where there is a `{`, a file where a path is given or the name ends in `.weft`, else a name of the library."""
     name = pattern or ""
-    if isinstance(source, HasText) and not isinstance(source, type):
-        return Source(source.__weft_text__(), name, "<python>")
+    if isinstance(source, HasSource) and not isinstance(source, type):
+        return source.__weft_source__()
     if isinstance(source, str) and "{" in source:
         return Source(source, name, "<pattern>")
     if isinstance(source, os.PathLike) or (isinstance(source, str) and source.endswith(".weft")):

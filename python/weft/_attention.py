@@ -10,7 +10,7 @@ from . import _arrays, _weft
 from ._sources import PatternSource, Source, source_of
 from ._words import spell, spell_params
 from .errors import ArgumentError
-from .kernel import Engine, Gradients, Kernel, compile_source, default_engine
+from ._kernels import Engine, Gradients, Kernel, compile_source, default_engine
 
 __all__ = ["attention", "vjp"]
 
@@ -24,7 +24,7 @@ def _with_statements(source: Source, params: tuple[tuple[str, str], ...], statem
     own = f"{name}_called"
     lines = (f"use {name}({arguments});", *statements)
     text = f"{source.text}\npattern {own} {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
-    return Source(text, own, source.name)
+    return Source(text, own, source.name, source.places)
 
 
 @functools.lru_cache(maxsize=256)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import _arrays, _weft
-from ._sources import PatternSource, Source, source_of
+from ._sources import PatternSource, Source, add_places, source_of
 from ._words import dtype_name, spell_params
-from .errors import ArgumentError, PatternWarning
+from .errors import ArgumentError, PatternError, PatternWarning
 
 __all__ = ["Engine", "Gradients", "Kernel", "compile", "default_engine"]
 
@@ -284,8 +284,12 @@ def compile_source(source: Source, params: tuple[tuple[str, str], ...], engine: 
         "params": [f"{name}={value}" for name, value in params],
     }
     read = {key: request[key] for key in ("text", "pattern", "source_name", "params")}
-    facts = _weft.Pattern(_weft.Request(**read))
-    made = Kernel(engine or default_engine(), facts, request)
+    try:
+        facts = _weft.Pattern(_weft.Request(**read))
+        made = Kernel(engine or default_engine(), facts, request)
+    except PatternError as error:
+        add_places(error, source)
+        raise
     if facts.warnings:
         warnings.warn("\n" + facts.warnings_report.rstrip(), PatternWarning, stacklevel=3)
     return made
