@@ -102,7 +102,8 @@ void bind_array(nb::module_& module) {
       .def(
           "__dlpack__",
           [](const Array& self, nb::object, nb::object max_version, nb::object, nb::object copy) {
-            if (!copy.is_none() && nb::cast<bool>(copy)) throw nb::buffer_error("weft.Array lends its memory, it does not copy it");
+            if (!copy.is_none() && nb::cast<bool>(copy))
+              throw nb::buffer_error("weft.Array lends its memory, it does not copy it");
             return self.capsule(std::move(max_version));
           },
           nb::kw_only(), nb::arg("stream").none() = nb::none(), nb::arg("max_version").none() = nb::none(),

@@ -143,8 +143,7 @@ void bind_engine(nb::module_& module) {
           nb::arg("bundles") = std::vector<std::string>(), nb::arg("bundle_key").none() = nb::none(),
           nb::arg("record").none() = nb::none(), nb::arg("threads") = 0, nb::arg("deadline_ms") = 0,
           nb::arg("memory_bytes") = 0, nb::arg("cache_bytes") = 0,
-          nb::arg("read_only_caches") = std::vector<std::string>(), nb::arg("wait_ms") = 0,
-          nb::arg("most_kernels") = 0)
+          nb::arg("read_only_caches") = std::vector<std::string>(), nb::arg("wait_ms") = 0, nb::arg("most_kernels") = 0)
       .def("take_warnings", &Engine::take_warnings)
       .def("cache_stats", &Engine::cache_stats);
 

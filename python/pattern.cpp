@@ -85,8 +85,7 @@ void bind_pattern(nb::module_& module) {
       .def_prop_ro("branches", [](const Pattern& self) { return weft_pattern_branch_count(self.handle()); })
       .def_prop_ro("inputs", &inputs_of)
       .def_prop_ro("warnings", &warnings_of)
-      .def_prop_ro("warnings_report",
-                   [](const Pattern& self) { return weft_pattern_warnings_report(self.handle()); });
+      .def_prop_ro("warnings_report", [](const Pattern& self) { return weft_pattern_warnings_report(self.handle()); });
 }
 
 }  // namespace weft::python

@@ -156,7 +156,8 @@ std::string View::device() const {
 weft_tensor View::tensor(bool heads_first) const {
   const auto* type = element_type(dtype_);
   if (type == nullptr || type->dtype == WEFT_DTYPE_OPEN) {
-    throw_named("ArgumentError", name_ + " is " + dtype_ + "; expected f32, f16, bf16 or f64, for inputs f32, i32 or u8");
+    throw_named("ArgumentError",
+                name_ + " is " + dtype_ + "; expected f32, f16, bf16 or f64, for inputs f32, i32 or u8");
   }
   if (rank() > kMostAxes) {
     throw_named("ArgumentError", name_ + " has " + std::to_string(rank()) + " axes; expected at most 4");

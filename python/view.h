@@ -14,8 +14,8 @@ namespace weft::python {
 
 namespace nb = nanobind;
 
-/// Somebody's array, looked at where it lies: by the buffer protocol or by DLPack. The owner keeps the memory as long as
-/// the view is there.
+/// Somebody's array, looked at where it lies: by the buffer protocol or by DLPack. The owner keeps the memory as long
+/// as the view is there.
 class View {
  public:
   /// `name` is what messages call it. `stream`: what a GPU's array shall be ready for, as DLPack has it; None: nothing.

@@ -31,7 +31,7 @@ TEST(Readme, PatternAndMask) {
   const Scratch scratch;
   const auto page = read("README.md");
   EXPECT_EQ(block(page, "weft"), read("examples/mixed.weft"));
-  const auto drawn = run_weft(scratch, {"draw", test::in_checkout("examples/mixed.weft"), "--tokens", "34"});
+  const auto drawn = run_weft(scratch, {"draw", test::in_checkout("examples/mixed.weft"), "--tokens", "22"});
   EXPECT_EQ(block(page, "text"), drawn.out);
 }
 
