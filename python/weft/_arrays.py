@@ -3,6 +3,7 @@ hands over one of its arrays has imported it."""
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -11,9 +12,33 @@ from ._words import dtype_name
 from .errors import ArgumentError
 
 
+_LIBRARIES = ("numpy", "torch", "cupy", "jax")
+
+
+@functools.lru_cache(maxsize=256)
+def _library_of(kind: type) -> str:
+    names = [base.__module__.partition(".")[0] for base in kind.__mro__]  # subclasses are of their base's library
+    return next((name for name in names if name in _LIBRARIES), names[0])
+
+
 def library_of(array: Any) -> str:
-    """`numpy`, `torch`, `jax`, …"""
-    return type(array).__module__.partition(".")[0]
+    """`numpy`, `torch`, …"""
+    return _library_of(type(array))
+
+
+def records_gradients(*arrays: Any) -> bool:
+    """Do PyTorch's tensors want to be differentiated by?"""
+    tensors = [array for array in arrays if library_of(array) == "torch"]
+    return any(tensor.requires_grad for tensor in tensors) and bool(sys.modules["torch"].is_grad_enabled())
+
+
+def draw_seed(like: Any) -> int:
+    """Of the library's own generator where it has one for all, so that its seed makes results repeat."""
+    if library_of(like) == "torch":
+        return int(sys.modules["torch"].randint(2**63 - 1, ()).item())
+    import random
+
+    return random.getrandbits(64)
 
 
 def current_stream(array: Any) -> int | None:
@@ -44,6 +69,8 @@ def view(array: Any, name: str, stream: int | None = None) -> _weft.View:
         seen = _weft.View(array.view("uint16"), name)
         seen.dtype = "bf16"
         return seen
+    if library_of(array) == "torch" and array.requires_grad:
+        array = array.detach()  # the same memory
     return _weft.View(array, name, None if stream is None else stream or _LEGACY_DEFAULT)
 
 
@@ -60,7 +87,7 @@ def input_view(array: Any, name: str, stream: int | None = None) -> _weft.View:
     if library == "numpy":
         return view(sys.modules["numpy"].ascontiguousarray(array), name, stream)
     if library == "torch":
-        return view(array.contiguous(), name, stream)
+        return view(array.detach().contiguous(), name, stream)
     raise ArgumentError(f"{name}: the last axis has stride {seen.strides[-1]}; expected 1: make the array contiguous")
 
 

@@ -84,7 +84,7 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
 
     `pattern`: a name of the library, text, a path, a `weft.Set` or a `weft.Pattern`; `params` are its parameters.
     `scale`: factor of the dot product, 1/sqrt(d) where it is left out. `dropout`: probability that a weight is dropped,
-    drawn by `seed` (where it is left out by Python's `random`). `inputs`: the pattern's inputs by name. `lengths` [B]:
+    drawn by `seed` (left out: by PyTorch's generator for its tensors, else by Python's `random`). `inputs`: the pattern's inputs by name. `lengths` [B]:
     tokens of each batch entry; what is behind them is neither read nor attended. `offset`: position of the first query,
     n_k - n_q where it is left out, one for all or one per batch entry. `cu_q`, `cu_k`: borders of packed sequences.
     `out`: where to write O. `threads`: 0 is one per core.

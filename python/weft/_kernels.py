@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import random
 import warnings
 from array import array as numbers_of
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import _arrays, _weft
@@ -181,7 +180,7 @@ class Kernel:
             "offset": _integers(offset, "offset"),
             "cu_q": _integers(cu_q, "cu_q"),
             "cu_k": _integers(cu_k, "cu_k"),
-            "dropout_seed": (random.getrandbits(64) if seed is None else seed) & (2**64 - 1),
+            "dropout_seed": (_arrays.draw_seed(q) if seed is None else seed) & (2**64 - 1),
             "threads": threads,
             "stream": address or 0,
         }
@@ -206,10 +205,18 @@ class Kernel:
                  cu_k: Sequence[int] | None = None, seed: int | None = None, return_lse: bool = False, out: Any = None,
                  threads: int = 0, stream: Any = None) -> Any:  # fmt: skip
         """Attention of these arrays: see `weft.attention`."""
-        launch = self._launch(q, k, v, layout, inputs, offset, cu_q, cu_k, seed, threads, stream)
         if return_lse and self._facts.lse != "rows":
             why = "'weights sigmoid' has none" if self._facts.lse == "none" else "combine sum and mean have one per branch"
             raise ArgumentError(f"return_lse: there is no LSE of the rows, {why}")
+        if _arrays.records_gradients(q, k, v, *(inputs or {}).values()):
+            from .torch.operator import attention
+
+            if out is not None:
+                raise ArgumentError("out is given, and gradients are recorded: they need an O of their own")
+            options = {"layout": layout, "offset": offset, "cu_q": cu_q, "cu_k": cu_k, "seed": seed, "threads": threads,
+                       "stream": stream}  # fmt: skip
+            return attention(self, q, k, v, inputs or {}, options, return_lse)
+        launch = self._launch(q, k, v, layout, inputs, offset, cu_q, cu_k, seed, threads, stream)
         result, lse = self._forward(q, launch, out, self._core, "rows" if return_lse else "none")
         return (result, lse) if return_lse else result
 
@@ -239,39 +246,59 @@ class Kernel:
             cu_k: Sequence[int] | None = None, seed: int | None = None, threads: int = 0,
             stream: Any = None) -> tuple[Any, Callable[..., Gradients]]:  # fmt: skip
         """Attention, and the function that makes its gradients: see `weft.vjp`."""
-        launch = self._launch(q, k, v, layout, inputs, offset, cu_q, cu_k, seed, threads, stream)
-        kind = self._facts.lse
-        out, lse = self._forward(q, launch, None, self._with_branch_lse if kind == "branches" else self._core, kind)
-        saved = {"rows": "lse", "branches": "branch_lse"}.get(kind)
+        options = {"layout": layout, "inputs": inputs, "offset": offset, "cu_q": cu_q, "cu_k": cu_k, "threads": threads,
+                   "stream": stream, "seed": _arrays.draw_seed(q) if seed is None else seed}  # fmt: skip
+        out, lse = self.forward((q, k, v), options)
 
         def pullback(d_out: Any, d_lse: Any = None) -> Gradients:
             """`d_out` as O; `d_lse`, if any, as the LSE: [B, H, n_q] f32, with `sum` and `mean` [branches, B, H, n_q]."""
-            return self._backward(launch, (q, k, v), inputs or {}, out, saved, lse, d_out, d_lse)
+            return self.backward((q, k, v), options, out, lse, d_out, d_lse)
 
         return out, pullback
 
-    def _backward(self, launch: _Launch, arrays: tuple[Any, Any, Any], inputs: Mapping[str, Any], out: Any,
-                  saved: str | None, lse: Any, d_out: Any, d_lse: Any) -> Gradients:  # fmt: skip
-        floats = [name for name, dtype, _ in self._facts.inputs if dtype == "f32"]
-        views = (launch.q, launch.k, launch.v)
-        wanted = [(array, seen.shape, seen.dtype) for array, seen in zip(arrays, views)]
-        wanted += [(inputs[name], launch.options["inputs"][name].shape, "f32") for name in floats]
-        shape = launch.shape
-        if 0 in (shape.batch, shape.n_q, shape.heads, shape.n_k):
-            made = [_arrays.filled(array, extents, dtype, 0.0) for array, extents, dtype in wanted]
-            return Gradients(made[0], made[1], made[2], dict(zip(floats, made[3:])))
-        made = [_arrays.empty(array, extents, dtype) for array, extents, dtype in wanted]
-        written = [_arrays.view(array, "a gradient") for array in made]
+    def forward(self, arrays: tuple[Any, Any, Any], options: Mapping[str, Any]) -> tuple[Any, Any]:
+        """O, and what the backward pass wants to know besides: an LSE or None. `options` are keywords of `vjp`, of which the
+        seed must be said for `backward` to draw the same."""
+        kind = self._facts.lse
+        launch = self._launch(*arrays, **options)
+        return self._forward(arrays[0], launch, None, self._with_branch_lse if kind == "branches" else self._core, kind)
+
+    def backward(self, arrays: tuple[Any, Any, Any], options: Mapping[str, Any], out: Any, lse: Any, d_out: Any,
+                 d_lse: Any = None, wanted: Collection[str] | None = None) -> Gradients:  # fmt: skip
+        """Gradients, from what `forward` returned for the same arrays and options. `wanted`: some of `q`, `k`, `v` and names of
+        inputs; the others are None."""
+        launch = self._launch(*arrays, **options)
+        inputs = options["inputs"] or {}
+        of = dict(zip("qkv", zip(arrays, (launch.q, launch.k, launch.v))))
+        floats = [name for name, dtype, _ in self._facts.inputs if dtype == "f32" and name in inputs]
+        places = {("", name): of[name] for name in "qkv"}
+        places |= {("input", name): (inputs[name], launch.options["inputs"][name]) for name in floats}
+        places = {key: place for key, place in places.items() if wanted is None or key[1] in wanted}
+        empty = 0 in (launch.shape.batch, launch.shape.n_q, launch.shape.heads, launch.shape.n_k)
+        made = {
+            key: _arrays.filled(array, seen.shape, seen.dtype, 0.0) if empty else _arrays.empty(array, seen.shape, seen.dtype)
+            for key, (array, seen) in places.items()
+        }
+        if made and not empty:
+            self._run_backward(launch, made, out, lse, d_out, d_lse)
+        return Gradients(made.get(("", "q")), made.get(("", "k")), made.get(("", "v")),
+                         {name: made[kind, name] for kind, name in made if kind == "input"})  # fmt: skip
+
+    def _run_backward(self, launch: _Launch, made: Mapping[tuple[str, str], Any], out: Any, lse: Any, d_out: Any,
+                      d_lse: Any) -> None:  # fmt: skip
         seen = _arrays.input_view(d_out, "d_out", launch.options["stream"] or None)
-        expected = shape.rows(launch.options["heads_first"])
+        expected = launch.shape.rows(launch.options["heads_first"])
         if seen.shape != expected:
             raise ArgumentError(f"d_out has the shape {list(seen.shape)}; expected {list(expected)}, as out")
-        given = {saved: _arrays.view(lse, "lse")} if saved else {}
+        given = {"d_out": seen}
+        if lse is not None:
+            given["branch_lse" if self._facts.lse == "branches" else "lse"] = _arrays.view(lse, "lse")
         if d_lse is not None:
             given["d_lse"] = _arrays.input_view(d_lse, "d_lse")
-        _weft.run(self._gradient, *views, _arrays.view(out, "out"), d_out=seen, dq=written[0], dk=written[1],
-                  dv=written[2], d_inputs=dict(zip(floats, written[3:])), **given, **launch.options)  # fmt: skip
-        return Gradients(made[0], made[1], made[2], dict(zip(floats, made[3:])))
+        written = {key: _arrays.view(array, "a gradient") for key, array in made.items()}
+        given |= {f"d{name}": place for (kind, name), place in written.items() if not kind}
+        _weft.run(self._gradient, launch.q, launch.k, launch.v, _arrays.view(out, "out"), **given, **launch.options,
+                  d_inputs={name: place for (kind, name), place in written.items() if kind})  # fmt: skip
 
 
 def compile_source(source: Source, params: tuple[tuple[str, str], ...], engine: Engine | None,

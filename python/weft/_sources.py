@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import itertools
 import os
-import re
 from typing import Any, NamedTuple, Protocol, Union, runtime_checkable
 
 from . import _weft
@@ -57,6 +55,8 @@ def add_places(error: PatternError, source: Source) -> None:
 @functools.lru_cache(maxsize=None)
 def library() -> dict[str, str]:
     """The text in which each pattern of the library stands, by the pattern's name."""
+    import re
+
     found: dict[str, str] = {}
     for number in itertools.count():
         text = _weft.library_text(number)
@@ -70,6 +70,8 @@ def library() -> dict[str, str]:
 def _of_library(name: str) -> Source:
     texts = library()
     if name not in texts:
+        import difflib
+
         near = difflib.get_close_matches(name, texts, n=1)
         advice = f"did you mean '{near[0]}'?" if near else "there are: " + ", ".join(sorted(texts))
         raise PatternError(f"the library has no pattern '{name}'; {advice}")
