@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 from . import _weft
-from ._words import dtype_name
 from .errors import ArgumentError
 
 
@@ -16,14 +15,15 @@ _LIBRARIES = ("numpy", "torch", "cupy", "jax")
 
 
 @functools.lru_cache(maxsize=256)
-def _library_of(kind: type) -> str:
-    names = [base.__module__.partition(".")[0] for base in kind.__mro__]  # subclasses are of their base's library
+def _library_of(kind: Any) -> str:
+    names: list[str] = [base.__module__.partition(".")[0] for base in kind.__mro__]  # subclasses are of their base's library
     return next((name for name in names if name in _LIBRARIES), names[0])
 
 
 def library_of(array: Any) -> str:
     """`numpy`, `torch`, …"""
-    return _library_of(type(array))
+    kind: Any = type(array)
+    return _library_of(kind)
 
 
 def records_gradients(*arrays: Any) -> bool:
@@ -65,11 +65,12 @@ _LEGACY_DEFAULT = 1  # how DLPack calls the stream 0
 
 def view(array: Any, name: str, stream: int | None = None) -> _weft.View:
     """The array's memory, in place. Exception where it is no array or its last axis is not dense."""
-    if library_of(array) == "numpy" and getattr(array.dtype, "name", "") == "bfloat16":  # ml_dtypes: no buffer format
+    library = library_of(array)
+    if library == "numpy" and array.dtype.kind == "V" and array.dtype.name == "bfloat16":  # ml_dtypes: no buffer format
         seen = _weft.View(array.view("uint16"), name)
         seen.dtype = "bf16"
         return seen
-    if library_of(array) == "torch" and array.requires_grad:
+    if library == "torch" and array.requires_grad:
         array = array.detach()  # the same memory
     return _weft.View(array, name, None if stream is None else stream or _LEGACY_DEFAULT)
 
@@ -110,23 +111,22 @@ def output_view(array: Any, name: str, shape: tuple[int, ...], dtype: str, devic
 _NUMPY_NAMES = {"f32": "float32", "f16": "float16", "f64": "float64", "i32": "int32", "u8": "uint8"}
 
 
-def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """A new array of the library and the device of `like`."""
+def empty(like: Any, shape: tuple[int, ...], dtype: str, *, same: bool) -> Any:
+    """A new array of the library and the device of `like`; `same`: also of its dtype, which `dtype` names."""
     library = library_of(like)
-    own = dtype_name(like.dtype) if library in ("numpy", "torch", "cupy") else ""
     if library in ("numpy", "cupy"):
-        return sys.modules[library].empty(shape, like.dtype if dtype == own else _NUMPY_NAMES[dtype])
+        return sys.modules[library].empty(shape, like.dtype if same else _NUMPY_NAMES[dtype])
     if library == "torch":
         torch = sys.modules["torch"]
-        return torch.empty(shape, dtype=like.dtype if dtype == own else getattr(torch, _NUMPY_NAMES[dtype]), device=like.device)
+        return torch.empty(shape, dtype=like.dtype if same else getattr(torch, _NUMPY_NAMES[dtype]), device=like.device)
     return _weft.Array(list(shape), dtype)
 
 
-def filled(like: Any, shape: tuple[int, ...], dtype: str, value: float) -> Any:
-    made = empty(like, shape, dtype)
+def zeros(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    made = empty(like, shape, dtype, same=True)
     if isinstance(made, _weft.Array):
         if 0 in shape:
             return made
         raise ArgumentError("k has no keys, which is answered for arrays of NumPy, PyTorch and CuPy alone")
-    made[...] = value
+    made[...] = 0
     return made

@@ -108,6 +108,7 @@ class Kernel:
         self._engine = engine
         self._facts = facts
         self._request = dict(request)
+        self._drops = "\n  dropout " in facts.text
         self._core = _weft.Kernel(engine, _weft.Request(**self._request))
 
     @property
@@ -155,6 +156,12 @@ class Kernel:
     def _with_branch_lse(self) -> _weft.Kernel:
         return _weft.Kernel(self._engine, _weft.Request(**{**self._request, "branch_lse": True}))
 
+    def seed_of(self, like: Any, seed: int | None) -> int:
+        """What weights are dropped by: drawn where none is given, and only where it is needed."""
+        if seed is not None:
+            return seed
+        return _arrays.draw_seed(like) if self._drops else 0
+
     def _input_views(self, inputs: Mapping[str, Any] | None, stream: int | None) -> dict[str, _weft.View]:
         wanted = {name: dtype for name, dtype, _ in self._facts.inputs}
         out = {}
@@ -180,7 +187,7 @@ class Kernel:
             "offset": _integers(offset, "offset"),
             "cu_q": _integers(cu_q, "cu_q"),
             "cu_k": _integers(cu_k, "cu_k"),
-            "dropout_seed": (_arrays.draw_seed(q) if seed is None else seed) & (2**64 - 1),
+            "dropout_seed": self.seed_of(q, seed) & (2**64 - 1),
             "threads": threads,
             "stream": address or 0,
         }
@@ -225,19 +232,19 @@ class Kernel:
         shape, heads_first = launch.shape, launch.options["heads_first"]
         dtype = launch.q.dtype
         if out is None:
-            out = _arrays.empty(q, shape.rows(heads_first), dtype)
+            out = _arrays.empty(q, shape.rows(heads_first), dtype, same=True)
             out_view = _arrays.view(out, "out")
         else:
             out_view = _arrays.output_view(out, "out", shape.rows(heads_first), dtype, launch.q.device)
         lse = None
         if lse_kind != "none":
             extents = shape.lse() if lse_kind == "rows" else (self._facts.branches, *shape.lse())
-            lse = _arrays.empty(q, extents, "f32")
+            lse = _arrays.empty(q, extents, "f32", same=False)
         if self._no_pairs(q, launch, out, lse):
             return out, lse
         lse_view = None if lse is None else _arrays.view(lse, "lse")
         which = {"rows": "lse", "branches": "branch_lse"}.get(lse_kind)
-        saved = {which: lse_view} if which else {}
+        saved: dict[str, Any] = {which: lse_view} if which else {}
         _weft.run(core, launch.q, launch.k, launch.v, out_view, **saved, **launch.options)
         return out, lse
 
@@ -247,7 +254,7 @@ class Kernel:
             stream: Any = None) -> tuple[Any, Callable[..., Gradients]]:  # fmt: skip
         """Attention, and the function that makes its gradients: see `weft.vjp`."""
         options = {"layout": layout, "inputs": inputs, "offset": offset, "cu_q": cu_q, "cu_k": cu_k, "threads": threads,
-                   "stream": stream, "seed": _arrays.draw_seed(q) if seed is None else seed}  # fmt: skip
+                   "stream": stream, "seed": self.seed_of(q, seed)}  # fmt: skip
         out, lse = self.forward((q, k, v), options)
 
         def pullback(d_out: Any, d_lse: Any = None) -> Gradients:
@@ -276,7 +283,7 @@ class Kernel:
         places = {key: place for key, place in places.items() if wanted is None or key[1] in wanted}
         empty = 0 in (launch.shape.batch, launch.shape.n_q, launch.shape.heads, launch.shape.n_k)
         made = {
-            key: _arrays.filled(array, seen.shape, seen.dtype, 0.0) if empty else _arrays.empty(array, seen.shape, seen.dtype)
+            key: _arrays.zeros(array, seen.shape, seen.dtype) if empty else _arrays.empty(array, seen.shape, seen.dtype, same=True)
             for key, (array, seen) in places.items()
         }
         if made and not empty:
@@ -290,7 +297,7 @@ class Kernel:
         expected = launch.shape.rows(launch.options["heads_first"])
         if seen.shape != expected:
             raise ArgumentError(f"d_out has the shape {list(seen.shape)}; expected {list(expected)}, as out")
-        given = {"d_out": seen}
+        given: dict[str, Any] = {"d_out": seen}
         if lse is not None:
             given["branch_lse" if self._facts.lse == "branches" else "lse"] = _arrays.view(lse, "lse")
         if d_lse is not None:

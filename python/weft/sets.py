@@ -62,7 +62,7 @@ class Set:
 
 def _joined(word: str, binds: int, left: Set, right: Any) -> Set:
     if not isinstance(right, Set):
-        return NotImplemented
+        raise TypeError(f"`{word}` of a set and a {type(right).__name__}; expected another set, such as weft.where(function)")
     right_binds = binds + 1 if word == "-" else binds
     text = f"{left._inside(binds)} {word} {right._inside(right_binds)}"
     return Set(text, merged((left.inputs, right.inputs)), left.places + right.places, binds)

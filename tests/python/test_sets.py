@@ -126,7 +126,7 @@ def test_patterns_are_read(tmp_path):
 def test_mistakes_are_told():
     with pytest.raises(TypeError, match="write `&`, `|`, `~`"):
         weft.causal and weft.window(3)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="`&` of a set and a bool; expected another set"):
         weft.causal & True
     with pytest.raises(TypeError, match="a branch is a str"):
         weft.pattern("causal")

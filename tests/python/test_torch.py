@@ -89,6 +89,11 @@ def test_dropout_follows_the_generator(qkv):
     assert torch.equal(drawn(), drawn())
     assert not torch.equal(drawn(), weft.attention(*qkv, "dense", layout="bhnd", dropout=0.5))
     q, k, v = qkv
+    torch.manual_seed(11)
+    weft.attention(*qkv, "dense", layout="bhnd")
+    after = torch.rand(1)
+    torch.manual_seed(11)
+    assert torch.equal(after, torch.rand(1)), "without dropout nothing is drawn"
     out = drawn()
     (d_v,) = torch.autograd.grad(out.sum(), v)
     torch.testing.assert_close((d_v * v).sum(), out.sum(), atol=1e-3, rtol=1e-3)  # O is linear in V

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from .. import _arrays
 from .._kernels import Kernel
 
 
@@ -52,6 +51,5 @@ class _Gradients(torch.autograd.Function):
 def attention(kernel: Kernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, inputs: Mapping[str, Any],
               options: Mapping[str, Any], with_lse: bool) -> Any:  # fmt: skip
     """`kernel(q, k, v, …)` of tensors that gradients are wanted of."""
-    if options["seed"] is None:
-        options = {**options, "seed": _arrays.draw_seed(q)}
+    options = {**options, "seed": kernel.seed_of(q, options["seed"])}
     return _Attention.apply(kernel, options, tuple(inputs), with_lse, q, k, v, *inputs.values())
