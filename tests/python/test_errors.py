@@ -110,5 +110,5 @@ def test_import_brings_nothing_along():
 def test_import_is_quick():
     """Milliseconds of this process alone, the best of some: under 50 on any machine that compiles Weft."""
     program = "import time; begin = time.process_time(); import weft; print(1e3 * (time.process_time() - begin))"
-    times = [float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout) for _ in range(5)]
+    times = [float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout) for _ in range(8)]
     assert min(times) < 50, times
