@@ -200,10 +200,10 @@ typedef struct {
   const char* name;
   weft_dtype dtype;
   int32_t rank;
-} weft_input;
+} weft_input_info;
 WEFT_API size_t weft_pattern_input_count(const weft_pattern* pattern);
 /** Zeros for a number that is not there. */
-WEFT_API weft_input weft_pattern_input(const weft_pattern* pattern, size_t number);
+WEFT_API weft_input_info weft_pattern_input(const weft_pattern* pattern, size_t number);
 
 /** What is allowed and seldom meant, such as rows without keys. */
 WEFT_API size_t weft_pattern_warning_count(const weft_pattern* pattern);

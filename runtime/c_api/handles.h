@@ -22,7 +22,7 @@ struct weft_pattern {
   weft_lse_kind lse = WEFT_LSE_NONE;
   std::int64_t branches = 0;
   std::vector<std::string> input_names;
-  std::vector<weft_input> inputs;
+  std::vector<weft_input_info> inputs;
   std::vector<std::string> texts;  ///< of the warnings
   std::vector<weft_diagnostic> warnings;
 };

@@ -80,7 +80,7 @@ weft_lse_kind weft_pattern_lse(const weft_pattern* pattern) {
 int64_t weft_pattern_branch_count(const weft_pattern* pattern) { return pattern == nullptr ? 0 : pattern->branches; }
 
 size_t weft_pattern_input_count(const weft_pattern* pattern) { return pattern == nullptr ? 0 : pattern->inputs.size(); }
-weft_input weft_pattern_input(const weft_pattern* pattern, size_t number) {
+weft_input_info weft_pattern_input(const weft_pattern* pattern, size_t number) {
   if (number >= weft_pattern_input_count(pattern)) return {};
   return pattern->inputs[number];
 }

@@ -41,7 +41,7 @@ TEST(CPatterns, SayWhatTheTextSays) {
   EXPECT_EQ(weft_pattern_lse(pattern.get()), WEFT_LSE_OF_ROWS);
   EXPECT_EQ(weft_pattern_branch_count(pattern.get()), 2);
   ASSERT_EQ(weft_pattern_input_count(pattern.get()), 2u);
-  const weft_input bias = weft_pattern_input(pattern.get(), 0), doc = weft_pattern_input(pattern.get(), 1);
+  const weft_input_info bias = weft_pattern_input(pattern.get(), 0), doc = weft_pattern_input(pattern.get(), 1);
   EXPECT_STREQ(bias.name, "bias");
   EXPECT_EQ(bias.dtype, WEFT_F32);
   EXPECT_STREQ(doc.name, "doc");
