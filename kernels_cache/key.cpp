@@ -11,7 +11,7 @@
 namespace weft::cache {
 namespace {
 
-std::string first_line(EntryKind kind) { return fmt::format("weft {} key {}\n", names_of(kind).word, kFormat); }
+std::string first_line(EntryKind kind) { return fmt::format("weft {} key {}\n", names_of(kind).word, kKeyFormat); }
 
 std::optional<EntryKind> kind_of_text(std::string_view key_text) {
   for (const auto& known : kEntryKinds) {

@@ -7,9 +7,12 @@
 
 namespace weft::cache {
 
-/// Version of the key's text, the entry's layout and the directory's. A change starts a new directory, so
-/// that versions of Weft that share a root never see each other's entries.
+/// Version of the entry's layout and the directory's. A change starts a new directory, so that versions of Weft that
+/// share a root never see each other's entries.
 inline constexpr unsigned kFormat = 2;
+
+/// Version of the key's text, by which bundles are asked, too: those of older versions are served as long as it stays.
+inline constexpr unsigned kKeyFormat = 1;
 
 /// What an entry is: a kernel, a note of what a request became, or what was measured of a machine. The latter two are
 /// small, are no kernels to who counts and lists, and are verified, kept and swept like them.

@@ -68,7 +68,7 @@ TEST(Key, ComesBackFromItsText) {
     EXPECT_FALSE(Key::parse(key.text() + "unfinished"));
     EXPECT_FALSE(Key::parse(key.text() + "three=a\\b\n")) << "no key writes it so";
   }
-  EXPECT_FALSE(Key::parse(fmt::format("weft other key {}\none=1\n", kFormat)));
+  EXPECT_FALSE(Key::parse(fmt::format("weft other key {}\none=1\n", kKeyFormat)));
   EXPECT_FALSE(Key::parse(""));
 }
 
