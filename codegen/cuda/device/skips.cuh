@@ -29,6 +29,7 @@ __device__ __forceinline__ bool block_may_count(const weft_args& a, Shared& s, c
                                                 const Zone& zone, int block, bool wide) {
   const int size = wide ? kSummaryBlock * kSummaryBlock : kSummaryBlock;
   const bool own = (zone.kind & kEvery) != 0;
+  if (own && (i64)block * size >= zone.end) return false;
   const i64 begin = own ? zone.begin : (i64)block * size, end = own ? begin + 1 : begin + size;
 #pragma unroll 1
   for (int i = 0; i < terms; ++i) {
