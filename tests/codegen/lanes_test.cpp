@@ -1,7 +1,5 @@
-#include "codegen/cuda/emit.h"
 #include "compiler/planner/planner.h"
 #include "tests/codegen/emulated_runner.h"
-#include "tests/support/planted.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +11,7 @@ namespace {
 using ir::make_set;
 using ir::SetKind;
 
-emulate::Report counted(SetKind kind, ir::DType dtype, std::int64_t n, std::int64_t d, const std::string& from = "",
-                        const std::string& to = "") {
+emulate::Report counted(SetKind kind, ir::DType dtype, std::int64_t n, std::int64_t d) {
   ir::Pattern pattern;
   pattern.name = "lanes";
   pattern.branches.push_back({.set = make_set(kind), .heads = {}, .range = {}});
@@ -22,9 +19,7 @@ emulate::Report counted(SetKind kind, ir::DType dtype, std::int64_t n, std::int6
   const Target target = find_target("sm_61").value();
   const auto plan = planner::plan(pattern, {.d = d, .d_v = d, .dtype = dtype}, target);
   EXPECT_TRUE(plan.ok());
-  codegen::Source source = codegen::cuda::emit(*plan, target);
-  source.text = with_fault(source.text, from, to);
-  const auto kernel = EmulatedKernel::of(*plan, source, {.count = true});
+  const auto kernel = EmulatedKernel::make(*plan, target, {.count = true});
   EXPECT_TRUE(kernel.ok()) << kernel.error().message;
   emulate::Report report;
   EmulatedOptions options;
@@ -41,12 +36,6 @@ TEST(LaneTraffic, HasNoConflicts) {
     EXPECT_LE(report.shared().conflicts * 1000, report.shared().units * 15)
         << "d " << d << ", line " << (report.shared_lines.empty() ? 0 : report.shared_lines[0].line);
   }
-}
-
-TEST(LaneTraffic, SeesRowsOfWeightsThatMeetInABank) {
-  const auto report = counted(SetKind::all, ir::DType::f16, 256, 64, "(((r + lane_of_column()) ^ lane % 4 * 2) * 4)",
-                              "((r + lane_of_column()) * 4)");
-  EXPECT_GT(report.shared_stores.conflicts * 10, report.shared_stores.units);
 }
 
 /// A load brings 16 bytes of each row, half of a sector: the next one, or the next chunk, finds the rest in the cache.

@@ -1,5 +1,4 @@
 #include "codegen/cpu/emit.h"
-#include "codegen/cuda/emit.h"
 #include "compiler/ir/lower.h"
 #include "compiler/ir/pattern_interpreter.h"
 #include "compiler/planner/planner.h"
@@ -8,7 +7,6 @@
 #include "runtime/emulate/process.h"
 #include "runtime/emulate/scratch.h"
 #include "tests/codegen/cpu_runner.h"
-#include "tests/codegen/emulated_runner.h"
 #include "tests/ir/problem.h"
 #include "tests/support/places.h"
 #include "tests/support/planted.h"
@@ -32,24 +30,14 @@ namespace fs = std::filesystem;
 // Documents in no order but by tiles, three tokens each: more runs in a tile than are asked one by one.
 constexpr const char* kDocuments = "input t: i32[batch, tokens]; branch document(t);";
 constexpr const char* kOthers = "input t: i32[batch, tokens]; branch causal - document(t);";
-// Four runs of rows a tile; and blocks of keys that share an answer.
-constexpr const char* kFew = "branch blocks(16, random(1, seed: 5));";
-constexpr const char* kBelow = "input t: i32[batch, tokens]; branch where(t[b, k] <= t[b, q]);";
-constexpr const char* kReaches = "branch window(100, 40) & where((q * 3 + k * k) % 5 < 4);";
 constexpr const char* kChosen = "branch blocks(16, random(3, seed: 5));";
 constexpr const char* kNotChosen = "branch causal - blocks(16, random(3, seed: 5));";
-// Asked of every pair: what is no interval of keys, and of two intervals the second.
-constexpr const char* kPairs = "branch where((q * 3 + k * k) % 5 < 2);";
-constexpr const char* kTwoValues = "branch where(q % 7 == k % 7) & where(q % 3 == k % 3);";
-constexpr const char* kOtherPairs = "input t: i32[batch, tokens]; branch causal - document(t) - where(q % 3 == k % 3);";
-constexpr const char* kTwoRuns = "branch where((q / 16 + k) % 3 == 0) & where((q / 32 + k) % 2 == 0);";
 constexpr const char* kRuns = "branch where((q / 16 + k) % 3 == 0);";
 // Lines of a grid: intervals of keys.
 constexpr const char* kGrid = "grid 20, 10; branch neighborhood(size: [5, 5]);";
 constexpr const char* kSparseGrid = "grid 20, 10; branch neighborhood(size: [5, 5], dilation: [2, 2]);";
 // Conditions on rows alone.
 constexpr const char* kSomeRows = "branch window(20, 0) & where(q * q % 5 != 1);";
-constexpr const char* kOtherRows = "branch causal & where(q * q % 5 != 1);";
 
 struct Planted {
   const char* name;
@@ -58,86 +46,6 @@ struct Planted {
   const char* to;
   const char* where = "";  ///< CPU: the function that it stands in
   const char* found = "";  ///< part of the emulator's message; empty where the numbers give the fault away
-};
-
-/// Parts of the device headers, which stand in the text once.
-constexpr Planted kOnCuda[] = {
-    {"nothing_in_documents", kDocuments, "", ""},
-    {"nothing_in_other_documents", kOthers, "", ""},
-    {"nothing_in_chosen_blocks", kChosen, "", ""},
-    {"nothing_in_other_blocks", kNotChosen, "", ""},
-    {"nothing_in_runs", kRuns, "", ""},
-    {"nothing_in_two_runs", kTwoRuns, "", ""},
-    {"nothing_in_two_values", kTwoValues, "", ""},
-    {"nothing_in_pairs", kPairs, "", ""},
-    {"nothing_in_other_pairs", kOtherPairs, "", ""},
-    {"nothing_in_some_rows", kSomeRows, "", ""},
-    {"nothing_in_other_rows", kOtherRows, "", ""},
-    // Runs of rows
-    {"no_boundary_of_runs_seen", kRuns, "get(s.x[(r + kRows - 1) % kRows])));", "get(s.x[r % kRows])));"},
-    {"boundary_at_a_warp_missed", kChosen, "(r == 0 || !rows_agree(a, t, condition,",
-     "(r == 0 || r != 32 && !rows_agree(a, t, condition,"},
-    {"runs_of_the_second_warp_over_the_first", kRuns, "before += get(s.counts[w]);", ";", "", "race"},
-    {"the_row_before_a_run_for_it", kChosen, "put(s.conditions[condition].row[before], get(s.x[r]));",
-     "put(s.conditions[condition].row[before], get(s.x[r > 0 ? r - 1 : 0]));"},
-    {"more_runs_than_there_is_room_for", kDocuments, "return runs <= kMostRuns ? runs : 0;",
-     "return min(runs, kMostRuns);"},
-    {"only_the_first_run_is_asked", kRuns,
-     "for (int r = 0; r < runs && !any; ++r) any =", "for (int r = 0; r < min(runs, 1) && !any; ++r) any ="},
-    // Filters and masks
-    {"filter_accepted_for_rows_that_disagree", kRuns, "if (runs == 1) return kByKey;", "if (runs >= 1) return kByKey;"},
-    {"zone_full_for_rows_that_disagree", kNotChosen, "met.all &= get(c.runs) == 1;", "met.all &= get(c.runs) >= 1;"},
-    {"negation_dropped_by_the_filter", kNotChosen, "get(c.row[r]), y) != use.negated;", "get(c.row[r]), y);"},
-    {"runs_that_fail_are_kept", kRuns, "((row.runs & key.fails) == 0)", "true"},
-    {"row_of_the_run_before", kRuns, "get(c.row[r]) <= x ? 1 : 0", "get(c.row[r]) < x ? 1 : 0"},
-    {"negation_dropped_by_the_runs", kNotChosen, "get(c.row[r]), y) == use.negated ? 1u : 0u)",
-     "get(c.row[r]), y) ? 0u : 1u)"},
-    {"two_conditions_in_the_same_bits", kTwoRuns, "++so_far.slots;", "so_far.slots = 1;"},
-    {"one_value_more_of_a_row", kDocuments, "(key.value <= row.most)", "(key.value <= row.most + 1)"},
-    {"one_value_less_of_a_row", kDocuments, "(key.value >= row.least)", "(key.value > row.least)"},
-    {"negation_dropped_by_the_values", kOthers, "if (asked == kByValue && use.negated) open |= kValueNegated;", ""},
-    {"second_condition_on_values_overlooked", kTwoValues, "if (asked == kByPair) open |= kAsksPairs;", ""},
-    {"negation_dropped_by_the_mask", kOtherPairs, "holds(a, t, use.condition, q, k) == use.negated",
-     "!holds(a, t, use.condition, q, k)"},
-    {"mask_of_a_neighbouring_row", kPairs, "get(s.x[row_of_bit(word, bit)])", "get(s.x[row_of_bit(word, bit ^ 1)])"},
-    {"mask_of_a_neighbouring_key", kPairs, "get(s.meets.key[key_of_bit(word, bit)])",
-     "get(s.meets.key[key_of_bit(word, bit ^ 8)])"},
-    // Groups of rows and a block's keys at once
-    {"keys_that_the_first_row_does_not_keep", kOtherRows, "keys.y < ends.y", "keys.y < ends.w"},
-    {"keys_before_the_last_row_begins", kReaches, "keys.x >= ends.x", "keys.x >= ends.z"},
-    {"none_of_keys_that_some_row_keeps", kOthers, "keys.z >= ends.w", "keys.y >= ends.w"},
-    {"runs_that_fail_for_some_keys", kRuns, "all = all && (runs & (unsigned)keys.w) == 0;", ""},
-    {"runs_that_fail_for_some_keys_fail_for_all", kRuns, "(runs & ~(unsigned)rest.x) == 0", "(runs & keys.w) != 0"},
-    {"a_value_that_the_first_row_does_not_keep", kBelow, "rest.z <= values.y", "rest.z <= values.w"},
-    // Keys passed over
-    {"one_key_asked_for_its_block", kFew, "y += unit", "y += kSummaryBlock"},
-    {"one_row_asked_for_its_tile", kChosen, "for (int r = 0; r < runs; ++r) {\n      if (holds",
-     "for (int r = 0; r < 1; ++r) {\n      if (holds"},
-    {"block_behind_the_one_to_go_to", kChosen, "move_to(zone, (i64)(known + first) * kSummaryBlock);",
-     "move_to(zone, (i64)(known + first + 1) * kSummaryBlock);"},
-    // Intervals
-    {"end_of_an_interval_one_too_near", kDocuments, "key >= get(c.hi)", "key + 1 >= get(c.hi)"},
-    {"begin_of_an_interval_one_too_far", kDocuments, "key < get(c.lo)", "key <= get(c.lo)"},
-    {"ends_of_the_first_row_alone", kDocuments, "hi = max(hi, get(ends[kRows + r]));", ""},
-    {"begins_of_the_first_row_alone", kDocuments, "lo = min(lo, get(ends[r]));", ""},
-    {"interval_for_its_opposite", kOthers, "if (runs > 0 || use.negated ||", "if (runs > 0 ||"},
-    // Conditions on rows
-    {"rows_that_fail_are_overlooked", kOtherRows, "met.all &= (kind & (use.negated ? kSomeMeet : kSomeFail)) == 0;",
-     ""},
-    {"rows_that_meet_are_overlooked", kSomeRows, "met.none |= (kind & (use.negated ? kSomeFail : kSomeMeet)) == 0;",
-     "met.none |= (kind & (use.negated ? kSomeMeet : kSomeFail)) != 0;"},
-    // Lists
-    {"list_of_the_next_row", kChosen, "t.h * list.stride_h + row *", "t.h * list.stride_h + (row + 1) *", "",
-     "out of bounds"},
-    {"list_of_another_head", kChosen, "t.h * list.stride_h + row *", "row *"},
-    {"place_beside_the_one_looked_for", kChosen, "load_written<int>(places + middle) < key",
-     "load_written<int>(places + middle) <= key"},
-    {"last_place_never_read", kChosen, "int lo = 0, hi = (int)list.count;", "int lo = 0, hi = (int)list.count - 2;"},
-    {"place_behind_the_last", kChosen, "lo < (int)list.count && load_written", "load_written", "", "out of bounds"},
-    {"block_of_the_next_query", kChosen, "is_listed(a.lists[0], t, q >> 4, k >> 4)",
-     "is_listed(a.lists[0], t, min(q + 16, 199) >> 4, k >> 4)"},
-    {"block_of_the_next_key", kChosen, "is_listed(a.lists[0], t, q >> 4, k >> 4)",
-     "is_listed(a.lists[0], t, q >> 4, (k + 1) >> 4)"},
 };
 
 /// Regular expressions that stand once in the body of a micro-kernel.
@@ -268,21 +176,6 @@ void expect_found(const Planted& fault, const ir::TestProblem& problem, const Re
   }
 }
 
-class ConditionsOnCuda : public ::testing::TestWithParam<Planted> {};
-
-TEST_P(ConditionsOnCuda, FaultsAreFound) {
-  const Planted& fault = GetParam();
-  const auto problem = problem_of(fault);
-  const Target target = find_target("sm_61").value();
-  const auto plan = planner::plan(problem.pattern, {.d = kDim, .d_v = kDim}, target);
-  ASSERT_TRUE(plan.ok()) << plan.error().message;
-  codegen::Source source = codegen::cuda::emit(*plan, target);
-  source.text = with_fault(source.text, fault.from, fault.to);
-  const auto kernel = EmulatedKernel::of(*plan, source);
-  ASSERT_TRUE(kernel.ok()) << kernel.error().message << (kernel.error().notes.empty() ? "" : kernel.error().notes[0]);
-  expect_found(fault, problem, kernel->run(problem.shape, problem.q, problem.k, problem.v, problem.inputs));
-}
-
 class ConditionsOnCpu : public ::testing::TestWithParam<Planted> {};
 
 TEST_P(ConditionsOnCpu, FaultsAreFound) {
@@ -365,7 +258,6 @@ TEST_P(WalkOnCpu, FaultsAreFound) {
 }
 
 const auto kName = [](const auto& of) { return std::string(of.param.name); };
-INSTANTIATE_TEST_SUITE_P(Text, ConditionsOnCuda, ::testing::ValuesIn(kOnCuda), kName);
 INSTANTIATE_TEST_SUITE_P(Text, ConditionsOnCpu, ::testing::ValuesIn(kOnCpu), kName);
 INSTANTIATE_TEST_SUITE_P(Text, WalkOnCpu, ::testing::ValuesIn(kInTheWalk), kName);
 

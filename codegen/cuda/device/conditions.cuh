@@ -19,15 +19,21 @@ __device__ __forceinline__ i64 form_of(const weft_args& a, const Tile& t, int fo
 __device__ __forceinline__ int find_runs(const weft_args& a, Shared& s, const Tile& t, int condition) {
   static_assert(kRows <= kThreads, "a thread asks for one row");
   const int r = threadIdx.x;
+  // fault(boundary_at_a_warp_missed) value: right && r != 32
   const bool starts =
       r < t.count && (r == 0 || !rows_agree(a, t, condition, get(s.x[r % kRows]), get(s.x[(r + kRows - 1) % kRows])));
   const unsigned lanes = __ballot_sync(0xFFFFFFFFu, starts);
   if (r % 32 == 0) put(s.counts[r / 32], __popc(lanes));
   const int runs = __syncthreads_count(starts);
   int before = __popc(lanes & ((1u << r % 32) - 1));
+  // fault(runs_of_the_second_warp_over_the_first) leaves this out
 #pragma unroll 1
   for (int w = 0; w < r / 32; ++w) before += get(s.counts[w]);
+  // fault(the_row_before_a_run_for_it) instead:
+  //   if (starts && runs <= kMostRuns) put(s.conditions[condition].row[before], get(s.x[max(r - 1, 0)]));
   if (starts && runs <= kMostRuns) put(s.conditions[condition].row[before], get(s.x[r]));
+  // fault(no_boundary_of_runs_seen) instead: return 1;
+  // fault(more_runs_than_there_is_room_for) instead: return min(runs, kMostRuns);
   return runs <= kMostRuns ? runs : 0;
 }
 
@@ -45,7 +51,9 @@ __device__ __forceinline__ void find_ends(const weft_args& a, Shared& s, const T
   i64 lo = get(ends[0]), hi = get(ends[kRows]);
 #pragma unroll 1
   for (int r = 1; r < kRows; ++r) {
+    // fault(begins_of_the_first_row_alone) leaves this out
     lo = min(lo, get(ends[r]));
+    // fault(ends_of_the_first_row_alone) leaves this out
     hi = max(hi, get(ends[kRows + r]));
   }
   put(s.conditions[condition].lo, lo);
@@ -95,9 +103,12 @@ __device__ __forceinline__ Met rows_meet(const weft_args& a, Shared& s, const Te
     const Condition& c = s.conditions[use.condition];
     const int kind = get(c.kind);
     if (kind & kOnRows) {
+      // fault(rows_that_meet_are_overlooked) instead: met.none |= (kind & (use.negated ? kSomeMeet : kSomeFail)) != 0;
       met.none |= (kind & (use.negated ? kSomeFail : kSomeMeet)) == 0;
+      // fault(rows_that_fail_are_overlooked) leaves this out
       met.all &= (kind & (use.negated ? kSomeMeet : kSomeFail)) == 0;
     } else {
+      // fault(zone_full_for_rows_that_disagree) instead: met.all &= get(c.runs) >= 1;
       met.all &= get(c.runs) == 1;
     }
   }
@@ -128,16 +139,21 @@ __device__ __forceinline__ int lag_of(const weft_args& a, Shared& s, const Term&
 __device__ __forceinline__ bool may_hold(const weft_args& a, Shared& s, const Tile& t, const Term& term, int y) {
 #pragma unroll 1
   for (int i = 0; i < get(term.conditions); ++i) {
+    // fault(negation_dropped_by_the_filter) value: Use{right.condition, false}
     const Use use = use_of(a, term, i);
     const Condition& c = s.conditions[use.condition];
     const int kind = get(c.kind), runs = get(c.runs);
     if (kind & kOnRows) continue;
     bool any = runs == 0;
+    // fault(only_the_last_run_is_asked) value: max(runs - 1, 0)
 #pragma unroll 1
     for (int r = 0; r < runs && !any; ++r) any = holds(a, t, use.condition, get(c.row[r]), y) != use.negated;
     if (!any) return false;
+    // fault(interval_for_its_opposite) instead: if (runs > 0 || (kind & kInterval) == 0) continue;
     if (runs > 0 || use.negated || (kind & kInterval) == 0) continue;
     const i64 key = key_of(a, t, use.condition, y);
+    // fault(end_of_an_interval_one_too_near) also: if (key + 1 >= get(c.hi)) return false;
+    // fault(begin_of_an_interval_one_too_far) also: if (key <= get(c.lo)) return false;
     if (key < get(c.lo) || key >= get(c.hi)) return false;
   }
   return true;
@@ -156,8 +172,10 @@ struct Asking {
 __device__ __forceinline__ Asked how_asked(const Condition& c, Asking& so_far) {
   const int kind = get(c.kind), runs = get(c.runs);
   if (kind & kOnRows) return kByRow;
+  // fault(filter_accepted_for_rows_that_disagree) instead: if (runs >= 1) return kByKey;
   if (runs == 1) return kByKey;
   if (runs > 1 && so_far.slots < kSlots) {
+    // fault(two_conditions_in_the_same_bits) instead: so_far.slots = 1;
     ++so_far.slots;
     return kByRun;
   }
@@ -171,6 +189,7 @@ __device__ __forceinline__ Asked how_asked(const Condition& c, Asking& so_far) {
 /// Which run a row at position x lies in: they ascend.
 __device__ __forceinline__ int run_of(const Condition& c, int x) {
   int run = -1;
+  // fault(row_of_the_run_before) instead: for (int r = 0; r < get(c.runs); ++r) run += get(c.row[r]) < x ? 1 : 0;
 #pragma unroll 1
   for (int r = 0; r < get(c.runs); ++r) run += get(c.row[r]) <= x ? 1 : 0;
   return run;
@@ -212,6 +231,8 @@ __device__ __forceinline__ SaidOfKey ask_key(const weft_args& a, Shared& s, cons
     unsigned fails = 0;
 #pragma unroll 1
     for (int r = 0; r < runs; ++r)
+      // fault(negation_dropped_by_the_runs) instead:
+      //   fails |= (holds(a, t, use.condition, get(c.row[r]), y) ? 0u : 1u) << r;
       fails |= (holds(a, t, use.condition, get(c.row[r]), y) == use.negated ? 1u : 0u) << r;
     hit = fails != (1u << runs) - 1;
     if (asked == kByRun) said.fails |= fails << (kMostRuns * (asking.slots - 1));
@@ -227,6 +248,7 @@ __device__ __forceinline__ bool holds_pair(const weft_args& a, Shared& s, const 
   for (int i = 0; i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
     const bool open = how_asked(s.conditions[use.condition], asking) == kByPair;
+    // fault(negation_dropped_for_pairs) instead: if (open && !holds(a, t, use.condition, q, k)) return false;
     if (open && holds(a, t, use.condition, q, k) == use.negated) return false;
   }
   return true;
@@ -239,7 +261,9 @@ __device__ __forceinline__ int open_of(const weft_args& a, Shared& s, const Term
   for (int i = 0; i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
     const Asked asked = how_asked(s.conditions[use.condition], asking);
+    // fault(second_condition_on_values_overlooked) leaves this out
     if (asked == kByPair) open |= kAsksPairs;
+    // fault(negation_dropped_by_the_values) leaves this out
     if (asked == kByValue && use.negated) open |= kValueNegated;
   }
   return open;

@@ -61,14 +61,21 @@ __device__ __forceinline__ float alibi_slope(int h, int heads) {
 
 /// Is `key` among the places of a row? They ascend, and were filled by a launch before.
 __device__ __forceinline__ bool is_listed(const weft_list& list, const Tile& t, i64 row, i64 key) {
+  // fault(block_of_the_next_query) also: row += row + 1 < list.stride_h / list.stride_row ? 1 : 0;
+  // fault(block_of_the_next_key) also: ++key;
+  // fault(list_of_the_next_row) also: ++row;
+  // fault(list_of_another_head) value: right - t.h * list.stride_h
   const int* const places = list.data + (t.b * list.stride_b + t.h * list.stride_h + row * list.stride_row);
   int lo = 0, hi = (int)list.count;
+  // fault(last_place_never_read) also: hi -= 2;
 #pragma unroll 1
   while (lo < hi) {
     const int middle = (lo + hi) / 2;
+    // fault(place_beside_the_one_looked_for) value: load_written<int>(places + middle) <= key
     const bool below = load_written<int>(places + middle) < key;
     lo = below ? middle + 1 : lo;
     hi = below ? hi : middle;
   }
+  // fault(place_behind_the_last) instead: return load_written<int>(places + lo) == key;
   return lo < (int)list.count && load_written<int>(places + lo) == key;
 }

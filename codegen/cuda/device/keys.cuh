@@ -59,13 +59,16 @@ __device__ __forceinline__ void put_key(const weft_args& a, Shared& s, int place
 
 /// The run with `keys` more of the zone.
 __device__ __forceinline__ Run longer(const Run& run, const Zone& zone, int keys) {
+  // fault(zones_that_do_not_follow) value: true
   const bool goes_on = zone.step == run.step && zone.begin == run.next;
+  // fault(steps_overlooked) instead: return {goes_on ? run.keys + keys : keys, 1, run.next};
   return {goes_on ? run.keys + keys : keys, zone.step, run.next};
 }
 
 /// Moves on behind the keys before `behind`. A zone may end between two of its keys, and another begin there.
 __device__ __forceinline__ void move_behind(Zone& zone, Run& run, i64 behind) {
   zone.begin = zone.step > 0 && behind < zone.end ? (int)behind : zone.end;
+  // fault(next_key_of_a_zone_that_ended) value: zone.begin
   run.next = zone.begin < zone.end ? zone.begin : -1;
 }
 
@@ -119,10 +122,12 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone&
     const int count = get(s.counts[w]);
     if (w < warp) at += count & (kMissed - 1);
     all += count & (kMissed - 1);
+    // fault(keys_left_out_by_one_warp_overlooked) instead: gaps = count & kMissed;
     gaps |= count & kMissed;
   }
   stream.ready += all;
   run = longer(run, zone, all);
+  // fault(keys_left_out_overlooked) leaves this out
   if (gaps != 0) run.keys = 0;
 #pragma unroll 1
   for (int i = 0; i < kTries; ++i) {
@@ -130,8 +135,10 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone&
     const unsigned kept = __ballot_sync(0xFFFFFFFFu, weight > 0);
     const int place = at + __popc(kept & ((1u << lane) - 1));
     at += __popc(kept);
+    // fault(barrier_of_few) also: if (weight > 0) __syncthreads();
     if (weight > 0) put_key(a, s, place, (int)(first + (i64)(32 * i) * zone.step), weight);
   }
+  // fault(barrier_after_keys) leaves this out
   __syncthreads();  // before they count anew
   move_behind(zone, run, zone.begin + (i64)(kTries * kThreads) * zone.step);
 }
@@ -159,6 +166,7 @@ __device__ __forceinline__ void begin_walk(Shared& s, int zones) {
   set_walk(s, {0, 0, 0, kEmpty}, 0, {}, -1);
   if (threadIdx.x == 0) {
     put(s.walk.zones, zones);
+    // fault(rows_of_the_softmax_before) leaves this out
     put(s.met_term, -1);
   }
 }
@@ -191,6 +199,7 @@ __device__ __forceinline__ void next_block(const weft_args& a, Shared& s, int ki
 /// How far apart the keys of the whole block at this place are, if they all are as far; else 0. Behind a barrier behind
 /// next_block(); the block and what the list holds behind it are `listed` keys, which ascend unless `mixed`.
 __device__ __forceinline__ int step_of(Shared& s, int from, int listed, bool mixed) {
+  // fault(fewer_keys_than_the_block) instead: if (get(s.walk.run.keys) > 0) return get(s.walk.run.step);
   if (get(s.walk.run.keys) >= listed) return get(s.walk.run.step);
   return !mixed && get(s.key[from + kKeys - 1]) - get(s.key[from]) == kKeys - 1 ? 1 : 0;
 }

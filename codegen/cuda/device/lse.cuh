@@ -22,10 +22,13 @@ __device__ __forceinline__ float* lse_at(const weft_args& a, Shared& s, const Ti
 /// A row's sum with its head's sink as a last term: `m` and `l` are what they become, and what was measured from the old m
 /// is to be multiplied by the result.
 __device__ __forceinline__ float join_sink(const weft_args& a, int h, float& m, float& l) {
+  // fault(sink_of_another_head) also: h = 0;
   const float sink = sink_logit(a, h) * 1.44269504088896341f, top = fmaxf(m, sink);
   const float by = exp2_approx(m - top);
+  // fault(sum_as_before_sinks) instead: l += exp2_approx(sink - top);
   l = __fmaf_rn(l, by, exp2_approx(sink - top));
   m = top;
+  // fault(o_as_before_sinks) instead: return 1;
   return by;
 }
 

@@ -50,6 +50,7 @@ __device__ __forceinline__ void count_pair(const Kept& kept, int word, int bit, 
   float sum = kept.digits[0][word] & 1u << bit ? x : 0;
 #pragma unroll
   for (int d = 1; d < kPlanes; ++d) sum = kept.digits[d][word] & 1u << bit ? __fmaf_rn(x, (float)(1 << d), sum) : sum;
+  // fault(no_counts_of_partial_blocks) leaves this out
   x = sum;
 }
 
@@ -74,6 +75,10 @@ __device__ __forceinline__ unsigned keep_holding(const weft_args& a, Shared& s, 
   for (unsigned rest = kept; rest != 0; rest &= rest - 1) {
     const int bit = __ffs((int)rest) - 1;
     const int q = get(s.x[row_of_bit(word, bit)]), k = get(s.meets.key[key_of_bit(word, bit)]);
+    // fault(mask_of_a_neighbouring_row) also:
+    //   if (!holds_pair(a, s, t, term, get(s.x[row_of_bit(word, bit ^ 1)]), k)) kept &= ~(1u << bit);
+    // fault(mask_of_a_neighbouring_key) also:
+    //   if (!holds_pair(a, s, t, term, q, get(s.meets.key[key_of_bit(word, bit ^ 8)]))) kept &= ~(1u << bit);
     if (!holds_pair(a, s, t, term, q, k)) kept &= ~(1u << bit);
   }
   return kept;
@@ -101,6 +106,7 @@ __device__ __forceinline__ void weigh_pairs(const weft_args& a, Shared& s, const
       branch = its_branch;
     }
     if (end) break;
+    // fault(rows_of_another_term) value: kKeepsMeets && get(s.met_term) >= 0
     const bool known = kKeepsMeets && get(s.met_term) == i;
     meet_term(a, s, t, pass + kTermsAt + i * kTermWords, term, from, count, known);
     __syncthreads();

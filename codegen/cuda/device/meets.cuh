@@ -142,15 +142,22 @@ __device__ __forceinline__ Verdict verdict_of(Shared& s, int group, bool negated
   }
   const int4 ends = get(s.meets.group_keys[group]);
   bool all = keys.x >= ends.x && keys.y < ends.y;
+  // fault(keys_that_the_first_row_does_not_keep) also: all = keys.x >= ends.x && keys.y < ends.w;
+  // fault(keys_before_the_last_row_begins) also: all = keys.x >= ends.z && keys.y < ends.y;
   bool none = keys.y < ends.z || keys.z >= ends.w;
+  // fault(none_of_keys_that_some_row_keeps) also: none = keys.y < ends.z || keys.y >= ends.w;
   if (kConditions > 0) {
     const unsigned runs = get(s.meets.group_runs[group]);
+    // fault(runs_that_fail_for_some_keys) leaves this out
     all = all && (runs & (unsigned)keys.w) == 0;
+    // fault(runs_that_fail_for_some_keys_fail_for_all) also: none = none || (runs != 0 && (runs & keys.w) != 0);
     none = none || (runs != 0 && (runs & ~(unsigned)rest.x) == 0);
   }
   if (kByValues) {
     const int4 values = get(s.meets.group_values[group]);
     const bool inside = rest.y >= values.x && rest.z <= values.y, outside = rest.z < values.z || rest.y > values.w;
+    // fault(a_value_the_first_row_does_not_keep) instead:
+    //   all = all && (negated ? outside : rest.y >= values.x && rest.z <= values.w);
     all = all && (negated ? outside : inside);
     none = none || (negated ? inside : outside);
   }
@@ -181,7 +188,13 @@ struct OfKey {
 /// Does the row keep the key, as far as that does not ask for the pair?
 __device__ __forceinline__ bool keeps(const OfRow& row, const OfKey& key, bool negated) {
   bool kept = (key.y >= row.lo) & (key.y < row.hi);
+  // fault(mask_one_too_far) also: kept |= (key.y >= row.lo) & (key.y == row.hi);
+  // fault(mask_one_too_short) also: kept &= key.y > row.lo;
+  // fault(runs_that_fail_are_kept) leaves this out
   if (kConditions > 0) kept = kept & ((row.runs & key.fails) == 0);
+  // fault(one_value_less_of_a_row) also: kept &= negated || key.value > row.least;
+  // fault(one_value_more_of_a_row) instead:
+  //   if (kByValues) kept = kept & (((key.value >= row.least) & (key.value <= row.most + 1)) != negated);
   if (kByValues) kept = kept & (((key.value >= row.least) & (key.value <= row.most)) != negated);
   return kept;
 }

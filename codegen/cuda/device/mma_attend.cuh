@@ -18,10 +18,12 @@ __device__ __forceinline__ void open_block(const weft_args& a, Shared& s, Block&
     bool whole = true;  // are all pairs of a tile kept, or none?
 #pragma unroll
     for (int i = 0; i < kTilesEach; ++i) {
+      // fault(lanes_that_do_not_agree) value: kept_by_any(block.kept, i) != 0
       const bool any = __any_sync(0xFFFFFFFFu, kept_by_any(block.kept, i) != 0);
       whole = whole && any == (__all_sync(0xFFFFFFFFu, all_are_kept(block.kept, i)) != 0);
       if (!any) tiles &= ~(kMarkTile << i);
     }
+    // fault(tiles_half_kept_are_not_masked) instead: mark(block, kMarkMasked, false);
     mark(block, kMarkMasked, __syncthreads_and(whole) == 0);
   } else if (Pairs::kDrops) {
     // For NaN and infinities in V: without dropout all rows take them as the product gives them.
@@ -40,6 +42,7 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
     if (block.is & kMarkMasked) {
       mask_scores(block);
     } else if (block.is & kMarkPartial) {
+      // fault(tiles_without_a_pair_weigh) leaves this out
       leave_out_tiles(block);
     }
     if (!kDirect) raise_maxima(st, block.scores, scale);
@@ -84,10 +87,12 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       const bool open = count_of(block) > 0;
       if (open) {
         finish_rows(keys, s.keys, k_rows(s));
+        // fault(values_before_the_barrier) leaves this out
         __syncthreads();
         block.from = place_before(stream);
         start_rows(s, values, s.values, v_rows(s), block.from, count_of(block),
                    step_of(s, block.from, stream.ready + kKeys, (block.is & kMarkMixed) != 0));
+        // fault(values_before_the_barrier) also: __syncthreads();
         open_block<Pairs>(a, s, block);
       }
       // Here, because S is not in registers yet.
@@ -98,12 +103,16 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         } else if (block.is & kMarkTiles) {
           multiply_scores<false>(s, block);
         }
+        // fault(copies_waited_for_behind_the_barrier) also: __syncthreads();
         finish_rows(values, s.values, v_rows(s));
+        // fault(copies_waited_for_behind_the_barrier) leaves this out
+        // fault(keys_before_the_barrier) leaves this out
         __syncthreads();
         if (block.is & kMarkMasked || Pairs::kDrops)
           mark(block, kMarkStrange, __syncthreads_or(find_strange(s, false)) != 0);
       }
       if (const int next = keys_of_next(stream, block.is & kMarkPartial); next > 0) {
+        // fault(steps_read_before_the_barrier) leaves this out
         if (!open) __syncthreads();
         start_rows(s, keys, s.keys, k_rows(s), stream.from, next,
                    step_of(s, stream.from, stream.ready, (block.is & kMarkMixed) != 0));

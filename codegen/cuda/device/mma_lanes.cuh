@@ -39,6 +39,7 @@ __device__ __forceinline__ unsigned bits_of_keys(unsigned first, unsigned second
 /// lanes share the rows: each looks one end up.
 __device__ __forceinline__ unsigned keep_by_bounds(Shared& s, int word, int from, int count) {
   const int lane = threadIdx.x % 4, row = row_of(2 * word + lane / 2);
+  // fault(bound_one_too_far) value: right + lane % 2
   const int below = keys_below(s, from, count, lane % 2 == 0 ? get(s.meets.lo[row]) : get(s.meets.hi[row]));
   unsigned bits = 0;
 #pragma unroll

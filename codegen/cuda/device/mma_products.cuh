@@ -66,6 +66,7 @@ __device__ __forceinline__ void settle(Shared&, State& st, Settled& settled, boo
   now = st;
 #pragma unroll 1
   for (int i = 0; i < kRowsEach; ++i) {
+    // fault(sums_of_matrices_not_scaled) value: begun ? 1 : 0
     const float by = begun ? exp2_approx(to.m[i] - now.m[i]) : 0;
     to.m[i] = now.m[i];
     now.l[i] = settle_sum(to.l[i], now.l[i], by, begun, last);
@@ -108,6 +109,7 @@ __device__ __forceinline__ void multiply_columns(Block& block, const unsigned ch
 #pragma unroll
   for (int n = 0; n < kKeyTiles; n += 2) {
     unsigned keys[4];
+    // fault(rows_of_k_in_two_banks) instead: load_matrices(keys, k + threadIdx.x % 8 * 3 * kRowBytes + c * 32);
     load_matrices(keys, k + n * 8 * kRowBytes + c * 32);
 #pragma unroll
     for (int i = 0; i < kTilesEach; ++i) {
@@ -122,7 +124,9 @@ __device__ __forceinline__ void multiply_columns(Block& block, const unsigned ch
 template <bool kAll>
 __device__ __forceinline__ void multiply_scores(Shared& s, Block& block) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  // fault(row_of_q) value: right + (lane % 16 < 8 ? 8 : -8) * kRowBytes
   const unsigned char* const q = q_rows(s) + (warp * 16 + lane % 16) * kRowBytes + lane / 16 * 16;
+  // fault(row_of_k) value: k_rows(s) + lane % 16 * kRowBytes + lane / 8 % 2 * 16
   const unsigned char* const k = k_rows(s) + (lane / 16 * 8 + lane % 8) * kRowBytes + lane / 8 % 2 * 16;
 #pragma unroll
   for (int i = 0; i < kTilesEach; ++i) {
@@ -140,6 +144,7 @@ __device__ __forceinline__ void multiply_scores(Shared& s, Block& block) {
 template <bool kAll>
 __device__ __forceinline__ void multiply_values(Shared& s, State& st, const Block& block) {
   const int lane = threadIdx.x % 32;
+  // fault(row_of_v) value: v_rows(s) + (lane / 16 * 8 + lane % 8) * kValueBytes + lane / 16 * 16
   const unsigned char* const v = v_rows(s) + lane % 16 * kValueBytes + lane / 16 * 16;
 #pragma unroll
   for (int n = 0; n < kKeyTiles; n += 2) {
@@ -148,6 +153,7 @@ __device__ __forceinline__ void multiply_values(Shared& s, State& st, const Bloc
     for (int i = 0; i < kTilesEach; ++i) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
+        // fault(weights_of_the_other_keys) value: &block.scores[i][n + 1 - e / 2][e % 2 * 2]
         const float* const p = &block.scores[i][n + e / 2][e % 2 * 2];
         weights[i][e] = pack(p[0], p[1]);
       }
@@ -155,6 +161,7 @@ __device__ __forceinline__ void multiply_values(Shared& s, State& st, const Bloc
 #pragma unroll
     for (int c = 0; c < kColumnTiles; c += 2) {
       unsigned columns[4];
+      // fault(values_not_transposed) instead: load_matrices(columns, v + n * 8 * kValueBytes + c * 16);
       load_transposed(columns, v + n * 8 * kValueBytes + c * 16);
 #pragma unroll
       for (int i = 0; i < kTilesEach; ++i) {
@@ -162,6 +169,7 @@ __device__ __forceinline__ void multiply_values(Shared& s, State& st, const Bloc
         constexpr bool kFenced = !kAll || kColumns > 64;
         const int on = (int)(block.is & kMarkTile << i);
         multiply<kFenced>(st.o[i][c], weights[i], columns[0], columns[1], on);
+        // fault(halves_of_b_swapped) instead: multiply<!kAll>(st.o[i][c + 1], weights[i], columns[3], columns[2], on);
         multiply<!kAll>(st.o[i][c + 1], weights[i], columns[2], columns[3], on);
       }
     }
@@ -261,9 +269,11 @@ __device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, fl
   if (!__any_sync(0xFFFFFFFFu, moved)) return;
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
+    // fault(no_rescale_of_a_lanes_sum) leaves this out
     st.l[i] *= by[i];
 #pragma unroll
     for (int c = 0; c < kColumnTiles; ++c) {
+      // fault(no_rescale_of_fragments) leaves this out
       st.o[i / 2][c][i % 2 * 2] *= by[i];
       st.o[i / 2][c][i % 2 * 2 + 1] *= by[i];
     }
@@ -286,6 +296,7 @@ __device__ __forceinline__ void count_branches(Shared& s, Block& block) {
     const float2 count = load_shared<float2>(&s.key_weight[block.from + key_of(n)]);
 #pragma unroll
     for (int i = 0; i < kRowsEach; ++i) {
+      // fault(no_counts_of_full_blocks) leaves this out
       block.scores[i / 2][n][i % 2 * 2] *= count.x;
       block.scores[i / 2][n][i % 2 * 2 + 1] *= count.y;
     }

@@ -57,6 +57,7 @@ __device__ __forceinline__ void close_sums(Shared&, State& st) {
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
     st.l[i] += __shfl_xor_sync(0xFFFFFFFFu, st.l[i], 1);
+    // fault(sum_of_half_a_rows_lanes) leaves this out
     st.l[i] += __shfl_xor_sync(0xFFFFFFFFu, st.l[i], 2);
   }
 }

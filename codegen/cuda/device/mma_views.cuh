@@ -90,8 +90,11 @@ __device__ __forceinline__ void start_run(Shared& s, Rows<kOfRow>& rows, const S
                                           int from, int step) {
   using By = Deal<kOfRow>;
   const unsigned chunk = threadIdx.x % By::kLanes, first = threadIdx.x / By::kLanes;
+  // fault(first_row_of_the_next) value: right + (u64)(unsigned)step * (unsigned)source.step
   const unsigned char* at = source.base + (u64)((unsigned)get(s.key[from]) + first * step) * (unsigned)source.step;
+  // fault(chunk_of_other_columns_in_steps) instead: at += (chunk ^ 1) * 16;
   at += chunk * 16;
+  // fault(rows_too_near) value: (u64)By::kAtOnce * (unsigned)source.step
   const u64 apart = (u64)(unsigned)(By::kAtOnce * step) * (unsigned)source.step;
   By::each([&](int row, int its_chunk, int turn) {
     if constexpr (kAsync) {
@@ -113,8 +116,11 @@ __device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const 
   if (!kPaged && step > 0 && count == kKeys) return start_run<kOfRow>(s, rows, source, to, from, step);
   Deal<kOfRow>::each([&](int row, int chunk, int turn) {
     const bool inside = row < count;
+    // fault(chunk_of_other_columns) value: right + (chunk % 2 == 0 ? 16 : -16)
     const unsigned char* const at = key_row(s, source, from + (inside ? row : 0), true) + chunk * 16;
     if constexpr (kAsync) {
+      // fault(rows_behind_the_last_not_zero) instead:
+      //   copy_padded(to + row * Deal<kOfRow>::kApart + chunk * 16, at, 16);
       copy_padded(to + row * Deal<kOfRow>::kApart + chunk * 16, at, inside ? 16 : 0);
     } else {
       rows.chunks[turn] = inside ? load_global<uint4>(at) : make_uint4(0, 0, 0, 0);
@@ -126,6 +132,7 @@ __device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const 
 template <int kOfRow>
 __device__ __forceinline__ void finish_rows(const Rows<kOfRow>& rows, const Source& source, unsigned char* to) {
   if constexpr (kAsync) {
+    // fault(copies_not_waited_for) leaves this out
     wait_for_copies();
   } else if (get(source.aligned)) {
     Deal<kOfRow>::each([&](int row, int chunk, int turn) {

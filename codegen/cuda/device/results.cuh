@@ -8,6 +8,7 @@
 /// Behind close_sums, once for all keys of a row.
 __device__ __forceinline__ void join_sinks(const weft_args& a, Shared& s, State& st) {
   if (!kHasSink) return;
+  // fault(sinks_left_out) also: return;
   const Tile t = tile_of(s);
   scale_rows(s, st, [&](int row, float& m, float& l) { return join_sink(a, t.h + head_of_row(s, row), m, l); });
 }
@@ -15,6 +16,8 @@ __device__ __forceinline__ void join_sinks(const weft_args& a, Shared& s, State&
 /// O = factor * acc / l, 0 for rows without keys.
 __device__ __forceinline__ void normalize(Shared& s, State& st, float factor) {
   scale_rows(s, st, [&](int, float&, float& l) {
+    // fault(sigmoids_divided) instead: return l == 0 ? 0 : factor * reciprocal_approx(l);
+    // fault(as_large_as_multiplied) instead: return factor;
     return kDirect ? factor / kDirect : l == 0 ? 0 : factor * reciprocal_approx(l);
   });
 }

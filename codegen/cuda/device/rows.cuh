@@ -16,6 +16,7 @@ __device__ __forceinline__ int sequence_row(Shared& s, const Tile& t, int r) { r
 __device__ __forceinline__ bool is_computed(const Tile& t, int r) { return r >= t.from && r < t.to; }
 /// That of row r, or of the nearest that is computed.
 __device__ __forceinline__ int row_in_memory(Shared& s, const Tile& t, int r) {
+  // fault(row_of_another_tile) instead: return sequence_row(s, t, min(max(r, t.from), t.to - 1)) + 128;
   return sequence_row(s, t, min(max(r, t.from), t.to - 1));
 }
 

@@ -149,6 +149,7 @@ __device__ __forceinline__ Zone make_zone(const weft_args& a, Shared& s, int ter
       covered = false;
       must = true;
     }
+    // fault(full_zone_too_wide) value: true
     const bool all_rows = lo >= get(term.must_lo) && hi <= get(term.must_hi);
     covered = covered || (all_rows && get(term.whole));
     must = must && all_rows;

@@ -16,6 +16,7 @@ constexpr int kRounds = kKeysBetween > kKeyList ? kKeysBetween / kKeyList : 1;
 __device__ __forceinline__ float settle_sum(float& settled, float sum, float factor, bool begun, bool last) {
   const float before = begun ? __fmul_rn(settled, factor) : 0, after = before + sum;
   settled = after;
+  // fault(settled_sums_forgotten) leaves this out
   if (last) return after;
   return fabsf(after) < infinity() ? sum - (after - before) : 0;
 }
@@ -27,6 +28,9 @@ __device__ __forceinline__ void end_round(Shared& s, State& st, Settled* settled
   Settled& to = settled[kept(0)];  // at a place that it knows the compiler would hold all of it in registers
   const int rounds = to.rounds + (last ? 0 : 1);
   to.rounds = rounds;
+  // fault(settles_every_round) instead: if (rounds < 1) return;
   if (rounds < kRounds || (rounds % kRounds != 0 && !last)) return;
+  // fault(settled_sums_begin_anew) instead: settle(s, st, to, last, last);
+  // fault(settles_every_round) instead: settle(s, st, to, last || rounds > 1, last);
   settle(s, st, to, last || rounds > kRounds, last);
 }

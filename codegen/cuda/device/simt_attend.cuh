@@ -46,6 +46,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
     const int from = stream.from;
     pass_block(stream);
     park(s, stream, partial);
+    // fault(keys_of_two_zones_taken_to_ascend) also: mixed = false;
     attend_block<Pairs>(a, s, st, w, t, from, count, partial, mixed);
     stream = take_back(s, partial);
     mixed = false;

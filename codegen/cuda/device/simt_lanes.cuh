@@ -85,6 +85,7 @@ __device__ __forceinline__ float largest_of_row(float x) {
 }
 
 __device__ __forceinline__ float sum_of_row(float x) {
+  // fault(row_sum_of_two_lanes) also: return x + __shfl_xor_sync(0xFFFFFFFFu, x, 2);
 #pragma unroll
   for (int apart = 2; apart < 16; apart *= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, apart);
   return x;

@@ -21,6 +21,8 @@ __device__ __forceinline__ float* sums_at(Shared& s, int r) { return &s.sums[(r 
 
 using OfRows = float[kRowsEach];
 __device__ __forceinline__ void load_maxima(Shared& s, OfRows& m) {
+  // fault(misaligned_maxima) instead:
+  //   for (int r = 0; r < kRowsEach; r += 4) unpack(&m[r], load_shared<float4>(maxima_at(s, r) + 1));
 #pragma unroll
   for (int r = 0; r < kRowsEach; r += 4) unpack(&m[r], load_shared<float4>(maxima_at(s, r)));
 }
@@ -69,6 +71,7 @@ __device__ __forceinline__ void settle(Shared& s, State& st, Settled& to, bool b
   load_sums(s, l);
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
+    // fault(sums_of_lanes_not_scaled) value: begun ? 1 : 0
     factor[r] = begun ? exp2_approx(settled[r] - m[r]) : 0;
     settled[r] = m[r];
     l[r] = settle_sum(settled[kRowsEach + r], l[r], factor[r], begun, last);
@@ -139,6 +142,7 @@ __device__ __forceinline__ void multiply_scores(Shared& s, const Rows& rows, boo
   const int of_rows = kept(4 * row_of(0)), of_keys = kept(4 * (kDepth * kRows + key_of(0)));
   const Places places = places_of_columns();
   int half = 0, column = 0;  // in bytes, as what is added to an address
+  // fault(barrier_before_scores) leaves this out
   __syncthreads();
   if (kBusy) start_scores(s, scores);
 #pragma unroll 1
@@ -151,9 +155,11 @@ __device__ __forceinline__ void multiply_scores(Shared& s, const Rows& rows, boo
     const float* const keys_at = beyond(s.stage, of_keys + half);
     if (kBusy) add_scores(rows_at, keys_at, 0, kDepth - kLastSteps, scores);
     half = kStageHalf * 4 - half;
+    // fault(chunk_over_the_one_at_hand) instead: store_columns(s, places, kStageHalf * 4 - half, next);
     store_columns(s, places, half, next);
     if (kBusy) add_scores(rows_at, keys_at, kDepth - kLastSteps, kDepth, scores);
     if (!aligned) stage_each_column(beyond(s.stage, half), rows, last ? chunk - 1 : chunk);
+    // fault(barrier_behind_scores) leaves this out
     __syncthreads();
     if (last) break;
   }
@@ -183,6 +189,7 @@ __device__ __forceinline__ float weight_of_pair(const unsigned (&digits)[kPlanes
   unsigned count = 0;
 #pragma unroll
   for (int d = 0; d < kPlanes; ++d) count |= (digits[d] & 1) << d;
+  // fault(multiplicity_ignored) instead: return count != 0 ? 0 : -infinity();
   return log2_approx((float)count);
 }
 
@@ -215,10 +222,13 @@ __device__ __forceinline__ void finish_scores(const weft_args& a, Shared& s, con
       if constexpr (Pairs::kScored) score = Pairs::score(a, t, score, get(s.x[row_of(r)]), k);
       const float weight = partial ? weight_of_pair(digits) : of_key;
       if (kDirect) {
+        // fault(counted_once) instead: score = weight > -infinity() ? score * kDirect : 0;
+        // fault(unkept_pairs_weigh) instead: score *= weight > -infinity() ? kDirect * exp2_approx(weight) : 1;
         score = weight > -infinity() ? score * kDirect * exp2_approx(weight) : 0;
       } else {
         score = weight > -infinity() ? __fmaf_rn(score, kToBaseTwo, weight) : -infinity();
       }
+      // fault(counts_of_one_row_for_all) leaves this out
 #pragma unroll
       for (int d = 0; d < kPlanes; ++d) digits[d] >>= 1;
 #pragma unroll
@@ -270,12 +280,15 @@ __device__ __forceinline__ void raise_maxima(Shared& s, State& st, const Scores&
     const float raised = top[r] > m[r] + kRoom ? top[r] : m[r];
     const float rescale = exp2_approx(m[r] - raised);
     m[r] = raised;
+    // fault(no_rescale_of_the_sum) leaves this out
     l[r] *= rescale;
+    // fault(no_rescale) leaves this out
 #pragma unroll
     for (int c = 0; c < kColumnsEach; ++c) st.o[r][c] *= rescale;
   }
   store_sums(s, l);
   store_maxima(s, m);
+  // fault(maxima_seen_too_early) leaves this out
   sync_rows();
 }
 
@@ -301,6 +314,7 @@ __device__ __forceinline__ void store_part(Shared& s, Scores& p) {
   float* const to = part_of_rows(s) + lane * 32;
 #pragma unroll
   for (int r = 0; r < kRowsEach; r += 4) {
+    // fault(swizzle_forgotten) value: to + (r + lane_of_column()) * 4
     float* const rows = to + (((r + lane_of_column()) ^ lane % 4 * 2) * 4);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -381,6 +395,7 @@ __device__ __forceinline__ void multiply_values(const weft_args& a, Shared& s, S
 #pragma unroll 1
   for (int part = 0; part < kParts; ++part) {
     if (kBusy) {
+      // fault(weights_stored_too_early) leaves this out
       sync_rows();  // nobody reads the part before, or what is kept, any more
       store_part(s, p);
       if constexpr (Pairs::kDrops) drop_weights<Pairs>(a, s, t, from, count, part);
@@ -393,6 +408,7 @@ __device__ __forceinline__ void multiply_values(const weft_args& a, Shared& s, S
     }
 #pragma unroll 1
     for (int key = 0; key < kPartKeys; key += kStaged) {
+      // fault(barrier_before_values) leaves this out
       __syncthreads();
       first += first < kKeys - kStaged ? kStaged : 0;
       if (aligned) next = load_values(s, first);

@@ -33,6 +33,7 @@ __device__ __forceinline__ void scale_rows(Shared& s, State& st, const Use& use)
     put(s.maxima[row], m);
     put(s.sums[row], l);
   }
+  // fault(barrier_behind_sinks) leaves this out
   __syncthreads();
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {

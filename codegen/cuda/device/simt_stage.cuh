@@ -110,9 +110,12 @@ __device__ __forceinline__ Rows rows_of_thread(const weft_args& a, Shared& s, co
                                                int count, float unit) {
   const unsigned thread = thread_anew();
   const int number = from + min((int)thread % kKeys, count - 1);
+  // fault(key_beyond_the_last) value: right + 1
   const int key = get(s.key[number]);
   if (thread < kKeys) {
+    // fault(multiplicity_ignored_in_whole_blocks) instead: put(s.start[thread], 0.0f);
     put(s.start[thread], weight_of_key(s, number) * unit);
+    // fault(values_in_another_order) instead: put(s.value_row[thread], row_of_key(a, s, t, kV, key));
     put(s.value_row[place_of(thread)], row_of_key(a, s, t, kV, key));
   }
   return {w.q, row_of_key(a, s, t, kK, key) + thread / kKeys * (kKeyColumns * kBytes<kStored>)};
@@ -125,6 +128,7 @@ struct ChunkOfColumns {
 
 /// The chunk that begins `at` bytes behind the first columns.
 __device__ __forceinline__ ChunkOfColumns load_columns(const Rows& rows, unsigned at) {
+  // fault(column_twice) instead: return {load_packed<kQueryColumns>(rows.q), load_packed<kKeyColumns>(rows.k + at)};
   return {load_packed<kQueryColumns>(rows.q + at), load_packed<kKeyColumns>(rows.k + at)};
 }
 

@@ -16,8 +16,10 @@ __device__ __forceinline__ bool units_may_meet(const weft_args& a, Shared& s, co
   if (runs == 0) return true;
 #pragma unroll 1
   for (int y = block * kSummaryBlock; y < end; y += unit) {
+    // fault(one_key_asked_for_its_block) also: if (y > block * kSummaryBlock) break;
 #pragma unroll 1
     for (int r = 0; r < runs; ++r) {
+      // fault(one_row_asked_for_its_tile) also: if (r > 0) break;
       if (holds(a, t, use.condition, get(c.row[r]), y) != use.negated) return true;
     }
   }
@@ -82,6 +84,7 @@ __device__ __forceinline__ void pass_over(const weft_args& a, Shared& s, const T
     int block = zone.begin / kSummaryBlock;
     if (known >= 0 && block >= known && block < known + kThreads) {
       const int first = first_set(s, block - known);
+      // fault(block_behind_the_one_to_go_to) instead: move_to(zone, (i64)(known + first + 1) * kSummaryBlock);
       move_to(zone, (i64)(known + first) * kSummaryBlock);
       if (first < kThreads) return;
       continue;

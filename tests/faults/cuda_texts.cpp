@@ -1,0 +1,269 @@
+#include "tests/faults/texts.h"
+
+/// Faults of the kernels for GPUs, in device headers and in what writes the rest.
+namespace weft::test {
+namespace {
+
+constexpr const char* kRace = "race";
+constexpr const char* kOutOfBounds = "out of bounds";
+
+constexpr const char* kSinks =
+    "branch window(70, -2); branch window(30, -2); sink_logit h * 6 - 3;";  // above and below its head's scores
+constexpr const char* kSigmoids = "branch window(70, -2); branch window(30, -2); weights sigmoid(s - 2);";
+constexpr const char* kSettled = "branch causal; branch window(1200, 0);";
+
+}  // namespace
+
+const std::vector<Text> kCudaTexts = {
+    // Two dilated branches in a window: full and partial blocks, multiplicities, several blocks a row.
+    {.name = "lanes",
+     .pattern = "branches dilated(segments: [512, 1024], rates: [1, 2]); keep window(500, 0);",
+     .faults = {{"barrier_before_scores", kRace},
+                {"barrier_behind_scores", kRace},
+                {"barrier_before_values", kRace},
+                {"weights_stored_too_early", kRace},
+                {"chunk_over_the_one_at_hand", kRace},
+                {"maxima_seen_too_early", kRace},
+                {"barrier_after_keys", kRace},
+                {"barrier_of_few", "barrier"},
+                {"mask_one_too_far"},
+                {"mask_one_too_short"},
+                {"full_zone_too_wide"},
+                {"counts_of_one_row_for_all"},
+                {"no_rescale"},
+                {"no_rescale_of_the_sum"},
+                {"row_sum_of_two_lanes"},
+                {"multiplicity_ignored"},
+                {"multiplicity_ignored_in_whole_blocks"},
+                {"keys_of_two_zones_taken_to_ascend"},
+                {"key_beyond_the_last", kOutOfBounds},
+                {"row_of_another_tile", kOutOfBounds},
+                {"column_twice"},
+                {"swizzle_forgotten"},
+                {"values_in_another_order"},
+                {"misaligned_maxima", "misaligned"}},
+     .queries = 200,
+     .keys = 700,
+     .heads = 1,
+     .d = 32,
+     .d_v = 16,
+     .sharpness = 3},
+
+    // Conditions on pairs, a head each. By a value of the key: of documents in no order but by tiles, three tokens
+    // each,
+    // which are more runs in a tile than are asked one by one; by two, of which pairs are asked for the second.
+    {.name = "values",
+     .pattern = "input t: i32[batch, tokens];"
+                "branch document(t) on heads 0..1;"
+                "branch causal - document(t) on heads 1..2;"
+                "branch where(t[b, k] <= t[b, q]) on heads 2..3;"
+                "branch where(q % 7 == k % 7) & where(q % 3 == k % 3) on heads 3..4;"
+                "branch causal - document(t) - where(q % 3 == k % 3) on heads 4..5;",
+     .faults = {{"more_runs_than_there_is_room_for"},
+                {"one_value_more_of_a_row"},
+                {"one_value_less_of_a_row"},
+                {"end_of_an_interval_one_too_near"},
+                {"begin_of_an_interval_one_too_far"},
+                {"ends_of_the_first_row_alone"},
+                {"begins_of_the_first_row_alone"},
+                {"negation_dropped_by_the_values"},
+                {"none_of_keys_that_some_row_keeps"},
+                {"interval_for_its_opposite"},
+                {"a_value_the_first_row_does_not_keep"},
+                {"second_condition_on_values_overlooked"},
+                {"negation_dropped_for_pairs"}},
+     .heads = 5},
+    // By lists: four runs of rows a tile, and blocks of keys that share an answer.
+    {.name = "blocks",
+     .pattern = "branch blocks(16, random(1, seed: 7)) on heads 0..1;"
+                "branch causal - blocks(16, random(3, seed: 7)) on heads 1..2;"
+                "branch blocks(16, random(3, seed: 7)) on heads 2..4;",
+     .faults = {{"boundary_at_a_warp_missed"},
+                {"the_row_before_a_run_for_it"},
+                {"one_row_asked_for_its_tile"},
+                {"one_key_asked_for_its_block"},
+                {"block_behind_the_one_to_go_to"},
+                {"list_of_the_next_row", kOutOfBounds},
+                {"list_of_another_head"},
+                {"place_beside_the_one_looked_for"},
+                {"last_place_never_read"},
+                {"place_behind_the_last", kOutOfBounds},
+                {"block_of_the_next_query"},
+                {"block_of_the_next_key"},
+                {"zone_full_for_rows_that_disagree"},
+                {"negation_dropped_by_the_filter"},
+                {"negation_dropped_by_the_runs"}},
+     .heads = 4},
+    // By runs of rows, by each pair, where it is no interval of keys, and by rows alone.
+    {.name = "runs",
+     .pattern = "branch where((q / 16 + k) % 3 == 0) on heads 0..1;"
+                "branch where((q / 16 + k) % 3 == 0) & where((q / 32 + k) % 2 == 0) on heads 1..2;"
+                "branch where((q * 3 + k * k) % 5 < 2) on heads 2..3;"
+                "branch window(100, 40) & where((q * 3 + k * k) % 5 < 4) on heads 3..4;"
+                "branch window(20, 0) & where(q * q % 5 != 1) on heads 4..5;"
+                "branch causal & where(q * q % 5 != 1) on heads 5..6;",
+     .faults = {{"no_boundary_of_runs_seen"},
+                {"runs_of_the_second_warp_over_the_first", kRace},
+                {"only_the_last_run_is_asked"},
+                {"filter_accepted_for_rows_that_disagree"},
+                {"runs_that_fail_are_kept"},
+                {"row_of_the_run_before"},
+                {"runs_that_fail_for_some_keys"},
+                {"runs_that_fail_for_some_keys_fail_for_all"},
+                {"two_conditions_in_the_same_bits"},
+                {"mask_of_a_neighbouring_row"},
+                {"mask_of_a_neighbouring_key"},
+                {"keys_before_the_last_row_begins"},
+                {"rows_that_meet_are_overlooked"},
+                {"rows_that_fail_are_overlooked"},
+                {"keys_that_the_first_row_does_not_keep"}},
+     .heads = 6},
+
+    // Sinks and weights that are no softmax's, of two branches that share keys and rows without keys.
+    {.name = "sinks",
+     .pattern = kSinks,
+     .faults = {{"sink_of_another_head"},
+                {"sink_in_base_e"},
+                {"sum_as_before_sinks"},
+                {"o_as_before_sinks"},
+                {"barrier_behind_sinks", kRace},
+                {"sinks_left_out"}},
+     .queries = 150,
+     .heads = 4,
+     .kv_heads = 2,
+     .d = 32,
+     .d_v = 16},
+    {.name = "sinks_of_matrices",
+     .pattern = kSinks,
+     .faults = {{"o_as_before_sinks"}},
+     .target = "sm_80",
+     .queries = 150,
+     .heads = 4,
+     .kv_heads = 2,
+     .d = 32,
+     .d_v = 16},
+    {.name = "sigmoids",
+     .pattern = kSigmoids,
+     .faults = {{"sigmoids_divided"}, {"counted_once"}, {"unkept_pairs_weigh"}},
+     .queries = 150,
+     .heads = 4,
+     .kv_heads = 2,
+     .d = 32,
+     .d_v = 16},
+    {.name = "sigmoids_of_matrices",
+     .pattern = kSigmoids,
+     .faults = {{"as_large_as_multiplied"}},
+     .target = "sm_80",
+     .queries = 150,
+     .heads = 4,
+     .kv_heads = 2,
+     .d = 32,
+     .d_v = 16},
+
+    // Sums that settle after every few keys instead of thousands, so that short rows show what long ones do.
+    {.name = "settled_lanes",
+     .pattern = kSettled,
+     .faults = {{"sums_of_lanes_not_scaled"}, {"settled_sums_forgotten"}, {"settled_sums_begin_anew"}},
+     .queries = 150,
+     .keys = 1500,
+     .heads = 1,
+     .d = 32,
+     .rising = true,
+     .beside = "settles_every_round"},
+    {.name = "settled_matrices",
+     .pattern = kSettled,
+     .faults = {{"sums_of_matrices_not_scaled"}, {"settled_sums_forgotten"}, {"settled_sums_begin_anew"}},
+     .target = "sm_80",
+     .queries = 150,
+     .keys = 1500,
+     .heads = 1,
+     .d = 32,
+     .rising = true,
+     .beside = "settles_every_round"},
+
+    // Matrix instructions. Two windows: full and partial blocks, which one or two branches keep, and more keys than the
+    // list is long.
+    {.name = "matrices",
+     .pattern = "branch window(600, 0); branch window(300, 0);",
+     .faults = {{"copies_not_waited_for"},
+                {"copies_waited_for_behind_the_barrier", kRace},
+                {"values_before_the_barrier", kRace},
+                {"steps_read_before_the_barrier", kRace},
+                {"keys_before_the_barrier", kRace},
+                {"rows_behind_the_last_not_zero", kByNothing},
+                {"chunk_of_other_columns"},
+                {"row_of_q"},
+                {"row_of_k"},
+                {"row_of_v"},
+                {"values_not_transposed"},
+                {"halves_of_b_swapped"},
+                {"weights_of_the_other_keys"},
+                {"lanes_that_do_not_agree", "deadlock"},
+                {"bound_one_too_far"},
+                {"no_counts_of_partial_blocks"},
+                {"no_counts_of_full_blocks"},
+                {"no_rescale_of_fragments"},
+                {"no_rescale_of_a_lanes_sum"},
+                {"sum_of_half_a_rows_lanes"}},
+     .target = "sm_80",
+     .queries = 200,
+     .keys = 700,
+     .heads = 1,
+     .d = 32,
+     .d_v = 16,
+     .sharpness = 8},
+    // What keys of a block are apart: of keys left out, of two zones, of every other key, and of a zone that ends
+    // between two of its keys, where another begins.
+    {.name = "steps",
+     .pattern = "branch causal & where(k % 7 != 3) on heads 0..1;"
+                "branch (window(299, 0) - window(149, 0)) | sink(100) & causal on heads 1..2;"
+                "branch dilated(700, 2) on heads 2..3;"
+                "branch where(k % 2 == 0) & sink(101) on heads 3..4;"
+                "branch where(k % 2 == 1) & causal & (all - sink(101)) on heads 3..4;",
+     .faults = {{"keys_left_out_overlooked"},
+                {"keys_left_out_by_one_warp_overlooked"},
+                {"zones_that_do_not_follow"},
+                {"fewer_keys_than_the_block"},
+                {"steps_overlooked"},
+                {"first_row_of_the_next"},
+                {"rows_too_near"},
+                {"chunk_of_other_columns_in_steps"},
+                {"next_key_of_a_zone_that_ended"}},
+     .target = "sm_80",
+     .queries = 200,
+     .keys = 700,
+     .heads = 4,
+     .d = 32,
+     .d_v = 16},
+    // Tiles of 16 rows that keep some keys of a block; two terms that both count; and tiles that keep all or none.
+    {.name = "tiles",
+     .pattern = "branch blocks(32, random(3, seed: 5)) | window(20, 0) on heads 0..1;"
+                "branch window(40, 0) | (window(300, 0) - window(200, 0)) on heads 1..2;",
+     .faults = {{"tiles_half_kept_are_not_masked"}, {"rows_of_another_term"}},
+     .target = "sm_80",
+     .queries = 200,
+     .keys = 700,
+     .heads = 2,
+     .d = 32,
+     .d_v = 16},
+    {.name = "whole_tiles",
+     .pattern = "branch blocks(64, window(1, 0));",
+     .faults = {{"tiles_without_a_pair_weigh"}},
+     .target = "sm_80",
+     .queries = 192,
+     .keys = 704,
+     .heads = 1,
+     .d = 32,
+     .d_v = 16},
+    {.name = "two_sums",
+     .pattern = "branch window(40, 0); branch window(300, 0); combine sum;",
+     .faults = {{"rows_of_the_softmax_before"}},
+     .target = "sm_80",
+     .queries = 200,
+     .keys = 700,
+     .heads = 1,
+     .d = 32,
+     .d_v = 16},
+};
+
+}  // namespace weft::test
