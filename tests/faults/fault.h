@@ -44,7 +44,9 @@ template <typename Table>
 bool listed(const Table& table) {
   for (const auto& text : table) {
     for (const Fault& fault : text.faults) planted_by_tables().insert(fault.name);
-    if (text.beside != nullptr) planted_by_tables().insert(text.beside);
+    if constexpr (requires { text.beside; }) {
+      if (text.beside != nullptr) planted_by_tables().insert(text.beside);
+    }
   }
   return true;
 }

@@ -11,7 +11,6 @@ namespace {
 struct Counted {
   const char* target;
   std::vector<Fault> faults;
-  const char* beside = nullptr;
 };
 const std::vector<Counted> kCounted = {{"sm_61", {{"swizzle_forgotten"}}},
                                        {"sm_75", {{"rows_of_k_in_two_banks"}}},

@@ -24,6 +24,7 @@ __device__ __forceinline__ ListRow open_row(const weft_args& a, const weft_list&
   r.b = head / (int)a.heads;
   r.h = head - r.b * (int)a.heads;
   r.row = (int)a.tile_begin + (number - head * rows);
+  // fault(lists_of_the_first_head_alone) also: r.h = 0;
   r.blocks = (int)((a.n_k + block_size - 1) / block_size);
   r.count = (int)list.count;
   r.places = list.data + (r.b * list.stride_b + r.h * list.stride_h + r.row * list.stride_row);
@@ -46,12 +47,18 @@ __device__ __forceinline__ void draw(const ListRow& r, u64 seed) {
   if (threadIdx.x != 0) return;
   int filled = 0;
   for (int j = r.blocks - r.count; j < r.blocks; ++j) {
+    // fault(sample_of_the_next_row) value:
+    //   philox(make_uint4((unsigned)j, (unsigned)r.row + 1, (unsigned)r.h, 0), seed).x
     const unsigned word = philox(make_uint4((unsigned)j, (unsigned)r.row, (unsigned)r.h, 0), seed).x;
+    // fault(sample_of_one_head_for_all) value:
+    //   (int)((u64)philox(make_uint4((unsigned)j, (unsigned)r.row, 0, 0), seed).x * (unsigned)(j + 1) >> 32)
     const int t = (int)((u64)word * (unsigned)(j + 1) >> 32);
     int at = 0;
     while (at < filled && place(r, at) < t) ++at;
+    // fault(drawn_twice) value: false
     const bool taken = at < filled && place(r, at) == t;
     if (taken) at = filled;  // j lies behind all that were drawn before
+    // fault(no_room_made) leaves this out
     make_room(r, at, filled);
     set_place(r, at, taken ? j : t);
     ++filled;
@@ -106,9 +113,11 @@ __device__ __forceinline__ void pool_queries(const weft_args& a, ListShared& s, 
 }
 
 __device__ __forceinline__ float pooled_score(const weft_args& a, const ListShared& s, const ListRow& r, int block) {
+  // fault(keys_of_another_head) value: r.h % (int)a.kv_heads
   const int kv_head = r.h / ((int)a.heads / (int)a.kv_heads);
   const float* const key = (const float*)a.scratch + ((r.b * a.kv_heads + kv_head) * r.blocks + block) * kDim;
   float sum = 0;
+  // fault(one_column_left_out) value: 8
   for (int c = 0; c < kDim; ++c) sum += load_shared<float>(&s.query[c]) * load_written<float>(key + c);
   return sum;
 }
@@ -121,8 +130,12 @@ __device__ __forceinline__ float given_score(const weft_input& given, const List
 
 /// Takes a block in where its score is among the best so far: the row's own first, of equal ones the earlier.
 __device__ __forceinline__ void consider(const ListRow& r, int& filled, float score, int block) {
+  // fault(its_own_block_as_any_other) value: false
   const bool own = block == r.row;
+  // fault(the_worst_kept) instead:
+  //   if (!own && filled == r.count && !(score < load_written<float>(r.best + filled - 1))) return;
   if (!own && filled == r.count && !(score > load_written<float>(r.best + filled - 1))) return;
+  // fault(one_place_never_filled) instead: if (filled < r.count - 1) ++filled;
   if (filled < r.count) ++filled;
   int at = filled - 1;
   while (at > 0 && (own || score > load_written<float>(r.best + at - 1))) {
@@ -138,12 +151,14 @@ __device__ __forceinline__ void sort_places(const ListRow& r, int filled) {
   for (int i = 1; i < filled; ++i) {
     const int block = place(r, i);
     int at = i;
+    // fault(places_out_of_order) leaves this out
     while (at > 0 && place(r, at - 1) > block) {
       set_place(r, at, place(r, at - 1));
       --at;
     }
     set_place(r, at, block);
   }
+  // fault(unused_places_not_marked) leaves this out
   for (int i = filled; i < r.count; ++i) set_place(r, i, kLargest);
 }
 
@@ -153,6 +168,7 @@ __device__ __forceinline__ void choose_best(const weft_args& a, ListShared& s, c
                                             int input, bool causal) {
   if (kPooled) pool_queries(a, s, r, block_size);
   __syncthreads();
+  // fault(the_future_taken_in) value: min(max(r.row + 2, 0), r.blocks)
   const int candidates = causal ? min(max(r.row + 1, 0), r.blocks) : r.blocks;
   int filled = 0;
   for (int first = 0; first < candidates; first += kPrepassThreads) {
@@ -160,6 +176,7 @@ __device__ __forceinline__ void choose_best(const weft_args& a, ListShared& s, c
     float score = -infinity();
     if (block < candidates) score = kPooled ? pooled_score(a, s, r, block) : given_score(a.inputs[input], r, block);
     store_shared<float>(&s.score[threadIdx.x], score == score ? score : -infinity());
+    // fault(scores_read_before_they_stand) leaves this out
     __syncthreads();
     if (threadIdx.x == 0) {
       for (int i = 0; i < min(kPrepassThreads, candidates - first); ++i) {
