@@ -49,6 +49,7 @@ void describe_rows(Part& f, std::size_t number) {
       [&](const Value& v, const std::vector<Value>& seen) {
         Expression e = rows_of(f, v);
         const Value meets = e.vector(*k.of_pairs[number].holds);
+        // fault(rows_that_fail_are_not_seen) value: meets
         const Value all = f.splat(Part::i1(true), k.lanes);
         return std::vector<Value>{f.bit_or(seen[0], f.any(meets)), f.bit_or(seen[1], f.any(f.op("xor", meets, all)))};
       });
@@ -112,6 +113,10 @@ Value answers_of_runs(Part& f, const Value& state, const Expression& key, const 
   return f.fold(kZero, runs, 1, {kZero}, [&](const Value& r, const std::vector<Value>& so_far) {
     Expression pair = key;
     pair.let(Variable::q, f.load("i64", f.at(rows, "i64", r), 8));
+    // fault(runs_that_do_not_keep_are_overlooked) instead:
+    //   return std::vector<Value>{f.bit_or(so_far[0], f.select(pair.value(holds), kOne, kZero))};
+    // fault(runs_that_keep_are_overlooked) instead:
+    //   return std::vector<Value>{f.bit_or(so_far[0], Part::i64(2))};
     return std::vector<Value>{f.bit_or(so_far[0], f.select(pair.value(holds), kOne, Part::i64(2)))};
   })[0];
 }
@@ -169,6 +174,8 @@ std::string mask(const Kernel& k) {
       }
       e.let(Variable::k, Part::argument("i64", "y"));
       const Value holds = f.cast("sext", e.vector(*c.holds), k.vi());
+      // fault(negation_dropped_by_the_mask) instead: f.store(f.bit_and(kept, holds), f.in_scratch(k.mask), 32);
+      // fault(mask_not_applied) instead: f.store(kept, f.in_scratch(k.mask), 32);
       f.store(f.bit_and(kept, f.op("xor", holds, flip)), f.in_scratch(k.mask), 32);
     });
   }

@@ -75,6 +75,7 @@ Bounds narrowed(Part& f, const Value& condition, const Value& y, const Value& v,
   // One value: all keys, or none.
   const auto of_value = f.fold(kZero, f.sub(kOne, slope), 1, {before.hi}, [&](const Value&, const auto& now) {
     const Value at = f.splat(at_y, k.lanes);
+    // fault(one_bound_of_a_run_not_asked) value: f.icmp("sle", lo, at)
     const Value keeps = f.bit_and(f.icmp("sle", lo, at), f.icmp("sgt", hi, at));
     return std::vector<Value>{f.select(keeps, now[0], f.splat(Part::i32(INT32_MIN), k.lanes))};
   });
@@ -131,6 +132,7 @@ void put_run_masks(Part& f, const Value& term, const Value& state, const Value& 
         const Value length = f.select(keeps_some, f.sub(hi, lo), none);
         f.fold(kZero, take, 1, {f.sub(splat(y), lo)}, [&](const Value& i, const std::vector<Value>& from_lo) {
           const Value at = f.add(filled, i);
+          // fault(one_key_behind_the_last_of_a_row) instead: f.set_kept(f.icmp("ule", from_lo[0], length), at, v);
           f.set_kept(f.icmp("ult", from_lo[0], length), at, v);
           if (k.counts) f.vstore(f.vsplat(1), f.pair_at(k.weight, at, v), kZero);
           return std::vector<Value>{f.add(from_lo[0], step)};

@@ -126,6 +126,7 @@ Value Expression::spell(const ir::Expr& e) {
 }
 
 Value Expression::compare(const ir::Expr& e, const std::vector<Value>& args) {
+  // fault(less_taken_for_not_more) also: if (e.op == Op::less) return f_->icmp("sle", args[0], args[1]);
 #define WEFT_ORDER(name, holds, surely, never, integers, reals) \
   if (e.op == Op::name)                                         \
     return e.args[0]->type == Type::real ? f_->fcmp(reals, args[0], args[1]) : f_->icmp(integers, args[0], args[1]);
@@ -241,6 +242,8 @@ Value Expression::listed(const ir::Expr& e, const std::vector<Value>& args) {
   const auto one = [&](const Value& row, const Value& key) {
     return f_->call("i1", "listed", {f_->at(data, "i32", f_->mul(row, stride)), count, key});
   };
+  // fault(filter_by_the_list_of_the_first_row) also:
+  //   if (lanes_of(args[0]) == 1 && lanes_of(args[1]) == 1) return one(kZero, args[1]);
   if (lanes_of(args[0]) == 1 && lanes_of(args[1]) == 1) return one(args[0], args[1]);
   const Value rows = widen(args[0]), keys = widen(args[1]);
   const auto lane = [&](const Value& v, const Value& i) {
@@ -249,6 +252,7 @@ Value Expression::listed(const ir::Expr& e, const std::vector<Value>& args) {
   const Value none = f_->splat(kZero, lanes_);
   const auto found =
       f_->fold(kZero, Builder::i64(lanes_), 1, {none}, [&](const Value& i, const std::vector<Value>& so_far) {
+        // fault(list_of_the_first_row) value: f_->cast("zext", one(kZero, lane(keys, i)), "i64")
         const Value is = f_->cast("zext", one(lane(rows, i), lane(keys, i)), "i64");
         return std::vector<Value>{f_->emit(
             so_far[0].type,
@@ -270,6 +274,7 @@ std::string listed_function() {
   f.repeat_while([&] { return f.icmp("slt", f.get(low), f.get(high)); },
                  [&] {
                    const Value middle = f.op("ashr", f.add(f.get(low), f.get(high)), Builder::i64(1));
+                   // fault(number_beside_the_one_looked_for) value: f.icmp("sle", at(middle), key)
                    const Value before = f.icmp("slt", at(middle), key);
                    f.set(low, f.select(before, f.add(middle, Builder::i64(1)), f.get(low)));
                    f.set(high, f.select(before, f.get(high), middle));

@@ -231,6 +231,7 @@ void Part::set_mask(const Value& rows, const Value& address) {
 }
 
 void Part::keep_none(const Value& key, const Value& v) {
+  // fault(masks_left_where_a_vector_keeps_nothing) leaves this out
   store({fmt::format("i{}", kernel.sub_k * 8 * kernel.mask_bytes), "0"}, kept_at(key, v), 1);
 }
 

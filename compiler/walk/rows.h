@@ -101,6 +101,7 @@ WEFT_WALK void rows_of_class(const Env& e, const i64* head, const Tiles& tiles, 
     if (x >= e.x_begin && x < e.x_end) put(x, bits | row_bits(e, head, x, known));
     if (++r < residues) continue;
     r = 0;
+    // fault(rows_of_a_class_further_apart) instead: turn += 2 * lcm;
     turn += lcm;
   }
 }

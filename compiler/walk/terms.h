@@ -104,6 +104,7 @@ WEFT_WALK Span span_of(const Env& e, const Rows& rows, const i64* term, Met met)
     s.must_lo = most(s.must_lo, value_of(e, bound, rows.last) + slack(e, bound));
   });
   each_bound(e, term, kHiCount, kHiAt, [&](const i64* bound) {
+    // fault(end_of_the_first_row_alone) instead: s.may_hi = least(s.may_hi, value_of(e, bound, rows.first));
     s.may_hi = least(s.may_hi, value_of(e, bound, rows.last) + slack(e, bound));
     s.must_hi = least(s.must_hi, value_of(e, bound, rows.first) - slack(e, bound));
   });
@@ -127,6 +128,7 @@ WEFT_WALK Interval interval_of_row(const Env& e, const i64* term, i64 x, u64 bit
   Interval out{e.y_begin, e.y_end};
   each_bound(e, term, kLoCount, kLoAt, [&](const i64* bound) { out.lo = most(out.lo, value_of(e, bound, x)); });
   each_bound(e, term, kHiCount, kHiAt, [&](const i64* bound) { out.hi = least(out.hi, value_of(e, bound, x)); });
+  // fault(a_row_begins_one_too_late) also: ++out.lo;
   return out;
 }
 

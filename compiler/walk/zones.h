@@ -66,6 +66,7 @@ WEFT_WALK i64 make_spans(Env& e, const Rows& rows, const i64* pass, i64* cuts) {
 template <typename Env>
 WEFT_WALK void choose_stream(const Env& e, const i64* term, TermState& state) {
   state.rate = e.word(term + kRate);
+  // fault(stream_without_its_residue) instead: state.residue = 0;
   state.residue = e.word(term + kResidue);
   state.stream_from = -1;
   if (state.rate != 1) return;
@@ -130,6 +131,7 @@ WEFT_WALK Zone make_zone(Env& e, const i64* pass, i64 lo, i64 hi, i64* list) {
   for (i64 i = 0; i < zone.count; ++i) {
     TermState& state = e.state(list[i]);
     start_stream(e, term_of(e, pass, list[i]), state, lo);
+    // fault(full_for_some_rows_alone) leaves this out
     zone.full = zone.full && lo >= state.span.must_lo && hi <= state.span.must_hi;
   }
   return zone;

@@ -35,11 +35,15 @@ void Walker::describe_pairs(Condition& c) const {
   i64 runs = 0;
   for (i64 r = 0; r < at_.rows; ++r) {
     bool differs = r == 0;
+    // fault(boundary_missed_where_a_part_falls) instead:
+    //   for (i64 i = 0; i < c.parts && !differs; ++i) differs = parts[i * at_.rows + r] > parts[i * at_.rows + r - 1];
     for (i64 i = 0; i < c.parts && !differs; ++i) differs = parts[i * at_.rows + r] != parts[i * at_.rows + r - 1];
+    // fault(no_boundary_of_runs_walked) also: differs = r == 0;
     if (!differs) continue;
     if (runs < kMost) c.run_rows[runs] = xs[r];
     ++runs;
   }
+  // fault(more_runs_than_are_kept) instead: c.said.runs = runs;
   c.said.runs = runs <= kMost ? runs : 0;
   c.known_from = c.known_end = c.slope = 0;
   if (c.bounds_at == 0) return;
@@ -66,6 +70,7 @@ walk::Answer Walker::answers(i64 number, i64 y) {
 /// speaks of.
 void Walker::answer(i64 number, Condition& c, i64 y) const {
   walk::Answer to{.of_rows = -1, .end = y / c.unit * c.unit + c.unit};
+  // fault(answer_outlives_its_block_of_keys) also: to.end = y + 64;
   if (c.summary >= 0) ask_summary(c, y, to);
   if (to.of_rows < 0) {
     to.of_rows = kernels_.ask(&a_, s_, number, y);
@@ -73,9 +78,12 @@ void Walker::answer(i64 number, Condition& c, i64 y) const {
     bool inside = true;
     if (c.bounds_at != 0) {
       inside = c.known_key >= c.said.least && c.known_key < c.said.most;
+      // fault(end_of_what_rows_reach_too_near) also: inside = inside && c.known_key + 1 < c.said.most;
+      // fault(begin_of_what_rows_reach_too_far) also: inside = inside && c.known_key > c.said.least;
       c.slope = 0;
       if (c.grid_unit > 0) know_line(c, y, inside, to.end);
     }
+    // fault(many_runs_keep_nothing) instead: if (c.said.runs == 0) to.of_rows = kSomeDoNot;
     if (c.said.runs == 0) to.of_rows = inside ? kBoth : kSomeDoNot;
   }
   c.known_from = y;
@@ -90,7 +98,9 @@ void Walker::know_line(Condition& c, i64 y, bool inside, i64& end) const {
     // Rows that all agree keep the rest of the line; of many, who keeps what is asked run by run of keys.
     if (c.grid_unit > 1 || c.said.runs > 1) return;
     const i64 last = c.grid_modulus > 0 ? std::min(c.said.most, c.grid_modulus) : c.said.most;
+    // fault(run_beyond_its_line) instead: end = y + last - c.known_key + 1;
     end = y + last - c.known_key;
+    // fault(keys_of_a_line_taken_for_one) leaves this out
     c.slope = 1;
     return;
   }

@@ -150,6 +150,7 @@ void Walker::add_weights(const i64* pass, i64 count, i64 base, float* weights, i
     i64 at = (s.at - first) / rate;
     in_branch(blocks_[filling_], term_of(*this, pass, zone_terms_[i])[walk::kBranch], filled_ + at, step,
               filled_ + take);
+    // fault(weight_of_other_branches_forgotten) instead: for (; at < take; at += step) weights[at] += 0;
     for (; at < take; at += step) weights[at] += 1;
     s.at = first + at * rate;
   }
@@ -218,6 +219,7 @@ void Walker::walk_runs(const i64* pass, i64 hi, const Put& put) {
     const i64 end = by_blocks(y, end_of_run(term, only, y, hi), only.rate,
                               [&](i64 from, i64 take) { put(term, only, from, take); });
     // Where the first key was its segment's last, the stream is in the next segment already.
+    // fault(stream_not_moved_behind_a_run) instead: if (!goes_on) walk::move_stream(*this, term, only, end);
     if (goes_on) walk::move_stream(*this, term, only, end);
   }
 }
@@ -250,6 +252,7 @@ void Walker::flush_partial() {
   if (filled_ > 0) {
     const Block& block = blocks_[0];
     const i64 end = pad(block, filled_, at_.sub_k);
+    // fault(masks_left_behind_the_last_key) leaves this out
     keep_none(filled_);
     at_.gradient != 0 ? run_gradient_block(0, end, false)
                       : kernels_.partial_block(&a_, s_, block.keys, block.values, end, block.positions);

@@ -42,16 +42,7 @@ Result<CpuKernel> CpuKernel::make(const ir::Pattern& pattern, const ir::Bind& bi
 Result<CpuKernel> CpuKernel::make(const ir::Plan& plan, const Target& target) {
   CpuKernel out;
   out.plan_ = plan;
-  out.walk_ = cpu::run;
   for (const auto regime : ir::regimes_of(plan)) WEFT_CHECK(out.add(codegen::cpu::emit(plan, target, regime), target));
-  return out;
-}
-
-Result<CpuKernel> CpuKernel::of(const ir::Plan& plan, const codegen::Source& source, const Target& target) {
-  CpuKernel out;
-  out.plan_ = plan;
-  out.walk_ = cpu::run;
-  WEFT_CHECK(out.add(source, target));
   return out;
 }
 
@@ -75,7 +66,7 @@ Result<ir::Outcome> CpuKernel::run(const ir::Shape& shape, const ir::Tensor& q, 
   std::fill_n(static_cast<std::uint32_t*>(scratch.get()), size / 4, std::uint32_t{0x7FC0BEEF});
   arguments.args.scratch = scratch.get();
   WEFT_CHECK(arguments.each_call(options.tiles_per_call, [&](const weft_args& args) {
-    walk_(kernels_, args);
+    cpu::run(kernels_, args);
     return Status(done);
   }));
   return arguments.outcome();

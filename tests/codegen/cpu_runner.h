@@ -22,14 +22,8 @@ class CpuKernel {
   /// Compiled for the target; kernels with equal text are compiled once.
   static Result<CpuKernel> make(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target);
   static Result<CpuKernel> make(const ir::Plan& plan, const Target& target);
-  /// Of another text than the plan's own for many queries; for few it has none.
-  static Result<CpuKernel> of(const ir::Plan& plan, const codegen::Source& source, const Target& target);
 
   const ir::Plan& plan() const { return plan_; }
-
-  /// What calls the micro-kernels: cpu::run, unless it is another.
-  using Walk = void (*)(const codegen::cpu::MicroKernels&, const weft_args&);
-  void walk_by(Walk walk) { walk_ = walk; }
 
   /// Values are rounded to the bound dtype on the way in; O comes back as the kernel stored it. Rows are
   /// poisoned before. `max_abs_score` is not set.
@@ -42,7 +36,6 @@ class CpuKernel {
   ir::Plan plan_;
   std::vector<std::shared_ptr<const void>> objects_;
   codegen::cpu::MicroKernels kernels_;
-  Walk walk_ = nullptr;
 };
 
 }  // namespace weft::testing

@@ -13,11 +13,7 @@ Result<EmulatedKernel> EmulatedKernel::make(const ir::Pattern& pattern, const ir
 
 Result<EmulatedKernel> EmulatedKernel::make(const ir::Plan& plan, const Target& target,
                                             const emulate::Options& options) {
-  return of(plan, codegen::cuda::emit(plan, target), options);
-}
-
-Result<EmulatedKernel> EmulatedKernel::of(const ir::Plan& plan, const codegen::Source& source,
-                                          const emulate::Options& options) {
+  const codegen::Source source = codegen::cuda::emit(plan, target);
   EmulatedKernel out;
   out.plan_ = plan;
   WEFT_TRY(out.program_, emulate::Program::build(source.text, source.symbol, options));

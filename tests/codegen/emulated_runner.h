@@ -1,6 +1,5 @@
 #pragma once
 
-#include "codegen/source.h"
 #include "compiler/base/result.h"
 #include "compiler/ir/pattern.h"
 #include "compiler/ir/plan.h"
@@ -26,10 +25,6 @@ class EmulatedKernel {
   static Result<EmulatedKernel> make(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target,
                                      const emulate::Options& options = {});
   static Result<EmulatedKernel> make(const ir::Plan& plan, const Target& target, const emulate::Options& options = {});
-
-  /// A text that is not, or not quite, what the plan is emitted as.
-  static Result<EmulatedKernel> of(const ir::Plan& plan, const codegen::Source& source,
-                                   const emulate::Options& options = {});
 
   const ir::Plan& plan() const { return plan_; }
 

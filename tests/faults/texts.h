@@ -22,6 +22,6 @@ struct Text {
 
 inline void PrintTo(const Text& text, std::ostream* out) { *out << text.name; }
 
-extern const std::vector<Text> kCudaTexts;
+extern const std::vector<Text> kCudaTexts, kCpuTexts;
 
 }  // namespace weft::test
