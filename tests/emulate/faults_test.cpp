@@ -1,11 +1,13 @@
 /// A kernel that is right runs without a word in every order; with a fault planted it is caught in every order.
 
 #include "tests/emulate/kernel.h"
+#include "tests/faults/fault.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <set>
 
 namespace weft::testing {
 namespace {
@@ -88,87 +90,80 @@ TEST_P(InEveryOrder, TheControlIsRight) {
   }
 }
 
-struct Planted {
-  const char* name;
-  const char* from;
-  const char* to;
+struct Marked {
+  const char* name;               ///< of a mark in kernels/softmax.cu
   std::optional<FaultKind> kind;  ///< none: only the numbers tell
   const char* says = "";          ///< part of the fault's text
 };
 
-void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
-
-const char* const kStaged = "__syncthreads();  // staged";
-const char* const kLastSum = "  sum += __shfl_xor_sync";
-
-const Planted kPlanted[] = {
-    {"NoBarrierAfterStaging", kStaged, "", FaultKind::race, "shared memory races with a"},
-    {"NoBarrierBeforeStaging", "__syncthreads();  // read", "", FaultKind::race, "shared memory races with a"},
-    {"NoSyncwarp", "__syncwarp();", "", FaultKind::race, "shared memory races with a"},
-    {"MaskOffByOne", "key <= row", "key < row", std::nullopt},
-    {"MaskOffByOneAbove", "key <= row", "key <= row + 1", std::nullopt},
-    {"NoRescale", "acc *= rescale;", "", std::nullopt},
-    {"LoadBehindTheEnd", "min(begin + thread, a.n - 1)", "begin + thread", FaultKind::out_of_bounds,
-     "load of 4 bytes at address"},
-    {"LoadBeforeTheBegin", "min(begin + thread, a.n - 1)", "begin + thread - 1", FaultKind::out_of_bounds,
-     "4 bytes before"},
-    {"StoreBehindTheEnd", "row < a.n && half == 0", "half == 0", FaultKind::out_of_bounds,
-     "bytes behind the end of `o`"},
-    {"StoreIntoAnInput", "store_global(a.o", "store_global((float*)a.q", FaultKind::read_only, "`q`"},
-    {"LoadOfAnOutputByTheReadOnlyPath", "load_global<float>(a.q + row)", "load_global<float>(a.o + row)",
-     FaultKind::stale, "`o`"},
-    {"StoreBehindSharedMemory", "store_shared(&s.partial[thread / 2]", "store_shared(&s.partial[thread]",
-     FaultKind::out_of_bounds, "of shared memory which has 640 bytes"},
-    {"PlainLoadBehindTheEnd", "load_global<float>(a.k + key)", "a.k[key + a.n]", FaultKind::out_of_bounds, "load of 4"},
-    {"PlainStoreBehindTheEnd", "if (row < a.n && half == 0) store_global(a.o + row, both / sum)",
-     "a.o[row] = both / sum", FaultKind::out_of_bounds, "behind the end of `o`"},
-    {"PlainRace", "store_shared(&s.partial[thread / 2][half], acc);\n  __syncwarp();",
-     "s.partial[thread / 2][half] = acc;", FaultKind::race, "the other in weft_kernel (line 56)"},
-    {"Misaligned", "load_shared<float>(&s.keys[2 * i + half])", "load_shared<float2>(&s.keys[2 * i + half]).x",
-     FaultKind::misaligned, "load of 8 bytes at offset 4 of shared memory"},
-    {"TwoBarriers", kStaged, "if (half == 0)\n__syncthreads();\nelse\n__syncthreads();", FaultKind::divergent_barrier,
-     "thread 1"},
-    {"BarrierWithoutSome", kStaged, "if (thread < 96) __syncthreads();", FaultKind::race},
-    {"BarrierAfterReturn", "float highest", "if (thread >= 96) return;\nfloat highest", FaultKind::divergent_barrier,
-     "threads 96-127 left"},
-    {"ShuffleWithExitedLane", kLastSum, "if (thread == 37) return;\n  sum += __shfl_xor_sync", FaultKind::exited_lane,
-     "thread 37 left"},
-    {"ShuffleFromLaneOutsideOfMask", kLastSum,
-     "if (thread % 32 < 16) sum += __shfl_sync(0xFFFFu, sum, 20);\n  sum += __shfl_xor_sync", FaultKind::divergent_warp,
-     "reads lane 20"},
-    {"MaskWithoutTheCaller", kLastSum, "sum += __shfl_sync(0xFFFFu, sum, 0);\n  sum += __shfl_xor_sync",
-     FaultKind::divergent_warp, "leaves itself out"},
-    {"TwoShuffles", kLastSum,
-     "if (half == 0)\nsum += __shfl_sync(~0u, sum, 0);\nelse\nsum += __shfl_sync(~0u, sum, 1);\n  sum += "
-     "__shfl_xor_sync",
-     FaultKind::divergent_warp, "a shuffle"},
-    {"Deadlock", kLastSum, "if (half == 0)\n__syncwarp();\nelse\n__syncthreads();\n  sum += __shfl_xor_sync",
-     FaultKind::deadlock, "thread 0 wait in __syncwarp"},
+const Marked kMarked[] = {
+    {"no_barrier_after_staging", FaultKind::race, "shared memory races with a"},
+    {"no_barrier_before_staging", FaultKind::race, "shared memory races with a"},
+    {"no_syncwarp", FaultKind::race, "shared memory races with a"},
+    {"mask_one_too_short", std::nullopt},
+    {"mask_one_too_far", std::nullopt},
+    {"no_rescale", std::nullopt},
+    {"load_behind_the_end", FaultKind::out_of_bounds, "load of 4 bytes at address"},
+    {"load_before_the_begin", FaultKind::out_of_bounds, "4 bytes before"},
+    {"store_behind_the_end", FaultKind::out_of_bounds, "bytes behind the end of `o`"},
+    {"store_into_an_input", FaultKind::read_only, "`q`"},
+    {"output_by_the_read_only_path", FaultKind::stale, "`o`"},
+    {"store_behind_shared_memory", FaultKind::out_of_bounds, "of shared memory which has 640 bytes"},
+    {"plain_load_behind_the_end", FaultKind::out_of_bounds, "load of 4"},
+    {"plain_store_behind_the_end", FaultKind::out_of_bounds, "behind the end of `o`"},
+    {"plain_race", FaultKind::race, "the other in weft_kernel (line 75)"},
+    {"misaligned", FaultKind::misaligned, "load of 8 bytes at offset 4 of shared memory"},
+    {"two_barriers", FaultKind::divergent_barrier, "thread 1"},
+    {"barrier_without_some", FaultKind::race},
+    {"barrier_after_return", FaultKind::divergent_barrier, "threads 96-127 left"},
+    {"shuffle_with_exited_lane", FaultKind::exited_lane, "thread 37 left"},
+    {"shuffle_from_a_lane_outside_the_mask", FaultKind::divergent_warp, "reads lane 20"},
+    {"mask_without_the_caller", FaultKind::divergent_warp, "leaves itself out"},
+    {"two_shuffles", FaultKind::divergent_warp, "a shuffle"},
+    {"deadlock", FaultKind::deadlock, "thread 0 wait in __syncwarp"},
 };
 
-class PlantedFault : public ::testing::TestWithParam<Planted> {};
-INSTANTIATE_TEST_SUITE_P(, PlantedFault, ::testing::ValuesIn(kPlanted),
-                         [](const auto& planted) { return std::string(planted.param.name); });
+/// The kernel with its marks made code, for all faults.
+std::shared_ptr<const emulate::Program> marked_kernel() {
+  return built(text_of(test::in_checkout("tests/faults/planted.h")) + "#line 1\n" + text_of(WEFT_PLANTED_SOFTMAX));
+}
 
-TEST_P(PlantedFault, IsCaughtInEveryOrder) {
-  const Planted& planted = GetParam();
-  const auto program = built(with(kernel_text("softmax.cu"), planted.from, planted.to));
+TEST(MarksOfSoftmax, StandInTheTable) {
+  std::set<std::string> marks = {
+#include "marks.inc"
+  };
+  for (const Marked& fault : kMarked) EXPECT_EQ(marks.erase(fault.name), 1U) << fault.name;
+  EXPECT_TRUE(marks.empty()) << *marks.begin();
+}
+
+TEST_P(InEveryOrder, FaultsAreCaught) {
+  const auto program = marked_kernel();
   ASSERT_NE(program, nullptr);
-  for (const Order order : {Order::ascending, Order::descending, Order::random}) {
+  for (const Marked& marked : kMarked) {
+    SCOPED_TRACE(marked.name);
+    const test::Planted planted(marked.name);
     Softmax problem;
-    const auto report = problem.run(*program, order);
-    if (!planted.kind) {
+    const auto report = problem.run(*program, GetParam());
+    if (!marked.kind) {
       EXPECT_EQ(faults(report), "");
       EXPECT_GT(problem.error(), 100 * kTolerance);
       continue;
     }
-    ASSERT_FALSE(report.faults.empty()) << static_cast<int>(order);
+    EXPECT_FALSE(report.faults.empty());
     const bool caught = std::any_of(report.faults.begin(), report.faults.end(), [&](const emulate::Fault& fault) {
-      return fault.kind == *planted.kind && fault.text.find(planted.says) != std::string::npos;
+      return fault.kind == *marked.kind && fault.text.find(marked.says) != std::string::npos;
     });
-    EXPECT_TRUE(caught) << static_cast<int>(order) << "\n" << faults(report);
+    EXPECT_TRUE(caught) << faults(report);
     EXPECT_LE(report.faults.size(), emulate::kMostFaults);
   }
+}
+
+TEST_P(InEveryOrder, NothingIsFoundWhereNothingIsPlanted) {
+  const auto program = marked_kernel();
+  ASSERT_NE(program, nullptr);
+  Softmax problem;
+  EXPECT_EQ(faults(problem.run(*program, GetParam())), "");
+  EXPECT_LT(problem.error(), kTolerance);
 }
 
 }  // namespace

@@ -12,13 +12,16 @@
 
 namespace weft::testing {
 
-inline std::string kernel_text(const std::string& name) {
+inline std::string text_of(const std::string& path) {
   std::ostringstream text;
-  text << std::ifstream(test::in_checkout("tests/emulate/kernels/") + name).rdbuf();
+  text << std::ifstream(path).rdbuf();
   return text.str();
 }
+inline std::string kernel_text(const std::string& name) {
+  return text_of(test::in_checkout("tests/emulate/kernels/") + name);
+}
 
-/// The text with all of `from` replaced: how faults are planted. `from` must be there.
+/// The text with all of `from` replaced: `from` must be there.
 inline std::string with(std::string text, const std::string& from, const std::string& to) {
   EXPECT_NE(text.find(from), std::string::npos) << from;
   for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
