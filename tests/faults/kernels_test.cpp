@@ -14,7 +14,7 @@ namespace {
 
 using emulate::Order;
 
-const bool kListed = listed(kCudaTexts) && listed(kCpuTexts);
+const bool kListed = listed(cuda_texts()) && listed(cpu_texts());
 
 struct Problem {
   ir::Pattern pattern;
@@ -26,7 +26,7 @@ struct Problem {
 
 ir::Pattern pattern_of(const Text& text) {
   const Source source{"input.weft",
-                      std::string("pattern p { heads ") + std::to_string(text.heads) + "; " + text.pattern + " }"};
+                      std::string("pattern p { heads ") + std::to_string(text.size.heads) + "; " + text.pattern + " }"};
   const auto file = dsl::parse(source);
   EXPECT_TRUE(file.ok()) << source.text;
   auto pattern = ir::lower(*file, "p", {});
@@ -36,28 +36,29 @@ ir::Pattern pattern_of(const Text& text) {
 
 Problem problem_of(const Text& text) {
   const auto dtype = testing::best_dtype(text.target);
+  const Size& size = text.size;
   const auto tensor = [&](std::int64_t n, std::int64_t heads, std::int64_t d, unsigned seed) {
     return testing::normal({1, n, heads, d}, seed);
   };
   Problem out{.pattern = pattern_of(text),
               .shape = {.batch = 1,
-                        .n_q = text.queries,
-                        .n_k = text.keys,
-                        .heads = text.heads,
-                        .kv_heads = text.kv_heads,
-                        .d = text.d,
-                        .d_v = text.d_v},
+                        .n_q = size.queries,
+                        .n_k = size.keys,
+                        .heads = size.heads,
+                        .kv_heads = size.kv_heads,
+                        .d = size.d,
+                        .d_v = size.d_v},
               .dtype = dtype,
-              .q = tensor(text.queries, text.heads, text.d, 1),
-              .k = tensor(text.keys, text.kv_heads, text.d, 2),
-              .v = testing::rounded(tensor(text.keys, text.kv_heads, text.d_v, 3), dtype)};
+              .q = tensor(size.queries, size.heads, size.d, 1),
+              .k = tensor(size.keys, size.kv_heads, size.d, 2),
+              .v = testing::rounded(tensor(size.keys, size.kv_heads, size.d_v, 3), dtype)};
   for (auto& x : out.q.data) x *= text.sharpness;
   const std::size_t keys = out.k.data.size();
   for (std::size_t i = 0; text.rising && i < keys; ++i) out.k.data[i] *= static_cast<double>(1 + 16 * i / keys);
   out.q = testing::rounded(std::move(out.q), dtype);
   out.k = testing::rounded(std::move(out.k), dtype);
   if (out.pattern.inputs.empty()) return out;
-  ir::Tensor t({1, text.queries});
+  ir::Tensor t({1, size.queries});
   for (std::size_t i = 0; i < t.data.size(); ++i) t.data[i] = static_cast<double>(i / 3 * 7 % 20 + i / 64 * 40);
   out.inputs.push_back(std::move(t));
   return out;
@@ -84,7 +85,8 @@ TEST_P(Faults, AreFound) {
   const Problem p = problem_of(text);
   const auto want = ir::interpret(p.pattern, p.shape, p.q, p.k, p.v, p.inputs);
   ASSERT_TRUE(want.ok()) << want.error().message;
-  const double bound = ir::error_bounds(p.pattern, p.dtype, text.keys, 5, want->max_abs_score, want->largest_sum).o;
+  const double bound =
+      ir::error_bounds(p.pattern, p.dtype, text.size.keys, 5, want->max_abs_score, want->largest_sum).o;
   const std::initializer_list<Order> one = {Order::ascending},
                                      all = {Order::ascending, Order::descending, Order::random};
   for (const Order order : text.target == std::string("cpu") ? one : all) {
@@ -101,8 +103,8 @@ TEST_P(Faults, AreFound) {
 }
 
 const auto kName = [](const auto& of) { return std::string(of.param.name); };
-INSTANTIATE_TEST_SUITE_P(Cuda, Faults, ::testing::ValuesIn(kCudaTexts), kName);
-INSTANTIATE_TEST_SUITE_P(Cpu, Faults, ::testing::ValuesIn(kCpuTexts), kName);
+INSTANTIATE_TEST_SUITE_P(Cuda, Faults, ::testing::ValuesIn(cuda_texts()), kName);
+INSTANTIATE_TEST_SUITE_P(Cpu, Faults, ::testing::ValuesIn(cpu_texts()), kName);
 
 }  // namespace
 }  // namespace weft::test
