@@ -6,7 +6,7 @@
 //   // fault(twice) also: ++count;                               this is computed before what stands behind it
 //   // fault(one_too_near) instead: end = last - 1;              … in the place of the statement behind it
 //   // fault(next_key) value: right + 1                          … in the place of the value that the variable behind
-//                                                              it gets, which is `right`
+//                                                              it gets, which is `right`; one mark a variable
 //
 // Lines that begin with `//` and three spaces go on with a mark. Two marks of one name in one file are one fault.
 // The product never sees any of this: compilers skip comments, and emitted texts are without them (embed.cmake). For
