@@ -140,11 +140,9 @@ class Job {
 };
 
 /// LLVM makes tables of itself when they are first used, and has locks: a child that was forked meanwhile would wait
-/// for ever for a thread that does not exist in it. Never destroyed: threads may compile while the process ends.
-EndsBeforeForks& uses_of_llvm() {
-  static auto& uses = *new EndsBeforeForks;
-  return uses;
-}
+/// for ever for a thread that does not exist in it. Never destroyed: threads may compile while the process ends. Made
+/// when the library is loaded: a child would wait as long for who was making it at its first use.
+EndsBeforeForks& uses_of_llvm = *new EndsBeforeForks;
 
 Result<std::string> run(const Library& library, std::string_view ir_text, const Target& target, const Options& options,
                         int file_type) {
@@ -152,16 +150,13 @@ Result<std::string> run(const Library& library, std::string_view ir_text, const 
   if (options.level < 0 || options.level > 3) {
     return internal_error(fmt::format("{} is not a level of code generation", options.level));
   }
-  const std::lock_guard lock(uses_of_llvm());
+  const std::lock_guard lock(uses_of_llvm);
   return Job(library.functions(), ir_text, target, options, file_type).run();
 }
 
-/// The parts that this process has compiled, those of some twenty kernels. Never destroyed: threads may compile while
-/// the process ends.
-PartStore& part_store() {
-  static auto& store = *new PartStore(8U << 20);
-  return store;
-}
+/// The parts that this process has compiled, those of some twenty kernels. Never destroyed, and made with the library,
+/// for the same reasons.
+PartStore& part_store = *new PartStore(8U << 20);
 
 std::atomic<std::size_t> parts_compiled{0}, parts_reused{0};
 
@@ -175,7 +170,7 @@ Result<std::string> compile(const Library& library, std::string_view ir_text, co
                             const Options& options) {
   const auto parts = options.in_parts ? split(ir_text) : std::vector{std::string(ir_text)};
   if (parts.size() == 1) return run(library, ir_text, target, options, kObjectFile);
-  PartStore& store = part_store();
+  PartStore& store = part_store;
   const auto made_of =
       fmt::format("{}\n{}\n{}\n{}\n", library.path(), target.llvm_cpu, target.llvm_features, options.text());
   std::vector<std::string> objects(parts.size());
