@@ -28,7 +28,9 @@ class HeldAcrossForks {
 unsigned long fork_generation();
 
 /// A mutex that no other thread holds at the moment of a fork(), so that a child, in which those threads do not exist,
-/// can use what it guards. fork() waits for whoever holds one: only for what is held shortly. May be nested.
+/// can use what it guards. fork() waits for whoever holds one: only for what is held shortly. May be nested. One that
+/// lasts as long as the process stands at namespace scope: a child in which some thread was making a function's static
+/// waits for it for ever, and to make one is to wait for a fork that is going on.
 template <typename Mutex = std::mutex>
 class ForkSafe final : private HeldAcrossForks {
  public:

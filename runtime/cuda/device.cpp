@@ -10,6 +10,13 @@
 
 namespace weft::cuda {
 
+namespace {
+
+ForkSafe<> mutex;  // of what follows
+std::map<std::pair<const Driver*, int>, std::weak_ptr<const Device>> opened;
+
+}  // namespace
+
 Result<std::shared_ptr<const Device>> Device::open(std::shared_ptr<const Driver> driver, int number) {
   const auto& devices = driver->devices();
   if (devices.empty()) return environment_error(fmt::format("{} finds no GPU on this machine", driver->path()));
@@ -17,8 +24,6 @@ Result<std::shared_ptr<const Device>> Device::open(std::shared_ptr<const Driver>
     return environment_error(
         fmt::format("there is no GPU {}; this machine has {}, numbered from 0", number, devices.size()));
   }
-  static ForkSafe<> mutex;
-  static std::map<std::pair<const Driver*, int>, std::weak_ptr<const Device>> opened;
   const std::lock_guard lock(mutex);
   auto& known = opened[{driver.get(), number}];
   if (auto device = known.lock()) return device;

@@ -45,12 +45,13 @@ bool is_defect(int result) {
   return std::find(kFaults.begin(), kFaults.end(), result) != kFaults.end();
 }
 
+ForkSafe<> mutex;  // of what follows
+std::map<std::string, std::shared_ptr<const Driver>> opened;
+
 }  // namespace
 
 Result<std::shared_ptr<const Driver>> Driver::open() {
   const std::string path = wanted_path();
-  static ForkSafe<> mutex;
-  static std::map<std::string, std::shared_ptr<const Driver>> opened;
   const std::lock_guard lock(mutex);
   if (const auto found = opened.find(path); found != opened.end()) return found->second;
   WEFT_TRY(std::shared_ptr<const Driver> driver, load(path));

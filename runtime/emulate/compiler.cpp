@@ -100,11 +100,12 @@ std::string first_lines(const std::string& log) {
   return log.substr(0, end);
 }
 
+ForkSafe<> mutex;  // of what follows
+std::map<std::string, Compiler> known;
+
 }  // namespace
 
 Result<Compiler> find_compiler(const std::string& option) {
-  static ForkSafe<> mutex;
-  static std::map<std::string, Compiler> known;
   WEFT_TRY(const std::string path, locate(option));
   const std::lock_guard lock(mutex);
   auto found = known.find(path);

@@ -25,12 +25,6 @@ class Programs {
  public:
   using Built = Result<std::shared_ptr<const Program>>;
 
-  /// Never destroyed: it outlives all who may still run.
-  static Programs& get() {
-    static auto* const programs = new Programs;
-    return *programs;
-  }
-
   template <typename Build>
   Built find_or_build(const std::string& digest, const Build& build) {
     return *flights_
@@ -55,6 +49,9 @@ class Programs {
   std::map<std::string, std::shared_ptr<const Program>> programs_;
   cache::Flights<Built> flights_;
 };
+
+/// Never destroyed: it outlives all who may still run.
+Programs& programs = *new Programs;
 
 std::string kept_in(const Options& options) {
   const char* const folder = std::getenv("WEFT_EMULATED");
@@ -122,7 +119,7 @@ Result<std::shared_ptr<const Program>> Program::build(const std::string& text, c
   Request request{.text = text, .symbols = {symbol}, .count = options.count, .check_plain = options.check_plain};
   request.symbols.insert(request.symbols.end(), options.further.begin(), options.further.end());
   const std::string digest = request.digest(compiler);
-  return Programs::get().find_or_build(digest, [&]() -> Programs::Built {
+  return programs.find_or_build(digest, [&]() -> Programs::Built {
     std::shared_ptr<Program> fresh(new Program);
     WEFT_TRY(fresh->object_, Object::build(compiler, request, digest, kept_in(options)));
     fresh->count_ = options.count;

@@ -26,10 +26,7 @@ struct Pool {
 };
 
 /// Never destroyed: a program may still be running when static objects go.
-Pool& pool() {
-  static auto* pool = new Pool;
-  return *pool;
-}
+Pool& pool = *new Pool;
 
 Error refused(const char* what) {
   return environment_error(fmt::format("no stacks for emulation: {}: {}", what, std::strerror(errno)));
@@ -38,17 +35,17 @@ Error refused(const char* what) {
 }  // namespace
 
 void Arena::Return::operator()(Arena* arena) const {
-  const std::lock_guard lock(pool().mutex);
-  pool().free.emplace_back(arena);
+  const std::lock_guard lock(pool.mutex);
+  pool.free.emplace_back(arena);
 }
 
 Result<Arena::Borrowed> Arena::borrow(int threads) {
   Borrowed out;
   {
-    const std::lock_guard lock(pool().mutex);
-    if (!pool().free.empty()) {
-      out.reset(pool().free.back().release());
-      pool().free.pop_back();
+    const std::lock_guard lock(pool.mutex);
+    if (!pool.free.empty()) {
+      out.reset(pool.free.back().release());
+      pool.free.pop_back();
     }
   }
   if (!out) {

@@ -170,13 +170,12 @@ Result<std::string> compile(const Library& library, std::string_view ir_text, co
                             const Options& options) {
   const auto parts = options.in_parts ? split(ir_text) : std::vector{std::string(ir_text)};
   if (parts.size() == 1) return run(library, ir_text, target, options, kObjectFile);
-  PartStore& store = part_store;
   const auto made_of =
       fmt::format("{}\n{}\n{}\n{}\n", library.path(), target.llvm_cpu, target.llvm_features, options.text());
   std::vector<std::string> objects(parts.size());
   std::vector<std::size_t> missing;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (!options.reuse || !store.find(made_of + parts[i], objects[i])) missing.push_back(i);
+    if (!options.reuse || !part_store.find(made_of + parts[i], objects[i])) missing.push_back(i);
   }
   // The longest first, so that none is left for the end.
   std::stable_sort(missing.begin(), missing.end(), [&](auto a, auto b) { return parts[a].size() > parts[b].size(); });
@@ -192,7 +191,7 @@ Result<std::string> compile(const Library& library, std::string_view ir_text, co
     return true;
   });
   for (const Status& result : results) WEFT_CHECK(result);
-  for (const std::size_t i : missing) store.keep(made_of + parts[i], objects[i]);
+  for (const std::size_t i : missing) part_store.keep(made_of + parts[i], objects[i]);
   parts_compiled += missing.size();
   parts_reused += parts.size() - missing.size();
   return object::join(objects, "the kernel");

@@ -30,10 +30,15 @@ Error unusable(const std::string& path, const std::string& why) {
 
 std::string Version::text() const { return fmt::format("{}.{}.{}", major, minor, patch); }
 
+namespace {
+
+ForkSafe<> mutex;  // of what follows
+std::map<std::string, std::shared_ptr<const Library>> opened;
+
+}  // namespace
+
 Result<std::shared_ptr<const Library>> Library::open(const std::string& option) {
   WEFT_TRY(const std::string path, locate(option));
-  static ForkSafe<> mutex;
-  static std::map<std::string, std::shared_ptr<const Library>> opened;
   const std::lock_guard lock(mutex);
   if (const auto found = opened.find(path); found != opened.end()) return found->second;
   WEFT_TRY(std::shared_ptr<const Library> library, load(path));

@@ -149,11 +149,12 @@ Result<std::string> locate_explicit(const std::string& path, const char* origin)
   return real.string();
 }
 
+ForkSafe<> mutex;                               // of what follows
+std::map<std::string, std::string> found_with;  // by LD_LIBRARY_PATH
+
 /// Searching takes a millisecond; a key must not. What was found stays found for the life of the process,
 /// which also keeps the identity in keys that of the library that is open.
 Result<std::string> locate_installed() {
-  static ForkSafe<> mutex;
-  static std::map<std::string, std::string> found_with;  // by LD_LIBRARY_PATH
   const char* variable = std::getenv("LD_LIBRARY_PATH");
   const std::lock_guard lock(mutex);
   std::string& found = found_with[variable == nullptr ? "" : variable];

@@ -46,12 +46,20 @@ Status check(const Library& library, const std::string& text, const Target& targ
   return done;
 }
 
+/// What goes on in NVRTC. Never destroyed: threads may compile while the process ends.
+struct Uses {
+  ForkSafe<> mutex;
+  unsigned long generation = fork_generation();
+  int running = 0;
+  bool stuck = false;
+};
+Uses& uses = *new Uses;
+
 /// A use of NVRTC in this process. There is none where the process was forked while another thread was compiling: NVRTC
 /// holds locks meanwhile, and that thread does not exist here to let go of them.
 class InProcess {
  public:
   InProcess() {
-    Uses& uses = all();
     const std::lock_guard lock(uses.mutex);
     if (uses.generation != fork_generation()) {
       uses.stuck = uses.stuck || uses.running > 0;
@@ -62,24 +70,14 @@ class InProcess {
     ++uses.running;
   }
   ~InProcess() {
-    const std::lock_guard lock(all().mutex);
-    --all().running;
+    const std::lock_guard lock(uses.mutex);
+    --uses.running;
   }
   InProcess(const InProcess&) = delete;
   InProcess& operator=(const InProcess&) = delete;
   explicit operator bool() const { return possible_; }
 
  private:
-  struct Uses {
-    ForkSafe<> mutex;
-    unsigned long generation = fork_generation();
-    int running = 0;
-    bool stuck = false;
-  };
-  static Uses& all() {
-    static auto* const uses = new Uses;  // threads may compile while the process ends
-    return *uses;
-  }
   bool possible_ = false;
 };
 

@@ -67,9 +67,14 @@ Result<std::vector<int>> ask_architectures(const Functions& nvrtc, const std::st
 
 std::string Version::text() const { return fmt::format("{}.{}", major, minor); }
 
+namespace {
+
+ForkSafe<> mutex;  // of what follows
+std::map<std::string, std::shared_ptr<const Library>> opened;
+
+}  // namespace
+
 Result<std::shared_ptr<const Library>> Library::load(const std::string& path) {
-  static ForkSafe<> mutex;
-  static std::map<std::string, std::shared_ptr<const Library>> opened;
   const std::lock_guard lock(mutex);
   if (const auto found = opened.find(path); found != opened.end()) return found->second;
 

@@ -214,10 +214,11 @@ Result<std::shared_ptr<const Library>> best_for(const Target& target, std::vecto
   return with_mend(std::move(error));
 }
 
+ForkSafe<> mutex;  // of what follows
+std::map<std::vector<std::string>, std::shared_ptr<const Library>> found_with;
+
 /// Searching takes milliseconds; a key must not.
 Result<std::shared_ptr<const Library>> locate_installed(const Target& target, const Runnable& runnable) {
-  static ForkSafe<> mutex;
-  static std::map<std::vector<std::string>, std::shared_ptr<const Library>> found_with;
   std::vector<std::string> circumstances = {target.name, std::to_string(runnable.newest_major)};
   circumstances.insert(circumstances.end(), runnable.refused.begin(), runnable.refused.end());
   for (const char* name : kVariables) circumstances.push_back(variable(name));

@@ -104,11 +104,12 @@ std::optional<std::string> hash_of(const File& file, std::size_t size) {
   return out;
 }
 
+using Key = std::tuple<dev_t, ino_t, off_t, time_t, long, time_t, long>;
+ForkSafe<> mutex;  // of what follows
+std::map<Key, std::string> hashes;
+
 /// hash_of, remembered as long as the file looks the same.
 std::optional<std::string> remembered_hash(const File& file, const struct stat& info) {
-  using Key = std::tuple<dev_t, ino_t, off_t, time_t, long, time_t, long>;
-  static ForkSafe<> mutex;
-  static std::map<Key, std::string> hashes;
   const Key key{info.st_dev,          info.st_ino,         info.st_size,        info.st_mtim.tv_sec,
                 info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec};
   const std::lock_guard lock(mutex);
