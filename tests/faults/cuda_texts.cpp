@@ -204,9 +204,28 @@ const std::vector<Text>& cuda_texts() {
                   {"first_row_of_the_next"},
                   {"rows_too_near"},
                   {"chunk_of_other_columns_in_steps"},
-                  {"next_key_of_a_zone_that_ended"}},
+                  {"next_key_of_a_zone_that_ended"},
+                  {"keys_with_gaps_taken_for_a_run"}},
        .target = "sm_80",
        .size = {.queries = 200, .keys = 700, .heads = 4, .d = 32, .d_v = 16}},
+      // Terms whose bounds hold keys of another's steps, and so many zones that they are closed up in turns.
+      {.name = "hits_and_zones",
+       .pattern = "branch (where(k % 2 == 0) & causal) | (where(k % 4 == 1) & window(50, 0)) on heads 0..1;"
+                  "branch (window(3, 0) | (window(23, 0) - window(20, 0)) | (window(43, 0) - window(40, 0)) |"
+                  "        (window(63, 0) - window(60, 0)) | (window(83, 0) - window(80, 0)) |"
+                  "        (window(103, 0) - window(100, 0)) | (window(123, 0) - window(120, 0)) |"
+                  "        (window(143, 0) - window(140, 0)) | (window(163, 0) - window(160, 0)) |"
+                  "        (window(183, 0) - window(180, 0))) on heads 1..2;",
+       .faults = {{"keys_between_bounds_without_a_hit"}, {"zones_over_the_first_ones"}},
+       .target = "sm_80",
+       .size = {.queries = 200, .keys = 700, .heads = 2, .d = 32, .d_v = 16}},
+      // Blocks of keys that two terms choose, on this side of a border and on that one.
+      {.name = "chosen_blocks",
+       .pattern = "branch (blocks(64, random(3, seed: 3)) & window(100, 0)) |"
+                  "       (blocks(64, random(3, seed: 5)) - window(100, 0));",
+       .faults = {{"blocks_known_of_other_terms"}, {"block_behind_those_that_are_set"}},
+       .target = "sm_80",
+       .size = {.queries = 200, .keys = 1400, .heads = 1, .d = 32, .d_v = 16}},
       // Tiles of 16 rows that keep some keys of a block; two terms that both count; and tiles that keep all or none.
       {.name = "tiles",
        .pattern = "branch blocks(32, random(3, seed: 5)) | window(20, 0) on heads 0..1;"

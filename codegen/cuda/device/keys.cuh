@@ -188,6 +188,7 @@ __device__ __forceinline__ void next_block(const weft_args& a, Shared& s, int ki
       const Zone next = get(lists_of(a, s).zone[number]);
       ++number;
       if ((next.kind & kKinds) != kind) continue;
+      // fault(blocks_known_of_other_terms) leaves this out
       if ((zone.kind | next.kind) & kEvery) known = -1;  // that was asked of other terms
       zone = next;
     }
@@ -201,6 +202,7 @@ __device__ __forceinline__ void next_block(const weft_args& a, Shared& s, int ki
 __device__ __forceinline__ int step_of(Shared& s, int from, int listed, bool mixed) {
   // fault(fewer_keys_than_the_block) instead: if (get(s.walk.run.keys) > 0) return get(s.walk.run.step);
   if (get(s.walk.run.keys) >= listed) return get(s.walk.run.step);
+  // fault(keys_with_gaps_taken_for_a_run) instead: return mixed ? 0 : 1;
   return !mixed && get(s.key[from + kKeys - 1]) - get(s.key[from]) == kKeys - 1 ? 1 : 0;
 }
 

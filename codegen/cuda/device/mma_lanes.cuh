@@ -61,6 +61,7 @@ __device__ __forceinline__ unsigned keep_by_term(Shared& s, int word, bool negat
   if (bounded) {
     const unsigned bits = keep_by_bounds(s, word, from, count);
     if (kConditions == 0 && !kHasStreams && !kHasFilters) return bits;
+    // fault(keys_between_bounds_without_a_hit) instead: return bits;
     return bits & bits_of_keys(hits_of(s, 0), kKeys > 32 ? hits_of(s, kKeyWarps - 1) : 0);
   }
   const OfRow above = of_row(s, row_of(2 * word)), below = of_row(s, row_of(2 * word + 1));

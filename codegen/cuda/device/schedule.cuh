@@ -186,6 +186,7 @@ __device__ __forceinline__ int close_ranks(Shared& s, const Lists& lists, int zo
       const bool stays = i + (int)threadIdx.x < zones && zone.begin < zone.end;
       const unsigned all = __ballot_sync(0xFFFFFFFFu, stays);
       if (stays) put(lists.zone[left + __popc(all & ((1u << threadIdx.x) - 1))], zone);
+      // fault(zones_over_the_first_ones) instead: left = __popc(all);
       left += __popc(all);
     }
     if (threadIdx.x == 0) put(s.counts[0], left);

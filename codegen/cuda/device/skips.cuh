@@ -66,6 +66,8 @@ __device__ __forceinline__ void tell_all(Shared& s, bool may) {
 __device__ __forceinline__ i64 end_of_set(Shared& s, int y, int known) {
   const int block = y / kSummaryBlock, thread = block - known;
   const unsigned unset = ~(get(s.may[thread / 32]) >> thread % 32);
+  // fault(block_behind_those_that_are_set) instead:
+  //   return (i64)(block + 1 + __clz((int)__brev(unset))) * kSummaryBlock;
   return (i64)(block + __clz((int)__brev(unset))) * kSummaryBlock;
 }
 
