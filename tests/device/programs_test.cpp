@@ -14,7 +14,12 @@
 namespace weft::test {
 namespace {
 
-TEST(DevicePrograms, HoldTogether) {
+/// Slices of the seeds, which run beside one another.
+constexpr std::uint64_t kSlices = 10, kPrograms = 15;
+
+class DevicePrograms : public ::testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(DevicePrograms, HoldTogether) {
   const auto target = testing::device_row();
   if (!target) GTEST_SKIP() << target.error().message;
   const Checks checks{
@@ -23,9 +28,10 @@ TEST(DevicePrograms, HoldTogether) {
                       return kernel.run(p.shape, p.tensors.q, p.tensors.k, p.tensors.v, p.inputs, p.options);
                     }}};
   const char* times = std::getenv("WEFT_RANDOM_TIMES");
-  const std::uint64_t count = 150 * static_cast<std::uint64_t>(times != nullptr ? std::atoi(times) : 1);
+  const std::uint64_t count = kPrograms * static_cast<std::uint64_t>(times != nullptr ? std::atoi(times) : 1);
+  const std::uint64_t first = 20'000 + GetParam() * count;
   Reached reached;
-  for (std::uint64_t seed = 20'000; seed < 20'000 + count; ++seed) {
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const ProgramOptions options = seed % 6 == 5 ? ProgramOptions{.most_tokens = 200, .most_heads = 3, .nesting = 2}
                                                  : ProgramOptions{.any_dims = seed % 3 == 0};
     const Program program = random_program(seed, options);
@@ -34,6 +40,8 @@ TEST(DevicePrograms, HoldTogether) {
   }
   EXPECT_GT(reached.kernels[target->name], static_cast<int>(count) / 3) << "few came as far as the GPU";
 }
+
+INSTANTIATE_TEST_SUITE_P(, DevicePrograms, ::testing::Range<std::uint64_t>(0, kSlices));
 
 }  // namespace
 }  // namespace weft::test
