@@ -143,7 +143,8 @@ Result<ir::Outcome> EngineKernel::run(const ir::Shape& shape, const ir::Tensor& 
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     WEFT_CHECK(given.add(device, pattern_.inputs[i], inputs[i], options.layout));
   }
-  const bool has_lse = pattern_.combine != ir::Combine::sum && pattern_.combine != ir::Combine::mean;
+  const bool has_lse =
+      ir::has_lse(pattern_) && pattern_.combine != ir::Combine::sum && pattern_.combine != ir::Combine::mean;
   RunArgs args{.q = on_q.view<TensorView>(),
                .k = on_k.view<TensorView>(),
                .v = on_v.view<TensorView>(),
