@@ -12,8 +12,15 @@ constexpr double kConvertedSlots = 1.2;  // … and widened on its way
 constexpr double kUnpairedLoads = 0.5;   // loads of shared memory that take a slot of their own
 constexpr double kLostSlots = 0.08;      // for each product: registers of one bank, and waiting
 
-constexpr double kLanesSlots = 7;    // of softmax on f32 lanes, a pair, where tensor cores multiply
-constexpr double kMostOfMma = 1280;  // FMAs a clock of an SM that mma.sync can ask for; Hopper's have more for wgmma
+// Kernels with matrix instructions, in clocks of an SM that runs at its highest rate: fitted to an H100
+// (bench/results/2026-11-26-NVIDIA-H100-80GB-HBM3-changes.txt; docs/how-the-performance-model-works.md).
+constexpr double kMostOfMma = 1280;     // FMAs a clock that mma.sync can ask for; Hopper's have more for wgmma
+constexpr double kWaitedFor = 0.00063;  // clocks for each product of a pair that nothing hides
+constexpr double kLanesSlots = 5.3;     // of softmax on f32 lanes, a pair
+constexpr double kPartialClocks =
+    4'400;  // of a block of keys that asks who keeps what, for each tile, more than of a full one
+constexpr double kTileClocks = 8'200;  // of a tile's rows, zones and results …
+constexpr double kTermClocks = 9'800;  // … and for each range of keys beyond its first
 
 /// Issue slots of a pair, with its share of what a block of keys needs once.
 double simt_slots(const ir::Plan& plan) {
@@ -28,7 +35,17 @@ double simt_slots(const ir::Plan& plan) {
 
 /// Clocks of an SM for a pair: products, then softmax, as one warp does them.
 double mma_clocks(double products, const Target& target) {
-  return products / std::min<double>(target.mma_per_sm, kMostOfMma) + kLanesSlots / target.f32_lanes_per_sm;
+  return products / std::min<double>(target.mma_per_sm, kMostOfMma) + products * kWaitedFor +
+         kLanesSlots / target.f32_lanes_per_sm;
+}
+
+/// Ranges of keys that a tile looks at.
+double terms(const ir::Plan& plan) {
+  std::size_t most = 1;
+  for (const auto& phase : plan.phases) {
+    for (const auto& pass : phase.passes) most = std::max(most, pass.ranges.size());
+  }
+  return static_cast<double>(most);
 }
 
 }  // namespace
@@ -41,6 +58,14 @@ double share_of_peak(const ir::Plan& plan, const Target& target) {
   const auto products = static_cast<double>(plan.bind.d + plan.bind.d_v);
   if (plan.choices.kernel_class == ir::KernelClass::simt) return products / simt_slots(plan);
   return products / target.mma_per_sm / mma_clocks(products, target);
+}
+
+double clocks_of_matrices(const ir::Plan& plan, const Target& target, const Work& work) {
+  const auto& c = plan.choices;
+  const double of_block = c.tile_q * c.tile_k * mma_clocks(static_cast<double>(plan.bind.d + plan.bind.d_v), target);
+  const double of_tile = kTileClocks + kTermClocks * (terms(plan) - 1);
+  return (work.full_tiles + work.partial_tiles) * of_block + work.partial_tiles * kPartialClocks +
+         work.row_tiles * of_tile;
 }
 
 }  // namespace weft::planner

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/ir/plan.h"
+#include "compiler/planner/analysis.h"
 #include "compiler/target/target.h"
 
 /// What the planner takes a GPU's kernel to cost before anything is compiled.
@@ -12,5 +13,8 @@ double peak_per_sm(const ir::Plan& plan, const Target& target);
 /// How much of it the loop over blocks of keys reaches: a count of issue slots and clocks, without memory. Where the
 /// machine code can be read, runtime/sass knows better.
 double share_of_peak(const ir::Plan& plan, const Target& target);
+
+/// Clocks of SMs for all of a launch whose kernel multiplies by matrix instructions.
+double clocks_of_matrices(const ir::Plan& plan, const Target& target, const Work& work);
 
 }  // namespace weft::planner

@@ -45,6 +45,28 @@ TEST(Cost, WhatIsSpreadOverMoreProductsCostsLess) {
       << "nothing is converted";
 }
 
+/// Patterns of one range of keys, as bench/results/2026-11-26-NVIDIA-H100-80GB-HBM3-changes.txt has them.
+TEST(Cost, IsNearTheTimesOfAnH100) {
+  struct Measured {
+    int dim;
+    Work work;
+    double ms;
+  };
+  const Measured rows[] = {
+      {64, {.full_tiles = 524'288, .row_tiles = 8192}, 3.900},                           // dense, 4 K tokens
+      {64, {.full_tiles = 2'097'152, .row_tiles = 8192}, 14.576},                        // 16 K
+      {64, {.full_tiles = 262'144, .partial_tiles = 16'384, .row_tiles = 8192}, 2.451},  // causal, 4 K
+      {128, {.full_tiles = 1'048'576, .row_tiles = 4096}, 13.210},                       // dense, 16 K
+      {128, {.full_tiles = 524'288, .partial_tiles = 8192, .row_tiles = 4096}, 6.586},   // causal, 16 K
+      {128, {.full_tiles = 29'824, .partial_tiles = 7'936, .row_tiles = 2048}, 0.698}};  // a window of 1,024
+  const Target h100 = target("sm_90");
+  for (const auto& row : rows) {
+    const double clocks = clocks_of_matrices(plan_of(ir::KernelClass::mma, row.dim, ir::DType::bf16), h100, row.work);
+    EXPECT_NEAR(1e3 * clocks / (h100.card.sms * h100.card.hertz) / row.ms, 1, 0.1)
+        << row.dim << ", " << row.ms << " ms";
+  }
+}
+
 TEST(Cost, IsNearWhatWasFoundInMachineCode) {
   // The prototype on sm_61 at 128 rows by 64 keys: 0.863 at dim 64, 0.853 at 128.
   EXPECT_NEAR(share_of_peak(plan_of(ir::KernelClass::simt, 64), target("sm_61")), 0.85, 0.02);
