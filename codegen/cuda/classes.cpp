@@ -36,7 +36,8 @@ std::int64_t simt_bytes(const ir::Plan& plan) {
 
 // ---------------------------------------------------------------- matrix instructions
 
-void mma_constants(Constants& constant, const ir::Plan&, const Target& target) {
+void mma_constants(Constants& constant, const ir::Plan& plan, const Target& target) {
+  constant("kStages", plan.choices.stages, "blocks of keys that shared memory has room for");
   constant("kGroupRows", 16, "whose pairs with a block of keys may be decided at once");
   constant.flag("kKeepsMeets", true, "what rows say to a term waits for its next block of keys");
   constant.flag("kAsync", target.has_async_copy, "rows of K and V come to shared memory by themselves");
@@ -58,7 +59,7 @@ std::int64_t meets_bytes(const ir::Plan& plan) {
 std::int64_t mma_bytes(const ir::Plan& plan) {
   const auto& c = plan.choices;
   const std::int64_t row = up(plan.bind.d, 16) * 2 + 16, value = up(plan.bind.d_v, 16) * 2 + 16;
-  const std::int64_t staged = (c.tile_q + c.tile_k) * row + c.tile_k * value;
+  const std::int64_t staged = c.tile_q * row + c.stages * c.tile_k * (row + value);
   const auto results_in = [&](int parts) { return c.tile_q * (up(plan.bind.d_v, 16) / parts + 8) * 4; };
   const std::int64_t results = results_in(results_in(1) > staged ? 2 : 1);
   constexpr std::int64_t kSources = 2 * 32;

@@ -18,7 +18,6 @@ namespace {
 
 constexpr int kAlignment = 16;  // of struct Shared
 // Without a number here ptxas aims at more blocks for some head dims, and spills a few bytes for it.
-constexpr int kBlocks = 2;
 constexpr int kConditionBytes = 64;          // of struct Condition
 constexpr int kTileBytes = 48 + 64 + 8 + 8;  // of struct Walk, struct Tile, the pass and two numbers
 constexpr int kTermBytes = 160;              // of struct Term and its share of struct Lists
@@ -129,7 +128,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant("kRows", c.tile_q, "queries of a tile: what one block of threads computes");
   constant("kKeys", c.tile_k, "keys computed at a time");
   constant("kThreads", c.threads, "of a block");
-  constant("kBlocks", kBlocks, "that an SM must hold: registers may take what they leave");
+  constant("kBlocks", c.resident, "that an SM must hold: registers may take what they leave");
   if (has_prepass(plan)) constant("kPrepassThreads", kPrepassThreads, "of a block of the prepass");
   if (passes_over_keys(plan))
     constant("kSummaryBlock", ir::kSummaryBlock, "keys, or queries, of which is asked together");

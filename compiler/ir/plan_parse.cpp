@@ -314,6 +314,8 @@ class PlanReader {
     c.depth = line.small("depth");
     c.staged = line.small("staged");
     c.chunk_k = line.small("chunk_k");
+    c.stages = line.small("stages");
+    c.resident = line.small("resident");
   }
   void phase(LineReader& line) {
     Phase p;

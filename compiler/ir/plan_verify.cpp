@@ -42,6 +42,8 @@ class Verifier {
       return;
     }
     if (c.products != 1) pairs_of_bf16(c);
+    if (c.stages < 1 || c.stages > 2 || c.resident < 1 || c.resident > 8)
+      say("{} stages, {} blocks of threads on an SM", c.stages, c.resident);
     if (c.few_q != 0) few_queries(c);
     if (c.kernel_class == KernelClass::simt) {
       block_of_threads(c);

@@ -65,11 +65,14 @@ bool has_matrix_instructions(const Target& target, ir::DType dtype) {
 
 /// About what a block of threads takes of shared memory: rows of Q, K and V, and lists. codegen/cuda/classes.h knows
 /// it exactly.
-std::int64_t matrix_bytes(const ir::Bind& bind, int rows, int keys) {
+std::int64_t matrix_bytes(const ir::Bind& bind, int rows, int keys, int stages) {
   const auto bytes = [](std::int64_t columns) { return (columns + 15) / 16 * 32 + 16; };
   constexpr std::int64_t kLists = 5 << 10;
-  return (rows + keys) * bytes(bind.d) + keys * bytes(bind.d_v) + kLists;
+  return rows * bytes(bind.d) + stages * keys * (bytes(bind.d) + bytes(bind.d_v)) + kLists;
 }
+
+/// Are keys of full zones known by number, without a list? See codegen/cuda/device/mma_attend.cuh.
+bool has_runs(const ir::Plan& plan) { return !plan.bind.paged && plan.dropout == 0; }
 
 /// Do conditions on pairs say the same of 64 rows, and not of 128? To a tile of them they are filters of keys, and no
 /// pair is masked: bigbird's instructions a product fall from 25 to 18 (sm_80, d 64, blocks of 64), where full blocks
@@ -89,8 +92,8 @@ ir::Choices for_matrices(const Draft& draft, std::string& reason) {
   c.threads = 128;
   c.sub_q = 16;
   constexpr int kReserved = 1 << 10;  // of each block, by the driver
-  const auto fits = [&](int blocks, int rows, int keys) {
-    const std::int64_t bytes = matrix_bytes(bind, rows, keys);
+  const auto fits = [&](int blocks, int rows, int keys, int stages = 1) {
+    const std::int64_t bytes = matrix_bytes(bind, rows, keys, stages);
     return bytes <= draft.target.shared_per_block && blocks * (bytes + kReserved) <= draft.target.shared_per_sm;
   };
   const auto choose = [&](int blocks, int rows, int most, int least) {
@@ -115,6 +118,10 @@ ir::Choices for_matrices(const Draft& draft, std::string& reason) {
   const bool fill = columns > 128 || (several && columns > 64) || says_the_same_of_64(draft.plan);
   (!fill && choose(2, 128, says_more && columns > 64 ? 48 : 64, 48)) || choose(2, 64, 64, 32) ||
       choose(1, 64, most_of_one, 16);
+  // Measured on an H100: two stages make long runs faster, a third block of threads whatever else is waited for.
+  if (c.tile_q == 64 && columns <= 128 && !several && fits(3, c.tile_q, c.tile_k)) c.resident = 3;
+  const bool twice = draft.target.has_async_copy && has_runs(draft.plan) && c.tile_q == 128;
+  if (twice && fits(c.resident, c.tile_q, c.tile_k, 2)) c.stages = 2;
   return c;
 }
 
@@ -155,6 +162,7 @@ void choose_tiles(Draft& draft) {
   const Key keys[] = {{"tile_q", &ir::Choices::tile_q, step, is_gpu ? step : 256, step},
                       {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16},
                       {"products", &ir::Choices::products, 1, 2, 1, may_multiply_pairs(draft)},
+                      {"stages", &ir::Choices::stages, 1, c.stages, 1, c.stages > 1},
                       {"chunk", &ir::Choices::chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k, is_gpu}};
   for (const auto& hint : draft.pattern.schedule) {
     const auto at = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return hint.key == k.name; });

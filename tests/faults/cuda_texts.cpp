@@ -156,9 +156,15 @@ const std::vector<Text>& cuda_texts() {
        .pattern = kSettled,
        .faults = {{"sums_of_matrices_not_scaled"}, {"settled_sums_forgotten"}, {"settled_sums_begin_anew"}},
        .target = "sm_80",
-       .size = kManyKeys,
+       .size = {.queries = 190, .keys = 1500, .heads = 1, .d = 32},  // the last tile's rows are too few for runs
        .rising = true,
        .beside = "settles_every_round"},
+      {.name = "settled_runs",
+       .pattern = "branch all;",
+       .faults = {{"sums_of_matrices_not_scaled"}, {"settled_sums_forgotten"}},
+       .target = "sm_80",
+       .size = {.queries = 80, .keys = 8500, .heads = 1, .d = 16},
+       .rising = true},
 
       // Matrix instructions. Two windows: full and partial blocks, which one or two branches keep, and more keys than
       // the
@@ -173,8 +179,10 @@ const std::vector<Text>& cuda_texts() {
                   {"rows_behind_the_last_not_zero", kByNothing},
                   {"chunk_of_other_columns"},
                   {"row_of_q"},
-                  {"row_of_k"},
-                  {"row_of_v"},
+                  {"row_of_k", kRace},
+                  {"row_of_v", kRace},
+                  {"keys_of_runs_listed_again"},
+                  {"part_of_a_block_taken_for_a_whole"},
                   {"values_not_transposed"},
                   {"halves_of_b_swapped"},
                   {"weights_of_the_other_keys"},
@@ -188,6 +196,11 @@ const std::vector<Text>& cuda_texts() {
        .target = "sm_80",
        .size = kSomeRows,
        .sharpness = 8},
+      {.name = "scored_runs",
+       .pattern = "branch causal; score s + 0.02 * (k % 64);",
+       .faults = {{"scores_of_a_run_by_the_first_key"}},
+       .target = "sm_80",
+       .size = kSomeRows},
       // What keys of a block are apart: of keys left out, of two zones, of every other key, and of a zone that ends
       // between two of its keys, where another begins.
       {.name = "steps",
@@ -207,7 +220,7 @@ const std::vector<Text>& cuda_texts() {
                   {"next_key_of_a_zone_that_ended"},
                   {"keys_with_gaps_taken_for_a_run"}},
        .target = "sm_80",
-       .size = {.queries = 200, .keys = 700, .heads = 4, .d = 32, .d_v = 16}},
+       .size = {.queries = 190, .keys = 700, .heads = 4, .d = 32, .d_v = 16}},
       // Terms whose bounds hold keys of another's steps, and so many zones that they are closed up in turns.
       {.name = "hits_and_zones",
        .pattern = "branch (where(k % 2 == 0) & causal) | (where(k % 4 == 1) & window(50, 0)) on heads 0..1;"

@@ -76,8 +76,9 @@ struct __align__(16) Zone {
   int kind;
 };
 /// Full: every row keeps every key that a term hits. A bit more says that terms hit every key at the zone's steps, as far
-/// as conditions do not pass over its block.
-enum ZoneKind { kEmpty, kPartial, kFull, kKinds = kPartial | kFull, kEvery = 4 };
+/// as conditions do not pass over its block. The last one: no condition does, and each block of keys is kept by as many
+/// branches as the one before.
+enum ZoneKind { kEmpty, kPartial, kFull, kKinds = kPartial | kFull, kEvery = 4, kUnasked = 8 };
 
 /// What a term keeps for any and for every row of the tile, and its stream. Behind Shared, one per term.
 struct __align__(16) Term {

@@ -12,7 +12,8 @@ constexpr int bytes_apart(int columns) { return (columns + 15) / 16 * 32 + 16; }
 constexpr int kRowBytes = bytes_apart(kDim);
 constexpr int kValueBytes = bytes_apart(kDimV);
 
-constexpr int kStagedBytes = (kRows + kKeys) * kRowBytes + kKeys * kValueBytes;
+constexpr int kStageBytes = kKeys * (kRowBytes + kValueBytes);
+constexpr int kStagedBytes = kRows * kRowBytes + kStages * kStageBytes;
 // Of a row of O on its way out: 8 apart, a half warp's pairs meet all banks. What would take more room than everything
 // else goes in two parts.
 constexpr int kResultParts = kRows * (kColumns + 8) * 4 > kStagedBytes ? 2 : 1;

@@ -36,9 +36,14 @@ enum Mark : unsigned {
   kMarkTile = 8,     // the warp's first tile of 16 rows has a pair that counts; twice this, the second
   kMarkTiles = ((1 << kTilesEach) - 1) * kMarkTile,
   kMarkMasked = 32,  // pairs differ
-  kMarkCount = 64,   // times the number of keys
+  kMarkRun = 64,     // of a run: see next_run()
+  kMarkOdd = 128,    // in the second stage
+  kMarkCount = 256,  // times the number of keys
 };
 __device__ __forceinline__ int count_of(const Block& block) { return (int)(block.is / kMarkCount); }
+__device__ __forceinline__ int stage_of(const Block& block) {
+  return kStages > 1 && block.is & kMarkOdd ? kStageBytes : 0;
+}
 __device__ __forceinline__ void mark(Block& block, Mark mark, bool on) {
   block.is = on ? block.is | mark : block.is & ~mark;
 }
@@ -70,7 +75,7 @@ __device__ __forceinline__ void settle(Shared&, State& st, Settled& settled, boo
     const float by = begun ? exp2_approx(to.m[i] - now.m[i]) : 0;
     to.m[i] = now.m[i];
     now.l[i] = settle_sum(to.l[i], now.l[i], by, begun, last);
-#pragma unroll 1
+#pragma unroll(kColumnTiles > 8 ? 8 : kColumnTiles)
     for (int c = 0; c < kColumnTiles; ++c) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
@@ -97,6 +102,12 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
   } else {
     return pack_bfloats(low, high);
   }
+}
+
+/// Nobody asks for them in the next turn of a loop.
+__device__ __forceinline__ void forget(Scores& scores) {
+#pragma unroll
+  for (int i = 0; i < kTilesEach * kKeyTiles * 4; ++i) scores[i / 4 / kKeyTiles][i / 4 % kKeyTiles][i % 4] = anything();
 }
 
 /// What columns [16 c, 16 c + 16) of Q and K add to S, of whose rows these are the lane's. Tiles without a pair that counts
@@ -127,7 +138,7 @@ __device__ __forceinline__ void multiply_scores(Shared& s, Block& block) {
   // fault(row_of_q) value: right + (lane % 16 < 8 ? 8 : -8) * kRowBytes
   const unsigned char* const q = q_rows(s) + (warp * 16 + lane % 16) * kRowBytes + lane / 16 * 16;
   // fault(row_of_k) value: k_rows(s) + lane % 16 * kRowBytes + lane / 8 % 2 * 16
-  const unsigned char* const k = k_rows(s) + (lane / 16 * 8 + lane % 8) * kRowBytes + lane / 8 % 2 * 16;
+  const unsigned char* const k = k_rows(s) + stage_of(block) + (lane / 16 * 8 + lane % 8) * kRowBytes + lane / 8 % 2 * 16;
 #pragma unroll
   for (int i = 0; i < kTilesEach; ++i) {
 #pragma unroll
@@ -145,7 +156,7 @@ template <bool kAll>
 __device__ __forceinline__ void multiply_values(Shared& s, State& st, const Block& block) {
   const int lane = threadIdx.x % 32;
   // fault(row_of_v) value: v_rows(s) + (lane / 16 * 8 + lane % 8) * kValueBytes + lane / 16 * 16
-  const unsigned char* const v = v_rows(s) + lane % 16 * kValueBytes + lane / 16 * 16;
+  const unsigned char* const v = v_rows(s) + stage_of(block) + lane % 16 * kValueBytes + lane / 16 * 16;
 #pragma unroll
   for (int n = 0; n < kKeyTiles; n += 2) {
     unsigned weights[kTilesEach][4];
@@ -211,14 +222,13 @@ __device__ __forceinline__ void each_pair(Scores& scores, const Use& use) {
   }
 }
 
-/// Puts the pattern's score into the place of the products.
-template <typename Pairs>
-__device__ __forceinline__ void apply_score(const weft_args& a, Shared& s, Block& block) {
+/// Puts the pattern's score into the place of the products; position(i) is that of the block's key i.
+template <typename Pairs, typename Position>
+__device__ __forceinline__ void apply_score(const weft_args& a, Shared& s, Block& block, const Position& position) {
   const Tile t = tile_of(s);
   const float scale = (float)a.scale;
   each_pair<Pairs::kKeysAtOnce, Pairs::kRowsAtOnce>(block.scores, [&](int i, int n, int j, float product) {
-    const int k = get(s.key[block.from + min(key_of(n) + j, count_of(block) - 1)]);
-    return Pairs::score(a, t, product * scale, get(s.x[row_of(i)]), k);
+    return Pairs::score(a, t, product * scale, get(s.x[row_of(i)]), position(key_of(n) + j));
   });
 }
 

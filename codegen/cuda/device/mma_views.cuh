@@ -33,7 +33,7 @@ __device__ __forceinline__ Views open_views(const weft_args& a, Shared&, const T
 }
 
 __device__ __forceinline__ unsigned char* q_rows(Shared& s) { return s.bytes; }
-__device__ __forceinline__ unsigned char* k_rows(Shared& s) { return s.bytes + kRows * kRowBytes; }
+__device__ __forceinline__ unsigned char* k_rows(Shared& s) { return s.bytes + kRows * kRowBytes; }  // of the first stage
 __device__ __forceinline__ unsigned char* v_rows(Shared& s) { return s.bytes + (kRows + kKeys) * kRowBytes; }
 
 /// How the columns of a row are dealt to lanes, 16 bytes to each.
@@ -47,8 +47,8 @@ struct Deal {
 
   /// Calls use(row, chunk, turn) for what is this thread's.
   template <typename Use>
-  static __device__ __forceinline__ void each(const Use& use) {
-    const int chunk = threadIdx.x % kLanes, first = threadIdx.x / kLanes;
+  static __device__ __forceinline__ void each(const Use& use, unsigned thread = threadIdx.x) {
+    const int chunk = thread % kLanes, first = thread / kLanes;
     if (kChunks != kLanes && chunk >= kChunks) return;
 #pragma unroll
     for (int i = 0; i < kTimes; ++i) {
@@ -57,6 +57,10 @@ struct Deal {
     }
   }
 };
+
+__device__ __forceinline__ Source source_of(const Source& from) {
+  return {get(from.base), get(from.step), kPaged ? get(from.page) : 0};
+}
 
 /// The rows of a block of keys on their way to shared memory: without asynchronous copies they wait in registers.
 template <int kOfRow>
@@ -83,15 +87,15 @@ __device__ __forceinline__ void copy_each(Shared& s, const Source& source, unsig
   }
 }
 
-/// Begins to copy the rows of as many keys as a block has, each `step` behind the one before: one address, and a
-/// constant between.
+/// Begins to copy the rows of as many keys as a block has, `key` and each `step` behind the one before: one address, and
+/// a constant between.
 template <int kOfRow>
-__device__ __forceinline__ void start_run(Shared& s, Rows<kOfRow>& rows, const Source& source, unsigned char* to,
-                                          int from, int step) {
+__device__ __forceinline__ void start_run(Rows<kOfRow>& rows, const Source& source, unsigned char* to, int key,
+                                          int step, unsigned thread) {
   using By = Deal<kOfRow>;
-  const unsigned chunk = threadIdx.x % By::kLanes, first = threadIdx.x / By::kLanes;
+  const unsigned chunk = thread % By::kLanes, first = thread / By::kLanes;
   // fault(first_row_of_the_next) value: right + (u64)(unsigned)step * (unsigned)source.step
-  const unsigned char* at = source.base + (u64)((unsigned)get(s.key[from]) + first * step) * (unsigned)source.step;
+  const unsigned char* at = source.base + (u64)((unsigned)key + first * step) * (unsigned)source.step;
   // fault(chunk_of_other_columns_in_steps) instead: at += (chunk ^ 1) * 16;
   at += chunk * 16;
   // fault(rows_too_near) value: (u64)By::kAtOnce * (unsigned)source.step
@@ -103,7 +107,7 @@ __device__ __forceinline__ void start_run(Shared& s, Rows<kOfRow>& rows, const S
       rows.chunks[turn] = load_global<uint4>(at);
     }
     at += apart;
-  });
+  }, thread);
 }
 
 /// Begins to copy the rows of `count` keys from place `from` of the list on, and zeros for those behind the last. The
@@ -111,9 +115,9 @@ __device__ __forceinline__ void start_run(Shared& s, Rows<kOfRow>& rows, const S
 template <int kOfRow>
 __device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const Source& from_source, unsigned char* to,
                                            int from, int count, int step) {
-  const Source source = {get(from_source.base), get(from_source.step), kPaged ? get(from_source.page) : 0};
+  const Source source = source_of(from_source);
   if (!get(from_source.aligned)) return copy_each<kOfRow>(s, source, to, from, count);
-  if (!kPaged && step > 0 && count == kKeys) return start_run<kOfRow>(s, rows, source, to, from, step);
+  if (!kPaged && step > 0 && count == kKeys) return start_run<kOfRow>(rows, source, to, get(s.key[from]), step, thread_anew());
   Deal<kOfRow>::each([&](int row, int chunk, int turn) {
     const bool inside = row < count;
     // fault(chunk_of_other_columns) value: right + (chunk % 2 == 0 ? 16 : -16)
@@ -189,6 +193,10 @@ __device__ __forceinline__ void stage_queries(Shared& s, const Views& w, const T
     put(s.values.page, w.v_page);
     put(s.values.aligned, (int)w.aligned);
   }
-  clear_padding<kDim>(q_rows(s), kRows + kKeys);  // rows of K follow
-  clear_padding<kDimV>(v_rows(s), kKeys);
+  clear_padding<kDim>(q_rows(s), kRows);
+#pragma unroll
+  for (int i = 0; i < kStages; ++i) {
+    clear_padding<kDim>(k_rows(s) + i * kStageBytes, kKeys);
+    clear_padding<kDimV>(v_rows(s) + i * kStageBytes, kKeys);
+  }
 }

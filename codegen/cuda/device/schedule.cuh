@@ -138,6 +138,9 @@ __device__ __forceinline__ Zone make_zone(const weft_args& a, Shared& s, int ter
   int branch = -1;
   bool full = true, covered = false, must = true;
   bool even = !kCounts;                 // do terms tell no two hits of a zone apart?
+  bool asked = false;                   // does a term have conditions?
+  bool steady = kCounts;                // does every block of keys have the numbers of branches of the one before?
+  int period = 1, least = kLargest;     // of all terms
   int longest = 0, without = kLargest;  // steps: of all terms, and the least of those without a condition
 #pragma unroll 1
   for (int i = 0; i < terms; ++i) {
@@ -156,11 +159,17 @@ __device__ __forceinline__ Zone make_zone(const weft_args& a, Shared& s, int ter
     const Hit hit = first_hit(term, lo);
     const bool plain = (!kHasFilters || get(term.filters) == 0) && (kConditions == 0 || goes_by_blocks(a, s, term));
     even = even && plain && hit.at < hi;
+    asked = asked || get(term.conditions) != 0;
     if (hit.at >= hi) continue;
     longest = max(longest, get(term.rate));
     if (plain && get(term.conditions) == 0) without = min(without, get(term.rate));
     if (zone.step == 0) zone.begin = hit.at;
     const bool crosses = hit.segment_end < hi;  // the next segments begin anew
+    if (kCounts) {
+      steady = steady && plain && !crosses && period < (1 << 15);
+      period = period / gcd(period, min(get(term.rate), 1 << 15)) * min(get(term.rate), 1 << 15);
+      least = min(least, get(term.rate));
+    }
     const i64 next = crosses ? (i64)hit.segment_end + get(term.residue) - zone.begin : 0;
     const int apart[4] = {get(term.rate), hit.at - zone.begin, crosses ? get(term.segment) : 0,
                           (int)max(min(next, (i64)kLargest), -(i64)kLargest)};
@@ -172,7 +181,9 @@ __device__ __forceinline__ Zone make_zone(const weft_args& a, Shared& s, int ter
   if (zone.step == 0) return zone;
   zone.kind = full && (covered || must) ? kFull : kPartial;
   // The step divides those of all terms: what goes by the same steps is hit by them all.
-  if ((even && longest == zone.step) || (!kCounts && without == zone.step)) zone.kind |= kEvery;
+  const bool of_one = !kCounts && without == zone.step;
+  if ((even && longest == zone.step) || of_one) zone.kind |= !asked || of_one ? kEvery | kUnasked : kEvery;
+  if (steady && !asked && least == zone.step && (i64)kKeys * zone.step % period == 0) zone.kind |= kUnasked;
   return zone;
 }
 

@@ -24,9 +24,9 @@ __device__ __forceinline__ float settle_sum(float& settled, float sum, float fac
 /// The list has come round, or all keys are done. `rounds` of struct Settled says how often it has; at its end, because
 /// where it begins with that, ptxas moves the sums of matrix instructions to and fro (an eighth more instructions).
 template <typename State, typename Settled>
-__device__ __forceinline__ void end_round(Shared& s, State& st, Settled* settled, bool last) {
+__device__ __forceinline__ void end_round(Shared& s, State& st, Settled* settled, bool last, int passed = 1) {
   Settled& to = settled[kept(0)];  // at a place that it knows the compiler would hold all of it in registers
-  const int rounds = to.rounds + (last ? 0 : 1);
+  const int rounds = to.rounds + (last ? 0 : passed);
   to.rounds = rounds;
   // fault(settles_every_round) instead: if (rounds < 1) return;
   if (rounds < kRounds || (rounds % kRounds != 0 && !last)) return;

@@ -11,6 +11,7 @@ constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 128;            // columns of Q and K
 constexpr int kDimV = 128;           // columns of V and O
+constexpr int kStages = 1;           // blocks of keys that shared memory has room for
 constexpr int kGroupRows = 16;       // whose pairs with a block of keys may be decided at once
 constexpr bool kKeepsMeets = true;   // what rows say to a term waits for its next block of keys
 constexpr bool kAsync = true;        // rows of K and V come to shared memory by themselves
