@@ -3,7 +3,7 @@
 and neighbours disturb all of them alike. Needs PyTorch, a GPU, NVRTC and build-gpu-only/libweft.so, nothing else.
 
     ./dev build --gpu-only
-    python3 bench/gpu/bench.py [--only longnet] [--dtype f16] [--quick] [-o FILE]
+    python3 bench/gpu/bench.py [--only longnet] [--dtype f16] [--quick] [--alone] [-o FILE]
 
 --host-check instead compares what all of them compute, at small sizes on the CPU, with build/libweft.so.
 """
@@ -75,8 +75,8 @@ def take_turns(torch, contenders):
             one.times.append(sample(torch, one, count))
 
 
-def compare(torch, peers, weft, workload, targets, device, say):
-    contenders = contenders_of(torch, peers, weft, workload, targets, device)
+def compare(torch, peers, weft, workload, targets, device, say, alone=False):
+    contenders = contenders_of(torch, peers, weft, workload, targets, device, alone)
     measure_errors(torch, workload, contenders)
     dense = yardstick(torch, peers, workload, device)
     take_turns(torch, [*contenders, dense])
@@ -111,6 +111,8 @@ def options():
     parser.add_argument("--dim", type=int, help="workloads of this dim")
     parser.add_argument("--dtype", default="bf16", choices=("f32", "f16", "bf16"))
     parser.add_argument("--quick", action="store_true", help="only the shortest of each workload")
+    parser.add_argument("--alone", action="store_true",
+                        help="without what PyTorch has for the same pattern, whose masks take minutes: Weft and the yardstick")
     parser.add_argument("--host-check", action="store_true", help="compare results on the CPU, measure nothing")
     parser.add_argument("-o", "--output", help="default: bench/results/DATE-DEVICE.txt; -: none")
     return parser.parse_args()
@@ -191,7 +193,7 @@ def main():
             say(line)
         for workload in chosen(given):
             try:
-                compare(torch, peers, weft, workload, targets, device, say)
+                compare(torch, peers, weft, workload, targets, device, say, given.alone)
             except (Error, torch.OutOfMemoryError) as error:
                 say(f"{workload.name} at {workload.tokens} tokens: {first_line(error)}")
     return 0

@@ -206,9 +206,10 @@ def measure_errors(torch, workload, contenders):
             one.problem = f"wrong: differs by {difference:.2g} from {peers_first[-1]}"
 
 
-def contenders_of(torch, peers, weft, workload, targets, device):
+def contenders_of(torch, peers, weft, workload, targets, device, alone=False):
     sets, inputs = make_sets(torch, workload, device), make_inputs(torch, workload, device)
     if workload.kind == "bigbird":
         weft.draw_blocks(workload, next(iter(targets.values())), sets[0], inputs)
     out = [weft.contender(name, workload, target, sets, inputs) for name, target in targets.items()]
-    return out + [peer_contender(peers, name, make, sets, inputs) for name, make in peers.peers_of(workload, device)]
+    others = [] if alone else peers.peers_of(workload, device)
+    return out + [peer_contender(peers, name, make, sets, inputs) for name, make in others]
