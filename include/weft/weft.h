@@ -203,6 +203,11 @@ class WEFT_API Kernel {
   /// are written. On a GPU it returns when the work is queued on RunArgs::stream; tensors and workspace are device
   /// memory, offsets are not.
   ///
+  /// On a GPU the launch may be captured into a CUDA graph, behind prepare() with its shape. It then needs a workspace
+  /// that lives as long as the graph, where workspace() says more than 0 bytes, and replays with the tensors' contents
+  /// of that time and the offsets, lengths and dropout seed of this call. It asks nothing of the host, and is refused
+  /// where it would have to.
+  ///
   /// User errors, before anything is written, name the tensor, the dimension, what was found and what was
   /// expected: extents that disagree, a last stride other than 1, a dtype other than the compiled one, null or
   /// misaligned pointers, sizes that overflow, inputs missing or of wrong extents, a workspace too small.

@@ -27,6 +27,7 @@ const char* resolve(void* handle, Functions& functions) {
 #define WEFT_CUDA_FUNCTION(name, parameters)                                  \
   functions.name = reinterpret_cast<int(*) parameters>(dlsym(handle, #name)); \
   if (functions.name == nullptr) return #name;
+#define WEFT_CUDA_OPTIONAL(name, parameters) functions.name = reinterpret_cast<int(*) parameters>(dlsym(handle, #name));
 #include "runtime/cuda/functions.def"
   return nullptr;
 }

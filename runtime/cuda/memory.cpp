@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <thread>
@@ -93,6 +94,26 @@ Result<std::string> pointer_problem(const Device& device, const void* pointer) {
   const bool elsewhere = type == kMemoryDevice && managed == 0 && number != device.info().number;
   if (elsewhere) return fmt::format("lies on GPU {}; the kernel runs on GPU {}", number, device.info().number);
   return std::string();
+}
+
+Result<bool> is_captured(const Device& device, StreamHandle* stream) {
+  if (stream == nullptr || device.driver().functions().cuStreamIsCapturing == nullptr) return false;
+  int status = 0;
+  WEFT_CUDA(device.driver(), cuStreamIsCapturing, (stream, &status));
+  return status != 0;
+}
+
+Status queue_words(const Device& device, void* to, const std::uint32_t* words, std::size_t count,
+                   StreamHandle* stream) {
+  auto address = reinterpret_cast<DeviceAddress>(to);
+  for (std::size_t i = 0; i < count;) {
+    const auto* const end =
+        std::find_if(words + i, words + count, [&](std::uint32_t word) { return word != words[i]; });
+    const auto same = static_cast<std::size_t>(end - (words + i));
+    WEFT_CUDA(device.driver(), cuMemsetD32Async, (address + i * sizeof *words, words[i], same, stream));
+    i += same;
+  }
+  return done;
 }
 
 }  // namespace weft::cuda

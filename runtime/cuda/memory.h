@@ -4,6 +4,7 @@
 #include "runtime/cuda/device.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -63,6 +64,13 @@ class BufferPool {
   ForkSafe<> mutex_;
   std::vector<Free> free_;
 };
+
+/// Does a graph capture what is queued on the stream? The default stream cannot be captured.
+Result<bool> is_captured(const Device& device, StreamHandle* stream);
+
+/// Queues that device memory holds these words of 32 bits. Their values stand in the queue, so that a graph that
+/// captures it is replayed without the host's memory.
+Status queue_words(const Device& device, void* to, const std::uint32_t* words, std::size_t count, StreamHandle* stream);
 
 /// Where a pointer of the caller's leads. `problem` is empty where a kernel on `device` may use it.
 Result<std::string> pointer_problem(const Device& device, const void* pointer);

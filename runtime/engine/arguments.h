@@ -74,6 +74,11 @@ class KnownHeads {
     return known_.emplace(heads, std::move(kept)).first->second;  // of two threads one makes it in vain
   }
 
+  bool has(std::int64_t heads) const {
+    const std::shared_lock lock(mutex_);
+    return known_.contains(heads);
+  }
+
  private:
   mutable ForkSafe<std::shared_mutex> mutex_;
   mutable std::map<std::int64_t, std::shared_ptr<const T>> known_;

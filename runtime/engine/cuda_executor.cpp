@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
+#include <vector>
 
 namespace weft {
 
@@ -85,17 +87,30 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   WEFT_TRY(const auto current, cuda::Current::make(*device()));
   WEFT_CHECK(check_pointers(launch, args));
   WEFT_CHECK(check_positions(launch.shape));
+  auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
+  WEFT_TRY(const bool captured, cuda::is_captured(*device(), stream));
+  if (captured && !words_.has(launch.shape.heads)) {
+    return user_error(
+        fmt::format("the stream is captured into a graph, and tables for {} heads are not on the GPU yet: "
+                    "call prepare() with this shape before the capture",
+                    launch.shape.heads));
+  }
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
   WEFT_TRY(const auto words, words_of(*tables, launch.shape.heads));
   WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch));
-  const Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args};
+  const Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .captured = captured};
   if (bytes_of(sizes) == 0 && args.offset.size() <= 1) return queue(job, *words, sizes, nullptr);
   const auto bytes = entry_bytes(launch.shape.batch) + bytes_of(sizes);
+  if (captured && args.workspace.empty()) {
+    return user_error(
+        fmt::format("the stream is captured into a graph: give a workspace of {} bytes that lives as long "
+                    "as the graph does, because the engine's own serves other launches meanwhile",
+                    bytes + kAlignment));
+  }
   if (!args.workspace.empty()) {
     WEFT_TRY(auto* const scratch, in_workspace(args.workspace, bytes, kAlignment));
     return queue(job, *words, sizes, scratch);
   }
-  auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
   WEFT_TRY(auto pooled, pool_.take(device(), stream, bytes));
   auto queued = queue(job, *words, sizes, static_cast<std::byte*>(pooled.data()));
   pool_.give_back(stream, std::move(pooled));
@@ -118,6 +133,11 @@ Status CudaExecutor::queue(const Job& job, const cuda::Buffer& words, const Room
     return modules_[static_cast<std::size_t>(step.kernel)]->launch(grid_of(step), step.args, stream);
   };
   const auto copy = [&](std::int64_t* to, const std::int64_t* from, std::size_t bytes) -> Status {
+    if (job.captured) {
+      std::vector<std::uint32_t> halves(bytes / sizeof(std::uint32_t));
+      std::memcpy(halves.data(), from, bytes);
+      return cuda::queue_words(*device(), to, halves.data(), halves.size(), stream);
+    }
     WEFT_CUDA(device()->driver(), cuMemcpyHtoDAsync_v2,
               (reinterpret_cast<cuda::DeviceAddress>(to), from, bytes, stream));
     return done;

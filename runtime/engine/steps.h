@@ -22,6 +22,7 @@ struct Job {
   const HeadTables& tables;
   const Launch& launch;
   const RunArgs& args;
+  bool captured = false;  ///< GPUs: a graph captures the launch, and replays it without the host's memory
 };
 
 /// Memory beside the tensors, where kernels can reach it.

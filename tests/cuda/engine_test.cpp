@@ -324,6 +324,59 @@ TEST_F(CudaEngine, OffsetsPerBatchEntryGoToTheDevice) {
   EXPECT_EQ(driver().count("cuMemcpyHtoDAsync_v2"), 0u);
 }
 
+/// A graph replays what was queued, when the host's memory is long another's.
+TEST_F(CudaEngine, CapturedLaunchesNeedNothingOfTheHost) {
+  const Engine engine(options());
+  const auto kernel = compile(engine, kLongnet, f32());
+  const RunShape shape{.batch = 2, .n_q = 60, .n_k = 60, .heads = 2, .kv_heads = 2};
+  Problem problem(2, 60, 2, 32);
+  const OnDevice memory(device_of(kernel), problem);
+  const auto bytes = kernel.workspace(shape);
+  ASSERT_TRUE(bytes.ok());
+  const auto workspace = cuda::Buffer::allocate(device_of(kernel), *bytes);
+  ASSERT_TRUE(workspace.ok());
+  const std::vector<std::int64_t> meant = {3, 40};
+  std::vector<std::int64_t> offsets = meant;
+  auto args = memory.args(problem);
+  args.offset = offsets;
+  args.stream = reinterpret_cast<void*>(0x77);
+  const auto refusal = [&] {
+    const auto status = kernel.run(args);
+    EXPECT_EQ(driver().forbidden, std::vector<std::string>());
+    EXPECT_EQ(driver().launches.size(), 0u);
+    return status.ok() ? std::string() : status.error().message;
+  };
+  driver().captured = 0x77;
+  EXPECT_NE(refusal().find("call prepare() with this shape before the capture"), std::string::npos);
+  driver().captured = 0;
+  ASSERT_TRUE(kernel.prepare(shape).ok());
+  driver().captured = 0x77;
+  EXPECT_NE(refusal().find("give a workspace of"), std::string::npos);
+
+  args.workspace = {static_cast<std::byte*>(workspace->data()), *bytes};
+  std::vector<Launched> graph;
+  driver().on_launch = [&](const Launched& launched) { graph.push_back(launched); };
+  const auto status = kernel.run(args);
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  EXPECT_EQ(driver().forbidden, std::vector<std::string>());
+  EXPECT_EQ(driver().count("cuMemcpyHtoDAsync_v2"), 0u);
+  EXPECT_GE(driver().count("cuMemsetD32Async"), 2u);
+  offsets = {0, 0};  // the host's memory is another's
+  emulate(kernel);
+  for (const auto& launched : graph) driver().on_launch(launched);
+  driver().captured = 0;
+  memory.fetch(problem);
+  expect_meaning(kLongnet, problem, meant);
+
+  // Another stream is not captured.
+  args.stream = reinterpret_cast<void*>(0x99);
+  args.workspace = {};
+  driver().captured = 0;
+  driver().forget();
+  EXPECT_TRUE(kernel.run(args).ok());
+  EXPECT_EQ(driver().count("cuMemcpyHtoDAsync_v2"), 1u);
+}
+
 TEST_F(CudaEngine, AHostPointerIsNamedBeforeAnythingIsLaunched) {
   const Engine engine(options());
   const auto kernel = compile(engine, kLongnet, f32());

@@ -4,9 +4,11 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <string_view>
 
 namespace {
 
@@ -15,7 +17,7 @@ using weft::test::Launched;
 using weft::test::StandIn;
 
 constexpr int kOutOfMemory = 2, kInvalidValue = 1, kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201,
-              kNotFound = 500;
+              kNotFound = 500, kStreamCaptureUnsupported = 900;
 constexpr std::uint64_t kFirstContext = 0x1000, kModule = 0x2000, kFunction = 0x3000, kEvent = 0x4000;
 
 thread_local std::vector<std::uint64_t> stack;
@@ -47,6 +49,14 @@ std::uint64_t current() { return stack.empty() ? 0 : stack.back(); }
 int called(const char* name, bool may_fail = true) {
   auto& s = state();
   if (s.records) s.calls.push_back({name, current()});
+  // An asynchronous copy is not: but it would read memory of the host when the graph is replayed.
+  static constexpr std::string_view kForbidden[] = {"cuMemAlloc_v2",        "cuMemFree_v2",      "cuMemcpyHtoD_v2",
+                                                    "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoH_v2",   "cuModuleLoadData",
+                                                    "cuModuleUnload",       "cuEventSynchronize"};
+  if (s.captured != 0 && std::find(std::begin(kForbidden), std::end(kForbidden), name) != std::end(kForbidden)) {
+    s.forbidden.emplace_back(name);
+    return kStreamCaptureUnsupported;
+  }
   if (!may_fail || s.fail_at < 0) return 0;
   if (s.fail_at-- > 0) return 0;
   s.failed = name;
@@ -290,6 +300,19 @@ STAND_IN(cuMemcpyDtoH_v2, (void* to, DeviceAddress from, std::size_t bytes)) {
   NEEDS_CONTEXT();
   if (!holds(from, bytes)) return kInvalidValue;
   std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  return 0;
+}
+STAND_IN(cuStreamIsCapturing, (StreamHandle * stream, int* status)) {
+  CALLED("cuStreamIsCapturing", false);
+  NEEDS_CONTEXT();
+  *status = state().captured != 0 && state().captured == reinterpret_cast<std::uint64_t>(stream) ? 1 : 0;
+  return 0;
+}
+STAND_IN(cuMemsetD32Async, (DeviceAddress to, unsigned value, std::size_t count, StreamHandle*)) {
+  CALLED("cuMemsetD32Async");
+  NEEDS_CONTEXT();
+  if (!holds(to, 4 * count)) return kInvalidValue;
+  std::fill_n(reinterpret_cast<unsigned*>(to), count, value);
   return 0;
 }
 STAND_IN(cuPointerGetAttributes, (unsigned count, int* attributes, void** values, DeviceAddress address)) {

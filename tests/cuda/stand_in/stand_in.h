@@ -48,9 +48,11 @@ struct StandIn {
   // What to do.
   int fail_at = -1;  ///< which call that may fail does, counted from 0; -1: none
   int fail_with = 2;
-  std::string failed;     ///< the function that did
-  int refuse_images = 0;  ///< so many of the next ones, as a driver does what a newer CUDA made
-  bool records = true;    ///< off: nothing is written down, for measurements of what calls it
+  std::string failed;                  ///< the function that did
+  int refuse_images = 0;               ///< so many of the next ones, as a driver does what a newer CUDA made
+  std::uint64_t captured = 0;          ///< this stream is captured: what a driver forbids meanwhile fails, and …
+  std::vector<std::string> forbidden;  ///< … is written down here
+  bool records = true;                 ///< off: nothing is written down, for measurements of what calls it
   std::function<void(const Launched&)> on_launch;
 
   /// Forgets what has happened, not what is alive.
@@ -63,6 +65,8 @@ struct StandIn {
     fail_at = -1;
     refuse_images = 0;
     failed.clear();
+    captured = 0;
+    forbidden.clear();
     on_launch = nullptr;
   }
   std::size_t count(const std::string& name) const {
