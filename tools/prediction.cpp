@@ -32,16 +32,6 @@ double nominal_hertz() {
   return 2.5e9;
 }
 
-/// The loop over keys at `share` of the peak, or memory, whichever needs longer.
-Prediction roofline(const Workload& load, double peak, double share, double bytes_per_s, std::string assumed) {
-  const double seconds = std::max(load.executed_flops / (peak * share), load.bytes / bytes_per_s);
-  return {.ms = 1e3 * seconds,
-          .share_of_peak = seconds > 0 ? load.flops / seconds / peak : 0,
-          .loop_share = share,
-          .from = "model",
-          .assumed = std::move(assumed)};
-}
-
 // What a CPU kernel costs, in FLOPs at the peak: fitted to the patterns of tests/patterns at 16 K tokens, 8 heads, on
 // Zen 4; where keys lie apart, between that and Sapphire Rapids.
 constexpr double kFullBlocks = 1.15;  // for each executed one, keys of a head one behind the other …
@@ -178,43 +168,30 @@ double share_of_schedulers(const Workload& load, const Planned& planned, const C
   return std::min(1.0, at_once * working / (kSchedulers * planned.target.card.sms));
 }
 
-std::string idle(double busy) {
-  return busy < 1 ? fmt::format("and {:.2f} of the schedulers with rows to compute", busy) : "and no SM idle";
-}
-
-/// What was fitted to an H100: blocks of keys, and what comes before and behind them.
-Prediction by_matrices(const Workload& load, const Planned& planned, double busy, double share) {
-  const auto& card = planned.target.card;
-  const double each = planner::peak_per_sm(planned.plan, planned.target);
-  const double clocks = planner::clocks_of_matrices(planned.plan, planned.target, load.work);
-  const double seconds = std::max(clocks / (card.sms * card.hertz * busy), load.bytes / card.bytes_per_s);
-  return {.ms = 1e3 * seconds,
-          .share_of_peak = seconds > 0 ? load.flops / seconds / (card.sms * card.hertz * each * 2) : 0,
-          .loop_share = share,
-          .from = "model",
-          .assumed =
-              fmt::format("a {}, {} SMs of {:.0f} FMA a clock at {:.2f} GHz, {:.0f} GB/s; full blocks of keys at "
-                          "{:.3f} of that, partial ones and what a tile begins and ends with as fitted to an H100, {}",
-                          card.name, card.sms, each, card.hertz / 1e9, card.bytes_per_s / 1e9, share, idle(busy))};
-}
-
+/// The loop over keys or memory, whichever needs longer. With matrix instructions partial blocks of keys, and what a
+/// tile begins and ends with, have clocks of their own.
 Prediction predict_gpu(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape) {
   const auto& card = planned.target.card;
-  const double each = planner::peak_per_sm(planned.plan, planned.target);
   const auto& report = compiled.machine_code;
   const bool seen = report && report->trusted && report->share_of_peak;
+  const bool fitted = !seen && planned.plan.choices.kernel_class == ir::KernelClass::mma;
+  const double each = planner::peak_per_sm(planned.plan, planned.target), clocks_per_s = card.sms * card.hertz;
   const double share = seen ? *report->share_of_peak : planner::share_of_peak(planned.plan, planned.target);
   const double busy = share_of_schedulers(load, planned, compiled, shape);
-  if (!seen && planned.plan.choices.kernel_class == ir::KernelClass::mma)
-    return by_matrices(load, planned, busy, share);
-  auto out =
-      roofline(load, card.sms * card.hertz * each * 2, share * busy, card.bytes_per_s,
-               fmt::format("a {}, {} SMs of {:.0f} FMA a clock at {:.2f} GHz, {:.0f} GB/s; full blocks of keys "
-                           "at {:.3f} of that, partial ones too, {}",
-                           card.name, card.sms, each, card.hertz / 1e9, card.bytes_per_s / 1e9, share, idle(busy)));
-  out.loop_share = share;
-  if (seen) out.from = "sass";
-  return out;
+  const double clocks = fitted ? planner::clocks_of_matrices(planned.plan, planned.target, load.work)
+                               : load.executed_flops / (2 * each * share);
+  const double seconds = std::max(clocks / (clocks_per_s * busy), load.bytes / card.bytes_per_s);
+  return {.ms = 1e3 * seconds,
+          .share_of_peak = seconds > 0 ? load.flops / seconds / (clocks_per_s * each * 2) : 0,
+          .loop_share = share,
+          .from = seen ? "sass" : "model",
+          .assumed = fmt::format(
+              "a {}, {} SMs of {:.0f} FMA a clock at {:.2f} GHz, {:.0f} GB/s; full blocks of keys at {:.3f} of that, "
+              "{}, {}",
+              card.name, card.sms, each, card.hertz / 1e9, card.bytes_per_s / 1e9, share,
+              fitted ? "partial ones and what a tile begins and ends with as fitted to an H100" : "partial ones too",
+              busy < 1 ? fmt::format("and {:.2f} of the schedulers with rows to compute", busy)
+                       : std::string("and no SM idle"))};
 }
 
 int rounded_up(int value, int step) { return (value + step - 1) / step * step; }

@@ -8,8 +8,6 @@
 // for two, and there is one barrier a block. Else the rows of K arrive under the softmax and the second product of the
 // block before, the rows of V under its first, with two barriers.
 
-/// Of the patterns of this text some may have runs; pages are known of the keys on the list.
-constexpr bool kKnownByNumber = !kPaged;
 /// Blocks of a run until sums are settled.
 constexpr int kBlocksBetween = kRounds * (kKeyList / kKeys);
 
@@ -111,8 +109,8 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
   }
 }
 
-/// The rows of K of a run's next block, and what is asked of its keys otherwise; where there is room, those of V, too, and nobody waits for them before the turn
-/// of that block.
+/// The rows of K of a run's next block, and what its scores and weights ask of its keys; where there is room, those of V,
+/// too, and nobody waits for them before the turn of that block.
 template <typename Pairs>
 __device__ __forceinline__ void start_next_of_run(Shared& s, Rows<kDim>& keys, Rows<kDimV>& values,
                                                   const KeyStream& stream, const Block& block) {
@@ -128,7 +126,7 @@ __device__ __forceinline__ void start_next_of_run(Shared& s, Rows<kDim>& keys, R
     put(s.key_weight[(block.is & kMarkOdd ? 0 : kKeys) + thread], get(s.key_weight[2 * kKeys + thread]));
 }
 
-/// The same where every pair counts once: nothing stands between the weights and their product, so that a warp computes
+/// The same where every pair counts: nothing stands between the weights and their product, so that a warp computes
 /// both at once.
 template <typename Pairs>
 __device__ __forceinline__ void close_full_block(const weft_args& a, Shared& s, State& st, Block& block) {
@@ -164,9 +162,9 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   settled.rounds = 0;
   Block block;
   // Where a full zone's keys are known by number, its whole blocks need no list; what fills none stays for the next sweep.
-  // A score that does not stand in the text for all pairs at once has loops that nothing is hidden under.
+  // Pages are known of the keys on the list alone. A score that does not stand in the text for all pairs at once has loops that nothing is hidden under.
   constexpr bool kInline = kStages > 1 && Pairs::kKeysAtOnce == kKeyTiles;
-  constexpr bool kRuns = kKnownByNumber && !Pairs::kDrops && (!Pairs::kScored || kInline);
+  constexpr bool kRuns = !kPaged && !Pairs::kDrops && (!Pairs::kScored || kInline);
   if (kRuns) __syncthreads();
 #pragma unroll 1
   for (int sweep = kRuns && runs_pay(s) ? 0 : 1; sweep < 3; ++sweep) {

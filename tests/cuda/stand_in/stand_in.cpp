@@ -49,7 +49,7 @@ std::uint64_t current() { return stack.empty() ? 0 : stack.back(); }
 int called(const char* name, bool may_fail = true) {
   auto& s = state();
   if (s.records) s.calls.push_back({name, current()});
-  // An asynchronous copy is not: but it would read memory of the host when the graph is replayed.
+  // An asynchronous copy is allowed, but would read memory of the host when the graph is replayed.
   static constexpr std::string_view kForbidden[] = {"cuMemAlloc_v2",        "cuMemFree_v2",      "cuMemcpyHtoD_v2",
                                                     "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoH_v2",   "cuModuleLoadData",
                                                     "cuModuleUnload",       "cuEventSynchronize"};
