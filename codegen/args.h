@@ -5,6 +5,7 @@
 #else
 namespace std {
 using int32_t = int;
+using uint32_t = unsigned;
 using int64_t = long long;
 using uint64_t = unsigned long long;
 }  // namespace std
@@ -14,7 +15,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 8;
+inline constexpr std::int64_t kWeftArgsAbi = 9;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -35,6 +36,15 @@ struct weft_list {
   std::int32_t* data;
   std::int64_t stride_b, stride_h, stride_row;
   std::int64_t count;
+};
+
+/// GPUs: where gradients of an input are added up, in units that the launch agrees on, so that the order of additions
+/// does not matter: codegen/cuda/device/input_sums.cuh. Null: nobody wants them. Row-major by the input's extents.
+struct weft_input_sums {
+  std::int64_t* sums;
+  std::uint32_t* strange;  ///< not 0 where something was added that is no finite number
+  std::int64_t strides[4];
+  std::int64_t elements;
 };
 
 struct weft_args {
@@ -82,6 +92,18 @@ struct weft_args {
   weft_view d_o, d_q, d_k, d_v;
   const float* d_lse;  ///< of the LSE, or with `sum` and `mean` of the branches'; null: 0
   std::int64_t d_lse_stride, d_lse_stride_b, d_lse_stride_h;
+  /// GPUs: [B, softmaxes, H, rows computed, 2], f32, what the first step finds of each query for the others: see
+  /// codegen/cuda/device/query_terms.cuh.
+  float* query_terms;
+  std::uint32_t* d_o_bounds;  ///< [B, kv heads], bits of an f32: the largest |dO| of the heads that share keys
+  /// GPUs: of the query heads that share keys and values, those whose dK and dV the launch adds up.
+  std::int64_t group_begin, group_end;
+  weft_input_sums input_sums[kWeftMostInputs];
+  std::uint32_t* input_bounds;  ///< of each input the most that a thread adds up, as bits of an f32
+  std::int64_t input_share;     ///< so many threads do, as a power of two
+  std::int64_t input_step;      ///< InputStep of codegen/cuda/device/input_sums.cuh
+  std::int64_t input_number;    ///< of which, where the step is about one
+  weft_input d_input;           ///< where its gradient goes
 };
 
 static_assert(sizeof(weft_args) <= 4096, "kernel arguments are passed by value on GPUs");

@@ -7,8 +7,10 @@ namespace weft::codegen {
 /// The kernels in a text.
 struct Names {
   std::string symbol;
-  std::string merge = {};    ///< of what merges chunks of keys; empty where keys are never cut
-  std::string prepass = {};  ///< of what runs before it; empty where nothing does, or the host does it
+  std::string merge = {};         ///< of what merges chunks of keys; empty where keys are never cut
+  std::string prepass = {};       ///< of what runs before it; empty where nothing does, or the host does it
+  std::string input_tables = {};  ///< of gradients of inputs: what begins and ends their sums
+  std::string terms = {};         ///< of gradients: what finds out of each query what its pairs want of it
 };
 
 /// A plan spelled for one target: text for its compiler, and the names of the kernels in it.

@@ -62,4 +62,52 @@ Status DeviceOperands::copy_out(Operands& operands) const {
   return fetch(branch_lse_, operands.branch_lse);
 }
 
+Result<DeviceGradients> DeviceGradients::copy_in(std::shared_ptr<const cuda::Device> device,
+                                                 const GradientOperands& gradients) {
+  DeviceGradients to;
+  WEFT_TRY(to.d_out_, upload(device, gradients.d_out));
+  WEFT_TRY(to.dq_, upload(device, gradients.dq));
+  WEFT_TRY(to.dk_, upload(device, gradients.dk));
+  WEFT_TRY(to.dv_, upload(device, gradients.dv));
+  for (const auto& array : gradients.d_inputs) {
+    if (array.bytes.empty()) continue;
+    WEFT_TRY(auto buffer, upload(device, array));
+    to.d_inputs_.push_back(std::move(buffer));
+  }
+  return to;
+}
+
+RunArgs DeviceGradients::args(RunArgs args) {
+  args.d_out.data = d_out_.data();
+  for (auto [view, buffer] : {std::pair{&args.dq, &dq_}, std::pair{&args.dk, &dk_}, std::pair{&args.dv, &dv_}}) {
+    if (view->data != nullptr) view->data = buffer->data();
+  }
+  views_.assign(args.d_inputs.begin(), args.d_inputs.end());
+  for (std::size_t i = 0; i < views_.size(); ++i) views_[i].view.data = d_inputs_[i].data();
+  args.d_inputs = views_;
+  return args;
+}
+
+Status DeviceGradients::reset(const GradientOperands& gradients) const {
+  WEFT_CHECK(put(gradients.dq, dq_));
+  WEFT_CHECK(put(gradients.dk, dk_));
+  WEFT_CHECK(put(gradients.dv, dv_));
+  std::size_t next = 0;
+  for (const auto& array : gradients.d_inputs) {
+    if (!array.bytes.empty()) WEFT_CHECK(put(array, d_inputs_[next++]));
+  }
+  return done;
+}
+
+Status DeviceGradients::copy_out(GradientOperands& gradients) const {
+  WEFT_CHECK(fetch(dq_, gradients.dq));
+  WEFT_CHECK(fetch(dk_, gradients.dk));
+  WEFT_CHECK(fetch(dv_, gradients.dv));
+  std::size_t next = 0;
+  for (auto& array : gradients.d_inputs) {
+    if (!array.bytes.empty()) WEFT_CHECK(fetch(d_inputs_[next++], array));
+  }
+  return done;
+}
+
 }  // namespace weft::tools

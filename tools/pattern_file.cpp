@@ -127,7 +127,7 @@ Result<Planned> plan_file(const PatternFile& file, const Options& options, const
   if (destination.kind == Destination::Kind::interpreter) {
     return user_error("the interpreter has no plan; use --target cpu");
   }
-  WEFT_CHECK(check_gradient(compile, destination));
+  WEFT_CHECK(check_gradient(compile));
   return plan_as_engines_do(file, compile, options, destination.target);
 }
 

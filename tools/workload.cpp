@@ -66,6 +66,13 @@ Result<Workload> workload_of(const Planned& planned, const ir::Shape& shape, con
   const double per_pair = 2 * columns;
   load.flops = per_pair * load.work.pairs;
   load.executed_flops = per_pair * load.work.executed;
+  if (plan.transposed) {
+    WEFT_TRY(const auto of_keys, ir::make_tables(*plan.transposed, shape.heads));
+    load.transposed = planner::count_work(*plan.transposed, of_keys, shape, inputs);
+    const double of_query = 2 * static_cast<double>(2 * shape.d + shape.d_v);
+    const double of_key = 2 * static_cast<double>(2 * shape.d + 2 * shape.d_v);
+    load.executed_flops = of_query * load.work.executed + of_key * load.transposed.executed;
+  }
   load.density = load.work.pairs / (static_cast<double>(shape.batch * shape.heads) * static_cast<double>(shape.n_q) *
                                     static_cast<double>(shape.n_k));
   return load;

@@ -12,7 +12,9 @@ namespace weft::tools {
 struct Workload {
   planner::Work work;
   double flops = 0;  ///< useful: 2 (d + d_v) per kept pair, with multiplicity; of a backward pass 2 (3 d + 2 d_v)
-  double executed_flops = 0;        ///< the same per pair that the kernel computes
+  /// The same per pair that the kernel computes; of a backward pass in two, by query and by key, the seven products.
+  double executed_flops = 0;
+  planner::Work transposed;         ///< of the pass of dK and dV, where that is one of its own
   double bytes = 0;                 ///< Q, K, V, O and LSE, and the gradients of a backward pass, once
   double density = 0;               ///< kept pairs over all pairs
   std::int64_t heads_per_tile = 1;  ///< query heads of one kv head whose rows stand in one tile

@@ -27,9 +27,14 @@ void simt_constants(Constants& constant, const ir::Plan& plan, const Target&) {
 
 std::int64_t simt_bytes(const ir::Plan& plan) {
   const auto& c = plan.choices;
-  constexpr std::int64_t kViews = 3 * 16 + 16;
   const std::int64_t columns = c.depth * (c.tile_q + c.tile_k);
-  const std::int64_t chunk = std::max(columns, c.staged * up(plan.bind.d_v, 8 * column_warps(plan)));
+  const std::int64_t chunk = std::max(columns, c.staged * up(columns_summed(plan), 8 * column_warps(plan)));
+  if (plan.bind.gradient) {
+    constexpr std::int64_t kViews = 4 * 16 + 4 * 4;
+    const int queries = plan.stationary() == ir::Stationary::key ? c.tile_k : c.tile_q;
+    return up(4 * (32 * c.threads + 2 * chunk + c.threads / 32) + 8 * queries + 2 * 8 * c.tile_k + kViews, 16);
+  }
+  constexpr std::int64_t kViews = 3 * 16 + 16;
   return 4 * (32 * c.threads + 2 * chunk + c.tile_k + c.tile_q + 8 * c.threads + c.threads / 32) + 8 * c.tile_k +
          kViews;
 }
@@ -59,6 +64,13 @@ std::int64_t meets_bytes(const ir::Plan& plan) {
 std::int64_t mma_bytes(const ir::Plan& plan) {
   const auto& c = plan.choices;
   const std::int64_t row = up(plan.bind.d, 16) * 2 + 16, value = up(plan.bind.d_v, 16) * 2 + 16;
+  if (plan.bind.gradient) {
+    const std::int64_t tiles = (c.tile_q + c.stages * c.tile_k) * (row + value);
+    const std::int64_t wide = up(columns_summed(plan), 16);
+    const auto out = [&](int parts) { return c.tile_q * (wide / parts + 8) * 4; };
+    const int queries = plan.stationary() == ir::Stationary::key ? c.stages * c.tile_k : c.tile_q;
+    return 2 * 32 + up(meets_bytes(plan), 16) + 8 * queries + 16 + std::max(tiles, out(out(1) > tiles ? 2 : 1));
+  }
   const std::int64_t staged = c.tile_q * row + c.stages * c.tile_k * (row + value);
   const auto results_in = [&](int parts) { return c.tile_q * (up(plan.bind.d_v, 16) / parts + 8) * 4; };
   const std::int64_t results = results_in(results_in(1) > staged ? 2 : 1);
@@ -104,6 +116,11 @@ void Constants::write_absent() {
 }
 
 void Constants::write(const std::string& constant, const char* what) { w_.line("{:<36} // {}", constant, what); }
+
+std::int64_t columns_summed(const ir::Plan& plan) {
+  if (!plan.bind.gradient) return plan.bind.d_v;
+  return plan.stationary() == ir::Stationary::query ? plan.bind.d : std::max(plan.bind.d, plan.bind.d_v);
+}
 
 const ClassTraits& traits_of(ir::KernelClass kernel_class) {
   return *std::find_if(std::begin(kClasses), std::end(kClasses) - 1,

@@ -38,6 +38,9 @@ struct ClassTraits {
   bool lists_pages;  ///< of a paged cache: the list of keys says where they lie
 };
 
+/// Columns of what one row sums up: O, dQ, or the wider of dK and dV.
+std::int64_t columns_summed(const ir::Plan& plan);
+
 /// For classes of GPUs.
 const ClassTraits& traits_of(ir::KernelClass kernel_class);
 

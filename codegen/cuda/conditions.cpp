@@ -23,11 +23,11 @@ ExprPtr truth_of(const ir::Predicate& p) {
   return ir::apply(Op::logical_and, {ir::apply(Op::less_equal, {p.lo, p.key}), ir::apply(Op::less, {p.key, p.hi})});
 }
 
-bool on_rows(const ir::Predicate& p) { return !ir::reads_key(p, Stationary::query); }
+bool on_rows(const ir::Predicate& p, Stationary side) { return !ir::reads_key(p, side); }
 
 /// Has a condition on pairs an interval of keys that an int holds?
 bool is_small(const ir::Predicate& p, const ir::Plan& plan) {
-  return p.key && !on_rows(p) && Nodes(*p.key, plan.inputs).all.back().values.fits_int();
+  return p.key && !on_rows(p, plan.stationary()) && Nodes(*p.key, plan.inputs).all.back().values.fits_int();
 }
 
 /// Of a condition without a summary that says the same of so many keys: the keys that one asks for in a block, one of
@@ -35,26 +35,34 @@ bool is_small(const ir::Predicate& p, const ir::Plan& plan) {
 std::int64_t unit_of(const ir::Plan& plan, std::size_t condition) {
   constexpr std::int64_t kLeast = 16;
   const ir::Predicate& p = plan.predicates[condition];
-  if (on_rows(p) || ir::summary_of(plan, condition) >= 0) return 0;
-  const std::int64_t unit = ir::key_unit(p, Stationary::query);
+  if (on_rows(p, plan.stationary()) || ir::summary_of(plan, condition) >= 0) return 0;
+  const std::int64_t unit = ir::key_unit(p, plan.stationary());
   if (unit % ir::kSummaryBlock == 0) return ir::kSummaryBlock;
   return unit >= kLeast && ir::kSummaryBlock % unit == 0 ? unit : 0;
 }
 
 class Writer {
  public:
-  Writer(TextWriter& w, const ir::Plan& plan) : w_(w), plan_(plan) {}
+  Writer(TextWriter& w, const ir::Plan& plan)
+      : w_(w),
+        plan_(plan),
+        side_(plan.stationary()),
+        row_(side_ == Stationary::query ? "q" : "k"),
+        key_(side_ == Stationary::query ? "k" : "q"),
+        of_row_(fmt::format("int {}", row_)),
+        of_key_(fmt::format("int {}", key_)) {}
 
   void run() {
     const auto count = plan_.predicates.size();
     for (std::size_t i = 0; i < count; ++i) condition(i, plan_.predicates[i]);
-    for (std::size_t i = 0; i < plan_.forms.size(); ++i) function("i64", "form", i, "int q", plan_.forms[i]);
-    choice("bool", "holds", "condition", ", int q, int k", count,
+    for (std::size_t i = 0; i < plan_.forms.size(); ++i) function("i64", "form", i, of_row_, plan_.forms[i]);
+    choice("bool", "holds", "condition", fmt::format(", {}, {}", of_row_, of_key_), count,
            [](std::size_t i) { return fmt::format("holds_{}(a, t, q, k)", i); });
-    choice("bool", "rows_agree", "condition", ", int q, int other", count, [&](std::size_t i) { return agree(i); });
+    choice("bool", "rows_agree", "condition", fmt::format(", {}, int other", of_row_), count,
+           [&](std::size_t i) { return agree(i); });
     sides();
-    choice("i64", "form_of", "form", ", int q", plan_.forms.size(),
-           [](std::size_t i) { return fmt::format("form_{}(a, t, q)", i); });
+    choice("i64", "form_of", "form", ", " + of_row_, plan_.forms.size(),
+           [&](std::size_t i) { return fmt::format("form_{}(a, t, {})", i, row_); });
     facts();
     if (passes_over_keys(plan_)) skips();
   }
@@ -62,7 +70,7 @@ class Writer {
  private:
   static constexpr const char* kKnown = "const weft_args& a, const Tile& t";
 
-  void function(const char* type, const char* name, std::size_t number, const char* of, const ExprPtr& e) {
+  void function(const char* type, const char* name, std::size_t number, const std::string& of, const ExprPtr& e) {
     write_function(w_, fmt::format("__device__ __forceinline__ {} {}_{}({}, {})", type, name, number, kKnown, of), *e,
                    plan_.inputs);
     w_.blank();
@@ -70,33 +78,33 @@ class Writer {
 
   void condition(std::size_t i, const ir::Predicate& p) {
     function("bool", "holds", i, "int q, int k", truth_of(p));
-    if (on_rows(p)) return;
-    const auto parts = ir::row_parts(p, Stationary::query);
+    if (on_rows(p, side_)) return;
+    const auto parts = ir::row_parts(p, side_);
     const char* const types[] = {"i64", "float", "bool"};
     for (std::size_t j = 0; j < parts.size(); ++j) {
-      function(types[static_cast<int>(parts[j]->type)], fmt::format("part_{}", i).c_str(), j, "int q", parts[j]);
+      function(types[static_cast<int>(parts[j]->type)], fmt::format("part_{}", i).c_str(), j, of_row_, parts[j]);
     }
     if (!p.key) return;
-    function("i64", "key", i, "int k", p.key);
-    function("i64", "lo", i, "int q", p.lo);
-    function("i64", "hi", i, "int q", p.hi);
+    function("i64", "key", i, of_key_, p.key);
+    function("i64", "lo", i, of_row_, p.lo);
+    function("i64", "hi", i, of_row_, p.hi);
   }
 
   /// Rows that agree on all parts say the same of every key.
   std::string agree(std::size_t i) const {
-    if (on_rows(plan_.predicates[i])) return "true";
+    if (on_rows(plan_.predicates[i], side_)) return "true";
     std::string all;
-    const auto parts = ir::row_parts(plan_.predicates[i], Stationary::query);
+    const auto parts = ir::row_parts(plan_.predicates[i], side_);
     for (std::size_t j = 0; j < parts.size(); ++j) {
-      all += fmt::format("{}part_{}_{}(a, t, q) == part_{}_{}(a, t, other)", j > 0 ? " && " : "", i, j, i, j);
+      all += fmt::format("{}part_{}_{}(a, t, {}) == part_{}_{}(a, t, other)", j > 0 ? " && " : "", i, j, row_, i, j);
     }
     return all.empty() ? "true" : all;
   }
 
-  bool has_sides(std::size_t i) const { return plan_.predicates[i].key && !on_rows(plan_.predicates[i]); }
+  bool has_sides(std::size_t i) const { return plan_.predicates[i].key && !on_rows(plan_.predicates[i], side_); }
 
   void sides() {
-    const std::pair<const char*, const char*> all[] = {{"key", "k"}, {"lo", "q"}, {"hi", "q"}};
+    const std::pair<const char*, const char*> all[] = {{"key", key_}, {"lo", row_}, {"hi", row_}};
     for (const auto& side : all) {
       choice("i64", fmt::format("{}_of", side.first), "condition", fmt::format(", int {}", side.second),
              plan_.predicates.size(), [&](std::size_t i) {
@@ -116,7 +124,7 @@ class Writer {
     };
     number("kind_of", [&](std::size_t i) -> std::string {
       const ir::Predicate& p = plan_.predicates[i];
-      if (on_rows(p)) return "kOnRows";
+      if (on_rows(p, side_)) return "kOnRows";
       std::string kind = is_small(p, plan_) ? "kInterval | kSmall" : p.key ? "kInterval" : "";
       if (unit_of(plan_, i) == ir::kSummaryBlock) kind += kind.empty() ? "kByBlocks" : " | kByBlocks";
       return kind.empty() ? "0" : kind;
@@ -159,6 +167,9 @@ class Writer {
 
   TextWriter& w_;
   const ir::Plan& plan_;
+  const Stationary side_;
+  const char *const row_, *const key_;  ///< the variables of the two sides
+  const std::string of_row_, of_key_;
 };
 
 }  // namespace

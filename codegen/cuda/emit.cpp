@@ -129,22 +129,28 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant("kKeys", c.tile_k, "keys computed at a time");
   constant("kThreads", c.threads, "of a block");
   constant("kBlocks", c.resident, "that an SM must hold: registers may take what they leave");
-  if (has_prepass(plan)) constant("kPrepassThreads", kPrepassThreads, "of a block of the prepass");
+  if (has_prepass(plan) || has_summaries(plan))
+    constant("kPrepassThreads", kPrepassThreads, "of a block of the prepass");
   if (passes_over_keys(plan))
     constant("kSummaryBlock", ir::kSummaryBlock, "keys, or queries, of which is asked together");
   constant("kDim", plan.bind.d, "columns of Q and K");
   constant("kDimV", plan.bind.d_v, "columns of V and O");
+  constant("kSummed", columns_summed(plan), "columns of what a row sums up");
   of_class.constants(constant, plan, target);
   constant.flag("kCounts", digits(plan) > 0, "several branches may keep a pair");
   constant("kDigits", digits(plan), "of how many those are, in base 2");
   constant.flag("kCutsKeys", plan.may_cut_keys(), "of few rows with many keys; weft_merge goes on");
   constant.flag("kSeveralSoftmaxes", most_passes(plan) > 1, "of a row, and O is a weighted sum of some");
+  constant.flag("kScalesGradients", plan.scales_gradients(), "dS as an operand: f16 has no small numbers");
+  constant.flag("kFindsDeltas", plan.finds_deltas(), "each softmax, or branch, from its own pairs");
   if (plan.weights == ir::Weights::direct)
     constant("kDirect", scale_of_weights(plan), "times the scores are the weights: nothing is divided by their sum");
   else
     constant.flag("kDirect", false, "");
   constant.flag("kHasSink", plan.sink_logit != nullptr, "a further term of a row's sum, without a value");
   constant.flag("kSharesTiles", ir::heads_may_share(plan), "heads that share K and V may stand in one tile");
+  constant.flag("kTransposed", plan.stationary() == ir::Stationary::key,
+                "tiles hold keys, and queries are walked over");
   constant.flag("kPaged", plan.bind.paged, "K and V come in pages");
   constant.flag("kListsPages", lists_pages(plan), "the list of keys says in which");
   constant("kTries", tries(plan), "keys that a thread tries at once");
@@ -155,7 +161,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant.flag("kPassesOver", passes_over_keys(plan), "blocks of keys that no row keeps");
   if (passes_over_keys(plan)) constant.flag("kSpans", has_spans(plan), "summaries tell of 4,096 keys at once");
   constant.flag("kByValues", compares_values(plan), "pairs by a value of the key, which rows compare");
-  if (plan.phases.size() > 1)
+  if (plan.phases.size() > 1 || plan.bind.gradient)
     constant("kPhases", static_cast<std::int64_t>(plan.phases.size()), "launches, with f32 state carried between them");
   constant("kSharedFixed", shared_struct_bytes(plan), "bytes of shared memory …");
   constant("kSharedPerTerm", kTermBytes, "… and for each key range of a head");
@@ -244,6 +250,13 @@ void kernel(TextWriter& w, const ir::Plan& plan) {
   w.line("  Shared& shared = *(Shared*)memory;");
   w.line("  const i64* head;  // tables of the tile's head");
   w.line("  if (!open_tile(a, shared, head)) return;");
+  if (plan.bind.gradient) {
+    const bool of_inputs = plan.phases.front().role == ir::Role::inputs;
+    w.line("  sum_up_gradients<{}{}>(a, shared, head);", has_pairs(plan) ? "Pairs" : "PlainPairs",
+           of_inputs ? ", Elements" : "");
+    w.line("}}");
+    return;
+  }
   w.line("  const Tile& tile = shared.tile;");
   w.line("  const Views views = open_views(a, shared, tile);");
   w.line("  State state;");
@@ -265,9 +278,13 @@ void write_header(TextWriter& w, const Header& h) {
 }
 
 Names names(const ir::Plan& plan) {
+  const bool of_inputs = plan.phases.front().role == ir::Role::inputs;
   return {.symbol = "weft_kernel",
           .merge = plan.may_cut_keys() ? "weft_merge" : std::string(),
-          .prepass = has_prepass(plan) ? kPrepassSymbol : std::string()};
+          .prepass = has_prepass(plan) ? kPrepassSymbol : std::string(),
+          .input_tables = of_inputs ? "weft_input_tables" : std::string(),
+          .terms = plan.bind.gradient && plan.stationary() == ir::Stationary::query && !of_inputs ? "weft_terms"
+                                                                                                  : std::string()};
 }
 
 Source emit(const ir::Plan& plan, const Target& target) {
@@ -304,6 +321,7 @@ Source emit(const ir::Plan& plan, const Target& target) {
   }
   if (has_conditions(plan)) write_conditions(w, plan);
   if (has_pairs(plan)) write_pairs(w, plan);
+  if (plan.phases.front().role == ir::Role::inputs) write_elements(w, plan);
   if (has_prepass(plan)) write_prepass(w, plan);
   kernel(w, plan);
   return {names(plan), std::move(w).take()};

@@ -37,7 +37,8 @@ class Speller {
   Speller(TextWriter& w, const ir::Expr& e, const std::vector<ir::Input>& inputs)
       : w_(w), inputs_(inputs), nodes_(e, inputs) {}
 
-  void body() {
+  /// Of a function that returns the value, or of an input's element the place.
+  void body(bool of_place = false) {
     for (Node& node : nodes_.all) {
       spell(node);
       const bool leaf = node.e->op == Op::constant || node.e->op == Op::variable;
@@ -47,7 +48,8 @@ class Speller {
       w_.line("const {} {} = {};", type_of(node), name, node.text);
       set(node, name, primary);
     }
-    w_.line("return {};", nodes_.all.back().text);
+    const Node& root = nodes_.all.back();
+    w_.line("return {};", of_place ? "(i64)0" + distance(root, "input_sums") : root.text);
   }
 
  private:
@@ -275,7 +277,7 @@ class Speller {
     if (from_row) values = interval_of(Op::subtract, {values, interval_of(ir::Variable::q)});
     const bool inside = is_inside(kind, *index.e);
     const bool wide = !inside && (index.wide || !values.fits_int() || known > INT32_MAX);
-    std::string at = widened(index, wide, from_row ? sum : loosest) + (from_row ? " - t.offset" : "");
+    std::string at = widened(index, wide, from_row ? sum : loosest) + (from_row ? " - t.first_query" : "");
     Tightness tightness = from_row ? sum : index.tightness;
     const auto bounded = [&](const char* function, const std::string& by) {
       at = fmt::format("{}({}, {})", function, at, by);
@@ -287,23 +289,31 @@ class Speller {
     return {at, tightness, wide};
   }
 
-  /// Strides count elements; that of the last axis is 1.
-  void input(Node& node) const {
+  /// How far an element is from the first of its input, each axis behind a plus sign; `of`: what has the strides. They
+  /// count elements; that of the last axis is 1.
+  std::string distance(const Node& node, const char* of) const {
     const int number = node.e->input;
     const ir::Input& declared = inputs_[static_cast<std::size_t>(number)];
-    const char* const types[] = {"int", "unsigned char", "float"};
-    const char* const type = types[static_cast<int>(declared.type)];
-    std::string at = fmt::format("(const {}*)a.inputs[{}].data", type, number);
+    std::string at;
     for (std::size_t axis = 0; axis < node.args.size(); ++axis) {
       const Index index = clamped(arg(node, axis), declared, number, axis);
       const bool last = axis + 1 == node.args.size();
       const std::string alone = index.tightness < product ? "(" + index.text + ")" : index.text;
-      const std::string stride = fmt::format("a.inputs[{}].strides[{}]", number, axis);
+      const std::string stride = fmt::format("a.{}[{}].strides[{}]", of, number, axis);
       at += last         ? " + " + alone
             : index.wide ? fmt::format(" + {} * {}", alone, stride)
                          : fmt::format(" + times({}, {})", index.text, stride);
     }
-    set(node, fmt::format("load_global<{}>({})", type, at), primary);
+    return at;
+  }
+
+  void input(Node& node) const {
+    const int number = node.e->input;
+    const char* const types[] = {"int", "unsigned char", "float"};
+    const char* const type = types[static_cast<int>(inputs_[static_cast<std::size_t>(number)].type)];
+    set(node,
+        fmt::format("load_global<{}>((const {}*)a.inputs[{}].data{})", type, type, number, distance(node, "inputs")),
+        primary);
   }
 
   TextWriter& w_;
@@ -321,15 +331,28 @@ std::string real_literal(double value) {
   return text + (text.find_first_of(".e") == std::string::npos ? ".0f" : "f");
 }
 
-void write_function(TextWriter& w, std::string_view head, const ir::Expr& e, const std::vector<ir::Input>& inputs) {
+namespace {
+
+void write(TextWriter& w, std::string_view head, const ir::Expr& e, const std::vector<ir::Input>& inputs,
+           bool of_place) {
   std::string comment = ir::print(e);
   if (comment.size() > kLongestComment) comment = comment.substr(0, kLongestComment) + " …";
   w.line("/// {}", comment);
   w.line("{} {{", head);
   w.indent();
-  Speller(w, e, inputs).body();
+  Speller(w, e, inputs).body(of_place);
   w.dedent();
   w.line("}}");
+}
+
+}  // namespace
+
+void write_function(TextWriter& w, std::string_view head, const ir::Expr& e, const std::vector<ir::Input>& inputs) {
+  write(w, head, e, inputs, false);
+}
+
+void write_place(TextWriter& w, std::string_view head, const ir::Expr& e, const std::vector<ir::Input>& inputs) {
+  write(w, head, e, inputs, true);
 }
 
 int cost_of(const ir::Expr& e, const std::vector<ir::Input>& inputs) {

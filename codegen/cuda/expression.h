@@ -20,6 +20,9 @@ namespace weft::codegen::cuda {
 /// not written.
 void write_function(TextWriter& w, std::string_view head, const ir::Expr& e, const std::vector<ir::Input>& inputs);
 
+/// Where the element of an input that `e` is stands in the table of its gradient (weft_args::input_sums).
+void write_place(TextWriter& w, std::string_view head, const ir::Expr& e, const std::vector<ir::Input>& inputs);
+
 /// The nearest number that f32 holds.
 std::string real_literal(double value);
 

@@ -13,7 +13,11 @@ namespace weft::codegen::cuda {
 inline constexpr const char* kPrepassSymbol = "weft_prepass";
 inline constexpr int kPrepassThreads = 128;
 
-inline bool has_prepass(const ir::Plan& plan) { return !plan.lists.empty(); }
+/// Plans that stand beside that of dQ have its lists.
+inline bool has_prepass(const ir::Plan& plan) {
+  return !plan.lists.empty() && plan.stationary() == ir::Stationary::query &&
+         plan.phases.front().role == ir::Role::attend;
+}
 bool has_summaries(const ir::Plan& plan);
 bool has_spans(const ir::Plan& plan);
 /// Has it lists of `random` or `top`?

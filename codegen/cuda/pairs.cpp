@@ -4,19 +4,33 @@
 #include "codegen/cuda/conditions.h"
 #include "codegen/cuda/expression.h"
 #include "codegen/cuda/lists.h"
+#include "compiler/ir/derivative.h"
 #include "compiler/ir/philox.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
 
 namespace weft::codegen::cuda {
 namespace {
 
 bool is_mma(const ir::Plan& plan) { return plan.choices.kernel_class == ir::KernelClass::mma; }
 
+constexpr const char* kOfPair = "(const weft_args& a, const Tile& t, float s, int q, int k)";
+
+void write_of_pair(TextWriter& w, const ir::Plan& plan, const char* name, const ir::Expr& e) {
+  w.blank();
+  write_function(w, std::string("static __device__ __forceinline__ float ") + name + kOfPair, e, plan.inputs);
+}
+
 /// The text of a score stands in a kernel once for each pair that is computed side by side: 16 of a thread, or all 64
 /// with matrix instructions, where it is short, one or two where it would make the kernel long.
 void score(TextWriter& w, const ir::Plan& plan) {
   const bool mma = is_mma(plan);
   const int shortest = mma ? 16 : 60, longest = mma ? 120 : 240;
-  const int cost = cost_of(*plan.score, plan.inputs);
+  const auto slope = plan.bind.gradient ? ir::derivative(plan.score, ir::variable(ir::Variable::s)) : nullptr;
+  const int cost = cost_of(*plan.score, plan.inputs) + (slope ? cost_of(*slope, plan.inputs) : 0);
   w.line("static constexpr bool kScored = true;");
   w.line("static constexpr int kKeysAtOnce = {}, kRowsAtOnce = {};",
          cost > shortest ? 1
@@ -25,10 +39,8 @@ void score(TextWriter& w, const ir::Plan& plan) {
          cost > longest ? 1
          : mma          ? 2 * plan.choices.micro_q
                         : plan.choices.micro_q);
-  w.blank();
-  write_function(
-      w, "static __device__ __forceinline__ float score(const weft_args& a, const Tile& t, float s, int q, int k)",
-      *plan.score, plan.inputs);
+  write_of_pair(w, plan, "score", *plan.score);
+  if (slope) write_of_pair(w, plan, "slope", *slope);
 }
 
 void dropout(TextWriter& w, const ir::Plan& plan) {
@@ -55,6 +67,49 @@ void write_pairs(TextWriter& w, const ir::Plan& plan) {
   w.line("}};");
 }
 
+void write_elements(TextWriter& w, const ir::Plan& plan) {
+  std::vector<ir::ExprPtr> elements, slopes;
+  std::size_t of_sink = 0;
+  for (const auto& e : {plan.score, plan.sink_logit}) {
+    if (!e) continue;
+    const auto read = ir::real_elements(e);
+    for (const auto& by : read) slopes.push_back(ir::derivative(e, by));
+    elements.insert(elements.end(), read.begin(), read.end());
+    if (e == plan.sink_logit) of_sink = read.size();
+  }
+  w.blank();
+  w.line("// ---- what scores and the sink read of inputs ----");
+  w.blank();
+  w.line("struct Elements {{");
+  w.indent();
+  w.line("static constexpr int kCount = {}, kOfSink = {};", elements.size(), of_sink);
+  const std::string known = "(const weft_args& a, const Tile& t";
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    w.blank();
+    write_place(w, fmt::format("static __device__ __forceinline__ i64 place_{}{}, int q, int k)", i, known),
+                *elements[i], plan.inputs);
+    w.blank();
+    write_function(w,
+                   fmt::format("static __device__ __forceinline__ float slope_{}{}, float s, int q, int k)", i, known),
+                   *slopes[i], plan.inputs);
+  }
+  const auto choice = [&](const char* type, const char* name, const std::string& of, const auto& value) {
+    w.blank();
+    w.line("static __device__ __forceinline__ {} {}({}) {{", type, name, of);
+    for (std::size_t i = 0; i < elements.size(); ++i) w.line("  if (element == {}) return {};", i, value(i));
+    w.line("  return 0;");
+    w.line("}}");
+  };
+  const std::string of_pair = "const weft_args& a, const Tile& t, int element";
+  choice("int", "input", "int element", [&](std::size_t i) { return fmt::format("{}", elements[i]->input); });
+  choice("i64", "place", of_pair + ", int q, int k",
+         [](std::size_t i) { return fmt::format("place_{}(a, t, q, k)", i); });
+  choice("float", "slope", of_pair + ", float s, int q, int k",
+         [](std::size_t i) { return fmt::format("slope_{}(a, t, s, q, k)", i); });
+  w.dedent();
+  w.line("}};");
+}
+
 void write_sink(TextWriter& w, const ir::Plan& plan) {
   w.blank();
   w.line("// ---- what joins the sum of a head's rows ----");
@@ -70,15 +125,36 @@ void write_sink(TextWriter& w, const ir::Plan& plan) {
   w.line("}}");
 }
 
+namespace {
+
+/// Of the forward pass, which the backward has other headers for; and the other way round.
+bool is_of_other_pass(const ir::Plan& plan, std::string_view name) {
+  constexpr std::string_view kOfForward[] = {
+      "carried.cuh",      "results.cuh",      "simt_memory.cuh", "simt_views.cuh", "simt_softmax.cuh",
+      "simt_dropout.cuh", "simt_results.cuh", "mma_memory.cuh",  "mma_views.cuh",  "mma_softmax.cuh",
+      "mma_dropout.cuh",  "mma_results.cuh",  "mma_attend.cuh"};
+  const bool of_gradient =
+      name.find("gradient") != std::string_view::npos || name.find("terms") != std::string_view::npos;
+  if (!plan.bind.gradient) return of_gradient || name == "input_sums.cuh";
+  const bool of_keys = plan.stationary() == ir::Stationary::key;
+  const bool of_inputs = plan.phases.front().role == ir::Role::inputs;
+  if (name.find("input") != std::string_view::npos) return !of_inputs;
+  if (name == "gradient_keys.cuh") return !of_keys;
+  if (name == "gradient_queries.cuh" || name == "terms_kernel.cuh") return of_keys || of_inputs;
+  return std::find(std::begin(kOfForward), std::end(kOfForward), name) != std::end(kOfForward);
+}
+
+}  // namespace
+
 bool wants_header(const ir::Plan& plan, std::string_view name) {
-  if (is_foreign(plan.choices.kernel_class, name)) return false;
+  if (is_foreign(plan.choices.kernel_class, name) || is_of_other_pass(plan, name)) return false;
   if (name == "expressions.cuh") return plan.score || plan.sink_logit || has_conditions(plan);
   if (name == "sinkless.cuh") return !plan.sink_logit;
   if (name == "conditions.cuh") return has_conditions(plan);
   if (name == "unconditional.cuh") return !has_conditions(plan);
   if (name.ends_with("dropout.cuh")) return plan.dropout > 0;
-  if (name == "philox.cuh") return plan.dropout > 0 || chooses_keys(plan);
-  if (name == "lists.cuh") return chooses_keys(plan);
+  if (name == "philox.cuh") return plan.dropout > 0 || (has_prepass(plan) && chooses_keys(plan));
+  if (name == "lists.cuh") return has_prepass(plan) && chooses_keys(plan);
   if (name == "merge.cuh") return plan.may_cut_keys();
   if (name == "skips.cuh") return passes_over_keys(plan);
   if (name == "summaries.cuh") return has_summaries(plan);

@@ -13,6 +13,9 @@ bool has_pairs(const ir::Plan& plan);
 void write_pairs(TextWriter& w, const ir::Plan& plan);
 
 /// The logit of a head's sink, where the plan has one.
+/// `struct Elements`: the elements of inputs that scores read, then those of the sink, what each changes its score by,
+/// and where its gradient stands.
+void write_elements(TextWriter& w, const ir::Plan& plan);
 void write_sink(TextWriter& w, const ir::Plan& plan);
 
 /// Some headers stand only in kernels that use them.

@@ -4,9 +4,14 @@
 
 namespace weft::ir {
 
-const char* to_string(Regime regime) { return regime == Regime::few_queries ? "few queries" : "many queries"; }
+const char* to_string(Regime regime) {
+  constexpr const char* kNames[] = {"many queries", "few queries", "transposed", "inputs"};
+  return kNames[static_cast<std::size_t>(regime)];
+}
 
 std::vector<Regime> regimes_of(const Plan& plan) {
+  if (plan.of_inputs) return {Regime::many_queries, Regime::transposed, Regime::inputs};
+  if (plan.transposed) return {Regime::many_queries, Regime::transposed};
   if (plan.choices.few_q == 0) return {Regime::many_queries};
   return {Regime::many_queries, Regime::few_queries};
 }
@@ -17,6 +22,7 @@ Regime regime_of(const Plan& plan, std::int64_t n_q) {
 
 bool heads_may_share(const Plan& plan) {
   const auto reads_head = [](const ExprPtr& e) { return e && reads(*e, Variable::h); };
+  if (plan.bind.gradient && plan.choices.kernel_class != KernelClass::vector) return false;
   return plan.phases.size() == 1 && plan.lists.empty() && plan.dropout == 0 && !plan.phases[0].rows.classes &&
          !reads_head(plan.score) && std::none_of(plan.forms.begin(), plan.forms.end(), reads_head) &&
          std::none_of(plan.predicates.begin(), plan.predicates.end(), [&](const Predicate& p) {

@@ -16,11 +16,18 @@ namespace weft::ir {
 enum class Regime {
   many_queries,
   few_queries,  ///< CPUs: beside the other's, full blocks whose lanes are columns, not rows (codegen/cpu/emit_few.cpp)
+  transposed,   ///< GPUs: the pass of dK and dV, which every launch of gradients needs, too
+  inputs,       ///< GPUs: that of the gradients of inputs
 };
+inline constexpr std::size_t kRegimes = 4;
 const char* to_string(Regime regime);
 /// All that the plan has, the first of which every launch needs.
 std::vector<Regime> regimes_of(const Plan& plan);
 Regime regime_of(const Plan& plan, std::int64_t n_q);
+/// The plan that the text of a regime spells.
+inline const Plan& plan_of(const Plan& plan, Regime regime) {
+  return regime == Regime::transposed ? *plan.transposed : regime == Regime::inputs ? *plan.of_inputs : plan;
+}
 /// Rows that a block of few queries takes at a time, for scores and for outputs: others are computed in vain.
 inline constexpr int kFewRowsOfScores = 4, kFewRowsOfOutputs = 2;
 

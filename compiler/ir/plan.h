@@ -5,6 +5,7 @@
 #include "compiler/ir/pattern.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -147,7 +148,10 @@ struct RowMap {
   bool longest_first = true;  ///< later rows have more keys: walk tiles from the last to the first
 };
 
-enum class Role { attend };
+enum class Role {
+  attend,
+  inputs,  ///< GPUs: gradients of inputs
+};
 enum class Carry { none, out, inout, in };
 enum class Stationary { query, key };
 
@@ -222,7 +226,25 @@ struct Plan {
   std::optional<Ring> ring;
   Choices choices;
   std::vector<Phase> phases;
+  /// Of gradients on GPUs, where this is the plan of dQ: that of dK and dV, whose tiles hold keys and walk over
+  /// queries.
+  std::shared_ptr<const Plan> transposed;
+  /// … and of those of f32 inputs, where there are any.
+  std::shared_ptr<const Plan> of_inputs;
   std::vector<std::string> reasons;  ///< why each choice was made, for people
+
+  /// What tiles hold, which is the same in all phases.
+  Stationary stationary() const { return phases.empty() ? Stationary::query : phases.front().stationary; }
+
+  /// Of gradients: is delta no product of O and dO, because O is a sum of softmaxes, or branches have their own?
+  bool finds_deltas() const;
+
+  /// Of gradients by matrix instructions of f16: dS is scaled by the largest dO, for small numbers would be 0.
+  bool scales_gradients() const {
+    return bind.gradient && choices.kernel_class == KernelClass::mma && bind.dtype == DType::f16;
+  }
+  /// Do scores or the sink read numbers of f32 inputs, which then have a gradient other than 0?
+  bool reads_elements() const;
 
   /// Does a sum of several softmaxes stand in memory? On GPUs, whose registers hold the running one.
   bool sums_in_memory() const;
@@ -231,8 +253,11 @@ struct Plan {
   /// softmaxes.
   bool may_cut_keys() const;
 
-  /// f32 state of one row: acc, m, l; of gradients dQ.
-  std::int64_t state_bytes() const { return 4 * (bind.gradient ? bind.d : bind.d_v + 2); }
+  /// f32 state of one row: acc, m, l; of gradients dQ, or dK and dV.
+  std::int64_t state_bytes() const {
+    if (!bind.gradient) return 4 * (bind.d_v + 2);
+    return 4 * (stationary() == Stationary::key ? bind.d + bind.d_v : bind.d);
+  }
 
   /// What one (batch, head, row) keeps in memory, between phases or for a sum, in bytes; mostly 0.
   std::int64_t carry_bytes_per_row() const { return phases.size() > 1 || sums_in_memory() ? state_bytes() : 0; }
@@ -259,6 +284,8 @@ Result<Plan> parse_plan(std::string_view text);
 ///  9. Predicates, forms and the score have their types, read no s but in the score, and index inputs with one integer
 ///     an axis; the sink is over h and H. Direct weights have a score, no sink, and one pass a phase that writes no
 ///     LSE.
+/// 10. The transposed plan is sound, holds keys in its tiles, has the binding of the other and no plans beside it; that
+///     of inputs likewise, with queries in its tiles.
 std::vector<std::string> verify(const Plan& plan);
 
 }  // namespace weft::ir

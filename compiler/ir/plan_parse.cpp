@@ -397,13 +397,18 @@ class PlanReader {
 
 }  // namespace
 
-Result<Plan> parse_plan(std::string_view text) {
-  if (text.size() > kLongestText) return user_error("the plan's text is longer than 1 MiB");
+namespace {
+
+constexpr std::string_view kTransposed = "transposed", kOfInputs = "of inputs";
+
+/// Takes from the text what it reads: a further plan ends where the next one begins.
+Result<Plan> parse(std::string_view& text, bool is_further) {
   PlanReader reader;
   std::size_t number = 0;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view content = text.substr(0, end);
+    if (is_further && (content == kTransposed || content == kOfInputs)) break;
     text.remove_prefix(std::min(end + 1, text.size()));
     ++number;
     LineReader line(content);
@@ -417,17 +422,31 @@ Result<Plan> parse_plan(std::string_view text) {
       continue;
     }
     if (line.at_end()) continue;
+    if (content == kTransposed || content == kOfInputs) {
+      WEFT_TRY(auto further, parse(text, true));
+      (content == kTransposed ? reader.plan.transposed : reader.plan.of_inputs) =
+          std::make_shared<const Plan>(std::move(further));
+      continue;
+    }
     if (!reader.read(line)) {
       return user_error(fmt::format("line {} of the plan is not understood: '{}'", number, content.substr(0, 120)));
     }
   }
   if (number == 0) return user_error("the plan is empty");
-  if (auto wrong = verify(reader.plan); !wrong.empty()) {
+  return std::move(reader.plan);
+}
+
+}  // namespace
+
+Result<Plan> parse_plan(std::string_view text) {
+  if (text.size() > kLongestText) return user_error("the plan's text is longer than 1 MiB");
+  WEFT_TRY(auto plan, parse(text, false));
+  if (auto wrong = verify(plan); !wrong.empty()) {
     Error error = user_error("the plan is not sound: " + wrong.front());
     error.notes.assign(wrong.begin() + 1, wrong.end());
     return error;
   }
-  return std::move(reader.plan);
+  return plan;
 }
 
 }  // namespace weft::ir

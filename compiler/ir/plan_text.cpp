@@ -148,6 +148,14 @@ std::string print(const Plan& plan) {
                            c.staged, c.chunk_k, c.stages, c.resident));
   for (const auto& phase : plan.phases) print(w, phase);
   for (const auto& reason : plan.reasons) w.line("reason {}", reason);
+  if (plan.transposed) {
+    w.line("transposed");
+    w.raw(print(*plan.transposed));
+  }
+  if (plan.of_inputs) {
+    w.line("of inputs");
+    w.raw(print(*plan.of_inputs));
+  }
   return std::move(w).take();
 }
 

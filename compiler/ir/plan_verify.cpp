@@ -1,3 +1,4 @@
+#include "compiler/ir/derivative.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/predicates.h"
 
@@ -22,6 +23,8 @@ class Verifier {
     expressions();
     if (plan_.phases.empty()) say("it has no phase");
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) phase(plan_.phases[i], i);
+    if (plan_.transposed) beside(*plan_.transposed, Stationary::key, Role::attend, "of dK and dV");
+    if (plan_.of_inputs) beside(*plan_.of_inputs, Stationary::query, Role::inputs, "of inputs");
     return std::move(wrong_);
   }
 
@@ -29,6 +32,15 @@ class Verifier {
   template <typename... Args>
   void say(fmt::format_string<Args...> format, Args&&... args) {
     if (wrong_.size() < 100) wrong_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void beside(const Plan& other, Stationary side, Role role, const char* name) {
+    const bool has_others = plan_.bind.gradient && plan_.choices.kernel_class != KernelClass::vector &&
+                            plan_.stationary() == Stationary::query;
+    const bool fits = !other.transposed && !other.of_inputs && other.bind == plan_.bind && !other.phases.empty() &&
+                      other.stationary() == side && other.phases.front().role == role;
+    if (!has_others || !fits) return say("the plan {} is none that stands beside one of dQ", name);
+    for (auto& what : Verifier(other).run()) say("{}: {}", name, what);
   }
 
   void sizes() {
@@ -79,12 +91,18 @@ class Verifier {
 
   /// What codegen/cuda/device relies on.
   void block_of_threads(const Choices& c) {
-    const bool warps = c.threads == 128 && (c.tile_q == 64 || c.tile_q == 128) && c.sub_q == 32 && c.micro_q == 8;
+    const int least = plan_.bind.gradient ? 32 : 64;
+    const bool rows = c.tile_q == 128 || c.tile_q == 64 || c.tile_q == least;
+    const bool warps = c.threads == 128 && rows && c.sub_q == 32 && c.micro_q == 8;
     if (!warps || (c.micro_k != 4 && c.micro_k != 8))
-      say("plain GPU lanes compute 64 or 128 rows by 4 warps of 32 rows, 8 x 4 or 8 x 8 a thread");
+      say("plain GPU lanes compute {} to 128 rows by 4 warps of 32 rows, 8 x 4 or 8 x 8 a thread", least);
     if (c.threads * c.micro_q * c.micro_k != c.tile_q * c.tile_k || c.sub_k != c.tile_k)
       say("{} threads do not cover tiles of {} x {}", c.threads, c.tile_q, c.tile_k);
-    if (c.tile_q == 128 && plan_.bind.d_v > 128) say("{} columns of O are more than a warp holds", plan_.bind.d_v);
+    const Bind& b = plan_.bind;
+    const std::int64_t sums = !b.gradient                               ? b.d_v
+                              : plan_.stationary() == Stationary::query ? b.d
+                                                                        : 2 * std::max(b.d, b.d_v);
+    if (sums * c.tile_q > 128 * 128) say("{} sums of a row are more than a warp holds", sums);
     if (c.depth != 8 && c.depth != 16) say("{} columns at a time", c.depth);
     if (c.staged != 8 && c.staged != 16) say("{} rows of V at a time", c.staged);
     if (plan_.branches > 255) say("{} branches are more than the 255 that a weight counts", plan_.branches);
@@ -309,7 +327,18 @@ bool operator==(const Congruence& a, const Congruence& b) {
 
 bool operator==(const HeadCondition& a, const HeadCondition& b) { return same(*a.holds, *b.holds); }
 
+bool Plan::finds_deltas() const {
+  return bind.gradient && weights == Weights::softmax &&
+         (combine == Combine::joint_detached || phases.front().passes.size() > 1);
+}
+
+bool Plan::reads_elements() const {
+  const auto reads = [](const ExprPtr& e) { return e && !real_elements(e).empty(); };
+  return reads(score) || reads(sink_logit);
+}
+
 bool Plan::sums_in_memory() const {
+  if (bind.gradient) return false;
   const bool several = std::any_of(phases.begin(), phases.end(), [](const Phase& p) { return p.passes.size() > 1; });
   return several && choices.kernel_class != KernelClass::vector;
 }

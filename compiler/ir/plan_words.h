@@ -16,7 +16,7 @@ struct Word {
 inline constexpr Word<Variable> kVariables[] = {{Variable::b, "b"},     {Variable::h, "h"},     {Variable::q, "q"},
                                                 {Variable::k, "k"},     {Variable::n_q, "n_q"}, {Variable::n_k, "n_k"},
                                                 {Variable::heads, "H"}, {Variable::s, "s"}};
-inline constexpr Word<Role> kRoles[] = {{Role::attend, "attend"}};
+inline constexpr Word<Role> kRoles[] = {{Role::attend, "attend"}, {Role::inputs, "inputs"}};
 inline constexpr Word<Carry> kCarries[] = {
     {Carry::none, "none"}, {Carry::out, "out"}, {Carry::inout, "inout"}, {Carry::in, "in"}};
 inline constexpr Word<Combine> kCombines[] = {{Combine::joint, "joint"},

@@ -45,6 +45,15 @@ void set_score(const ir::Pattern& pattern, ir::Plan& plan) {
   plan.score = ir::replace(score, ir::Variable::s, ir::apply(ir::Op::multiply, {s, pattern.scale}));
 }
 
+/// Is it no plan that stands beside another?
+bool is_first(const Options& options) { return options.stationary == ir::Stationary::query && !options.of_inputs; }
+
+/// Can an input have a gradient?
+bool has_real_input(const ir::Plan& plan) {
+  return std::any_of(plan.inputs.begin(), plan.inputs.end(),
+                     [](const ir::Input& input) { return input.type == ir::InputType::f32; });
+}
+
 }  // namespace
 
 Result<ir::Plan> plan(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target, const Options& options) {
@@ -69,6 +78,22 @@ Result<ir::Plan> plan(const ir::Pattern& pattern, const ir::Bind& bind, const Ta
   for (const auto& pass : kPasses) {
     pass.run(draft);
     if (!draft.diagnostics.empty()) return user_error(std::move(draft.diagnostics));
+  }
+  if (options.of_inputs) {
+    for (auto& phase : p.phases) phase.role = ir::Role::inputs;
+  }
+  if (bind.gradient && target.kind == TargetKind::cuda && is_first(options)) {
+    const auto beside = [&](const Options& further) -> Result<std::shared_ptr<const ir::Plan>> {
+      WEFT_TRY(auto made, planner::plan(pattern, bind, target, further));
+      return std::make_shared<const ir::Plan>(std::move(made));
+    };
+    Options of_keys = options, of_inputs = options;
+    of_keys.stationary = ir::Stationary::key;
+    of_inputs.of_inputs = true;
+    WEFT_TRY(p.transposed, beside(of_keys));
+    if (has_real_input(p)) {
+      WEFT_TRY(p.of_inputs, beside(of_inputs));
+    }
   }
   if (auto wrong = ir::verify(p); !wrong.empty()) {
     Error error = internal_error(fmt::format("the plan of '{}' is not sound", pattern.name));

@@ -12,6 +12,8 @@ namespace weft::planner {
 struct Options {
   /// key: the transposed relation, as the backward pass wants it.
   ir::Stationary stationary = ir::Stationary::query;
+  /// The plan of gradients of inputs in place of that of dQ.
+  bool of_inputs = false;
   /// Refuse, with diagnostics, what the kernels cannot run yet (off for interpreters of plans).
   bool for_kernels = true;
 };

@@ -328,7 +328,11 @@ std::vector<ir::Pass> softmax_passes(const Draft& draft, const std::vector<ir::K
     return out;
   };
   std::vector<ir::Pass> passes;
-  const bool separate = combine == ir::Combine::sum || combine == ir::Combine::mean;
+  // On GPUs each branch has its turn where it has a delta of its own: P of a pair is added up for every branch that
+  // keeps it, which is the count of the joint softmax.
+  const bool has_deltas = combine == ir::Combine::joint_detached && draft.plan.bind.gradient &&
+                          draft.plan.choices.kernel_class != ir::KernelClass::vector;
+  const bool separate = combine == ir::Combine::sum || combine == ir::Combine::mean || has_deltas;
   if (!separate) {
     ir::Pass pass;
     for (int b = 0; b < branches; ++b) {
@@ -350,6 +354,10 @@ std::vector<ir::Pass> softmax_passes(const Draft& draft, const std::vector<ir::K
                     .lse_slot = b,
                     .lse = true};
       if (combine == ir::Combine::mean) pass.factor = 1.0 / branches;
+      if (has_deltas) {
+        pass.lse_slot = -1;
+        pass.lse = false;
+      }
       passes.push_back(std::move(pass));
     }
   }

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 namespace weft::planner {
 namespace {
@@ -56,6 +58,26 @@ ir::Choices for_plain_lanes(const ir::Plan& plan) {
   const bool wide = bind.d_v > 96 && column_warps == 1 && !sums;
   c.depth = wide ? 16 : 8;
   c.staged = bind.d_v <= 64 ? 16 : 8;  // at least one load of 4 columns a thread
+  return c;
+}
+
+/// Of gradients. A thread has 8 x 4 of S and of dP, and what 8 rows sum up: dQ, or dK and dV. 128 numbers of those fit
+/// beside; where there are more, two or four warps share rows.
+ir::Choices gradients_on_plain_lanes(const Draft& draft) {
+  const ir::Bind& bind = draft.plan.bind;
+  const bool of_keys = draft.options.stationary == ir::Stationary::key;
+  const std::int64_t sums = of_keys ? 2 * std::max(bind.d, bind.d_v) : bind.d;
+  ir::Choices c;
+  c.kernel_class = ir::KernelClass::simt;
+  c.threads = 128;
+  const int column_warps = sums <= 128 ? 1 : sums <= 256 ? 2 : 4;
+  c.tile_q = 128 / column_warps;
+  c.micro_q = 8;
+  c.micro_k = 4;
+  c.tile_k = c.sub_k = 32 * column_warps;
+  c.sub_q = 32;
+  c.depth = bind.d % 16 == 0 && bind.d_v % 16 == 0 ? 16 : 8;
+  c.staged = sums <= 64 * (of_keys ? 2 : 1) ? 16 : 8;
   return c;
 }
 
@@ -125,8 +147,75 @@ ir::Choices for_matrices(const Draft& draft, std::string& reason) {
   return c;
 }
 
+/// Of gradients. A warp holds S and dP, and what its rows sum up, dQ, or dK and dV: up to 128 numbers a thread of that
+/// beside up to 64 of the others. Where dK and dV are more, plain lanes share rows among warps. Warp instructions for
+/// each HMMA decided between the sizes (docs/how-the-gpu-gradients-work.md).
+std::optional<ir::Choices> gradients_by_matrices(const Draft& draft, std::string& reason) {
+  const ir::Bind& bind = draft.plan.bind;
+  const bool of_keys = draft.options.stationary == ir::Stationary::key;
+  const std::int64_t sums = of_keys ? bind.d + bind.d_v : bind.d;  // columns
+  if (sums > 256) return std::nullopt;
+  ir::Choices c;
+  c.kernel_class = ir::KernelClass::mma;
+  c.threads = 128;
+  c.sub_q = 16;
+  struct Size {
+    int rows, keys;
+  };
+  // Counts of branches and conditions take registers, too.
+  const bool says_more = draft.plan.branches > 1 || !draft.plan.predicates.empty();
+  std::vector<Size> sizes;
+  if (!of_keys && sums <= 64 && !says_more) sizes.push_back({128, 48});
+  if (sums <= 128) sizes.push_back({64, 64});
+  // Without asynchronous copies rows of keys wait in registers; deltas of several softmaxes are found by a loop more.
+  const bool several = draft.plan.combine == ir::Combine::sum || draft.plan.combine == ir::Combine::mean ||
+                       draft.plan.combine == ir::Combine::joint_detached;
+  const int most_keys = !draft.target.has_async_copy ? (of_keys && sums > 128 ? 16 : 32) : several ? 32 : 64;
+  const auto bytes = [](std::int64_t columns) { return (columns + 15) / 16 * 32 + 16; };
+  const auto fits = [&](int blocks, int tile, int keys, int stages) {
+    constexpr std::int64_t kLists = 5 << 10, kReserved = 1 << 10;
+    const std::int64_t all = (tile + stages * keys) * (bytes(bind.d) + bytes(bind.d_v)) + kLists;
+    return all <= draft.target.shared_per_block && blocks * (all + kReserved) <= draft.target.shared_per_sm;
+  };
+  const auto choose = [&](int blocks, int tile, int keys, int stages) {
+    if (!fits(blocks, tile, keys, stages)) return false;
+    c.micro_q = tile / 64;
+    c.tile_q = tile;
+    c.tile_k = c.sub_k = c.micro_k = keys;
+    c.stages = stages;
+    c.resident = blocks;
+    reason = fmt::format("matrix instructions for {}: {} x {} a block of threads, {} on an SM",
+                         bind.dtype == ir::DType::f16 ? "f16" : "bf16", tile, keys, blocks);
+    return true;
+  };
+  const int twice = draft.target.has_async_copy ? 2 : 1;
+  for (const int blocks : {2, 1}) {
+    for (const auto& all : {sizes, std::vector<Size>{{64, 32}, {64, 16}}}) {
+      for (const Size& size : all) {
+        for (int stages = twice; stages > 0 && size.keys <= most_keys; --stages) {
+          if (of_keys && size.keys == 64 && stages == 1) continue;  // it spills
+          if (choose(blocks, size.rows, size.keys, stages)) return c;
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+ir::Choices for_gradient(Draft& draft) {
+  if (has_matrix_instructions(draft.target, draft.plan.bind.dtype) && !draft.options.of_inputs) {
+    std::string reason;
+    if (const auto c = gradients_by_matrices(draft, reason)) {
+      draft.plan.reasons.push_back(std::move(reason));
+      return *c;
+    }
+  }
+  return gradients_on_plain_lanes(draft);
+}
+
 ir::Choices for_gpu(Draft& draft) {
   const ir::Bind& bind = draft.plan.bind;
+  if (bind.gradient) return for_gradient(draft);
   if (!has_matrix_instructions(draft.target, bind.dtype)) {
     if (draft.target.has_mma && bind.dtype != ir::DType::f32)
       draft.plan.reasons.push_back(
@@ -157,13 +246,14 @@ void choose_tiles(Draft& draft) {
   ir::Choices& c = draft.plan.choices;
   const bool is_gpu = draft.target.kind == TargetKind::cuda;
   c = is_gpu ? for_gpu(draft) : for_cpu(draft);
-  if (is_gpu) c.chunk_k = (kLeastKeysOfChunk + c.tile_k - 1) / c.tile_k * c.tile_k;
+  const bool cuts = is_gpu && !draft.plan.bind.gradient;
+  if (cuts) c.chunk_k = (kLeastKeysOfChunk + c.tile_k - 1) / c.tile_k * c.tile_k;
   const int step = is_gpu ? c.tile_q : c.sub_q * c.micro_q;
   const Key keys[] = {{"tile_q", &ir::Choices::tile_q, step, is_gpu ? step : 256, step},
                       {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16},
                       {"products", &ir::Choices::products, 1, 2, 1, may_multiply_pairs(draft)},
                       {"stages", &ir::Choices::stages, 1, c.stages, 1, c.stages > 1},
-                      {"chunk", &ir::Choices::chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k, is_gpu}};
+                      {"chunk", &ir::Choices::chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k, cuts}};
   for (const auto& hint : draft.pattern.schedule) {
     const auto at = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return hint.key == k.name; });
     if (at == std::end(keys) || !at->has_meaning) {
@@ -171,7 +261,12 @@ void choose_tiles(Draft& draft) {
       draft.plan.reasons.push_back(fmt::format("schedule {}: has no meaning for {}", hint.key, draft.target.name));
       continue;
     }
-    if (hint.value < at->least || hint.value > at->most || hint.value % at->multiple != 0) {
+    const bool possible = hint.value >= at->least && hint.value <= at->most && hint.value % at->multiple == 0;
+    if (!possible && is_gpu && draft.plan.bind.gradient) {
+      draft.plan.reasons.push_back(fmt::format("schedule {}: of the forward pass", hint.key));
+      continue;
+    }
+    if (!possible) {
       if (hint.tuned) {  // a note of the store: nobody asked for it
         draft.plan.reasons.push_back(fmt::format("{} {}: kept by weft tune, and impossible", hint.key, hint.value));
         continue;

@@ -82,7 +82,7 @@ struct CompileOptions {
   bool branch_lse = false;  ///< also make RunArgs::branch_lse available
   bool paged = false;       ///< K and V come in pages: RunArgs::pages
   /// The backward pass in place of the forward: a kernel of its own, which reads what the forward wrote and is given
-  /// RunArgs::d_out. Not with `paged`. In this version CPUs and the interpreter have it.
+  /// RunArgs::d_out. Not with `paged`.
   bool gradient = false;
   /// `cpu`, `cpu:NAME`, `interpreter` (f64, slow, the meaning itself); `cuda`, `cuda:N` (a GPU of this machine),
   /// `sm_NN` (compiled anywhere, run where there is such a GPU; `sm_NN:simt` as if it had no tensor cores),

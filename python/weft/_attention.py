@@ -110,7 +110,7 @@ def vjp(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layout: str
         **params: Any) -> tuple[Any, Callable[..., Gradients]]:  # fmt: skip
     """O as `attention` computes it, and `pullback(d_out, d_lse=None)`, which gives the gradients of
     `sum(d_out * out) + sum(d_lse * lse)` as `Gradients(q, k, v, inputs)`: arrays of the shapes and dtypes of what they are
-    the gradients of. The arrays must not be changed in between. On CPUs and the interpreter.
+    the gradients of. The arrays must not be changed in between.
 
     >>> import numpy as np
     >>> x = np.ones((1, 6, 2, 8), np.float32)

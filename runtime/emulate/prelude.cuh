@@ -240,6 +240,7 @@ WEFT_PURE bool isinf(float a) { return __builtin_isinf(a) != 0; }
 WEFT_PURE bool isfinite(float a) { return __builtin_isfinite(a) != 0; }
 WEFT_PURE float __int2float_rn(int a) { return static_cast<float>(a); }
 WEFT_PURE float __uint2float_rn(unsigned a) { return static_cast<float>(a); }
+WEFT_PURE long long __float2ll_rn(float a) { return static_cast<long long>(__builtin_rintf(a)); }
 WEFT_PURE int __float2int_rn(float a) { return static_cast<int>(__builtin_rintf(a)); }
 WEFT_PURE int __float2int_rz(float a) { return static_cast<int>(a); }
 WEFT_PURE int __float2int_rd(float a) { return static_cast<int>(__builtin_floorf(a)); }
@@ -327,6 +328,18 @@ template <typename T>
 WEFT_ALWAYS T __ldg(const T* from, WEFT_LINE) {
   return weft_emulated::load<T>(weft_emulated::Space::read_only, from, line);
 }
+// Of atomic operations only where they go is looked at: their order is free.
+WEFT_ALWAYS void add_atomically(void* to, long long by, WEFT_LINE) {
+  weft_emulated::load<long long>(weft_emulated::Space::global, to, line);
+  __atomic_fetch_add(static_cast<long long*>(to), by, __ATOMIC_RELAXED);
+}
+WEFT_ALWAYS void raise_atomically(void* to, unsigned by, WEFT_LINE) {
+  auto* const at = static_cast<unsigned*>(to);
+  unsigned old = weft_emulated::load<unsigned>(weft_emulated::Space::global, to, line);
+  while (old < by && !__atomic_compare_exchange_n(at, &old, by, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
+
 template <typename T>
 WEFT_ALWAYS void store_global(void* to, T value, WEFT_LINE) {
   weft_emulated::store<T>(weft_emulated::Space::global, to, value, line);

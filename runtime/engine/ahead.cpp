@@ -30,7 +30,7 @@ Result<std::vector<Ahead::Work>> Ahead::plan(const Source& source, const Compile
     return user_error(fmt::format("bundles have kernels for CPUs and GPUs, not for {}", options.target));
   }
   WEFT_TRY(auto front, read_pattern(source, options));
-  WEFT_CHECK(check_gradient(options, destination));
+  WEFT_CHECK(check_gradient(options));
   WEFT_TRY(auto planned, plan_pattern(std::move(front), options, destination.target));
   const auto kernel = std::make_shared<const Compilation>(std::move(planned));
   std::vector<Work> out;

@@ -99,6 +99,27 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   return to;
 }
 
+/// Where gradients are written piece by piece, tokens that belong to no sequence have one of their own: of queries
+/// without keys, or of keys without queries, and what these get is 0.
+std::vector<Sequence> with_gaps(const Launch& launch, const RunArgs& args) {
+  std::vector<Sequence> out = launch.sequences;
+  std::int64_t end_q = 0, end_k = 0;
+  const auto gap = [&](std::int64_t& end, std::int64_t to, bool of_queries) {
+    if (to > end) {
+      out.push_back(of_queries ? Sequence{.b = 0, .n_q = to - end, .n_k = 0, .first_q = end, .first_k = 0}
+                               : Sequence{.b = 0, .n_q = 0, .n_k = to - end, .first_q = 0, .first_k = end});
+    }
+    end = to;
+  };
+  for (const auto& s : launch.sequences) {
+    if (launch.packed_q) gap(end_q, s.first_q, true), end_q = s.first_q + s.n_q;
+    if (launch.packed_k) gap(end_k, s.first_k, false), end_k = s.first_k + s.n_k;
+  }
+  if (launch.packed_q) gap(end_q, args.q.extent[1], true);
+  if (launch.packed_k) gap(end_k, args.k.extent[1], false);
+  return out;
+}
+
 }  // namespace
 
 std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const RunArgs& args) {
@@ -109,8 +130,8 @@ std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const R
     return {{.shape = shape, .block = block, .first_head = 0, .heads = shape.batch * shape.heads}};
   }
   std::vector<Piece> out;
-  for (const auto& s : launch.sequences) {
-    if (s.n_q == 0) continue;
+  for (const auto& s : plan.transposed ? with_gaps(launch, args) : launch.sequences) {
+    if (s.n_q == 0 && !plan.transposed) continue;
     Piece piece{.shape = shape, .block = block, .first_head = s.b * shape.heads, .heads = shape.heads};
     piece.shape.n_q = s.n_q;
     piece.shape.n_k = s.n_k;
@@ -157,7 +178,9 @@ void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t ph
   walk::TileRange all{.first = std::numeric_limits<std::int64_t>::max(), .end = 0};
   for (std::int64_t b = 0; b < entries; ++b) {
     const auto extent = ir::extent_of(shape, b, of.stationary, nullptr, &tables.tables);
-    const auto begin = extent.x_begin + shape.row_begin, end = extent.x_begin + shape.row_end();
+    const bool all_rows = of.stationary == ir::Stationary::key;
+    const auto begin = all_rows ? extent.x_begin : extent.x_begin + shape.row_begin;
+    const auto end = all_rows ? extent.x_end : extent.x_begin + shape.row_end();
     for (const auto& head : tables.tables.phases[phase].head) {
       const auto range = ir::tiles_of_rows(of, head, extent, begin, end);
       all = {.first = std::min(all.first, range.first), .end = std::max(all.end, range.end)};

@@ -30,9 +30,11 @@ struct Piece {
 std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const RunArgs& args);
 
 /// One launch of a kernel, the smallest thing that executors run: of phase number `number` the tiles (of gradients,
-/// too) or what merges chunks of their keys, or what fills list number `number`.
+/// too) or what merges chunks of their keys, or what fills list number `number`; of gradients on GPUs the terms of
+/// queries, the tiles of keys, and of inputs what pairs add and what begins and ends their sums.
 struct Step {
-  enum class Kernel { attend, prepass, merge } kernel = Kernel::attend;
+  enum class Kernel { attend, prepass, merge, terms, transposed, inputs, input_tables } kernel = Kernel::attend;
+  static constexpr std::size_t kKernels = 7;
   std::size_t number = 0;
   bool only_pools = false;  ///< of a list: means of key blocks, by which the next step chooses
   std::int64_t blocks = 0;  ///< of threads, on a GPU; units of work

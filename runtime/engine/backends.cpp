@@ -30,12 +30,18 @@ std::string launch_of_gpu(const ir::Plan& plan, const codegen::Names& names) {
                         geometry.prepass_shared);
   }
   if (!names.merge.empty()) text += fmt::format("merge {}\n", names.merge);
+  if (!names.terms.empty()) text += fmt::format("terms {}\n", names.terms);
+  for (const auto regime : ir::regimes_of(plan)) {
+    if (&ir::plan_of(plan, regime) == &plan) continue;
+    const auto beside = codegen::cuda::geometry(ir::plan_of(plan, regime));
+    text += fmt::format("{} threads {} shared_fixed {}\n", ir::to_string(regime), beside.threads, beside.shared_fixed);
+  }
   return text;
 }
 
 /// Of one regime.
-codegen::Source emit_for_gpu(const ir::Plan& plan, const Target& target, ir::Regime) {
-  return codegen::cuda::emit(plan, target);
+codegen::Source emit_for_gpu(const ir::Plan& plan, const Target& target, ir::Regime regime) {
+  return codegen::cuda::emit(ir::plan_of(plan, regime), target);
 }
 
 Status check_object(const cache::Entry& entry) {

@@ -35,8 +35,9 @@ const codegen::Source& Compilation::source(ir::Regime regime) const {
   return sources_.emplace(regime, std::move(made)).first->second;
 }
 
-Result<std::shared_ptr<const HeadTables>> Compilation::tables(std::int64_t heads) const {
-  return tables_.get(heads, [&] { return make_head_tables(plan, heads); });
+Result<std::shared_ptr<const HeadTables>> Compilation::tables(std::int64_t heads, ir::Regime regime) const {
+  return tables_[static_cast<std::size_t>(regime)].get(
+      heads, [&] { return make_head_tables(ir::plan_of(plan, regime), heads); });
 }
 
 bool Compilation::emitted(ir::Regime regime) const {

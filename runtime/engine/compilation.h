@@ -10,6 +10,7 @@
 
 #include <weft/weft.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,7 +36,8 @@ struct Compilation : Planned {
   const std::string& plan_text() const;
   const codegen::Source& source(ir::Regime regime = ir::Regime::many_queries) const;
   /// Made once for each number of heads that launches have.
-  Result<std::shared_ptr<const HeadTables>> tables(std::int64_t heads) const;
+  Result<std::shared_ptr<const HeadTables>> tables(std::int64_t heads,
+                                                   ir::Regime regime = ir::Regime::many_queries) const;
   /// Has anybody asked for the source?
   bool emitted(ir::Regime regime = ir::Regime::many_queries) const;
 
@@ -43,7 +45,7 @@ struct Compilation : Planned {
   mutable ForkSafe<> mutex_;
   mutable std::map<ir::Regime, codegen::Source> sources_;
   mutable std::optional<std::string> pattern_text_, plan_text_;
-  KnownHeads<HeadTables> tables_;
+  std::array<KnownHeads<HeadTables>, ir::kRegimes> tables_;
 };
 
 /// What one of a kernel's texts is compiled to: first what stores are asked by, then what they or a compiler gave.

@@ -39,6 +39,27 @@ Result<std::shared_ptr<const cuda::Device>> device_for(const Destination& destin
   return none;
 }
 
+/// The kernels of a plan that stands beside the first.
+Status load_beside(Kernel::State& kernel, ir::Regime regime, const Loading& with,
+                   const std::shared_ptr<const cuda::Device>& device, CudaExecutor::Modules& modules) {
+  const auto names = kernel.backend.names(ir::plan_of(kernel.plan, regime));
+  const auto at = [&](Step::Kernel number) -> auto& { return modules[static_cast<std::size_t>(number)]; };
+  const auto load = [&](const cache::Entry& entry) -> Status {
+    WEFT_CHECK(kernel.backend.check(entry));
+    if (!device) return done;
+    auto& first = at(regime == ir::Regime::transposed ? Step::Kernel::transposed : Step::Kernel::inputs);
+    WEFT_TRY(first, cuda::Module::load(device, entry.binary, names.symbol, kernel.pattern.name));
+    if (names.input_tables.empty()) return done;
+    WEFT_TRY(at(Step::Kernel::input_tables), first->sibling(names.input_tables));
+    return done;
+  };
+  WEFT_TRY(const auto further, with.binaries->find_and_load(kernel, binary_of(kernel, regime), load));
+  kernel.binary.times.emit_ms += further.times.emit_ms;
+  kernel.binary.times.compile_ms += further.times.compile_ms;
+  kernel.binary.times.load_ms += further.times.load_ms;
+  return done;
+}
+
 }  // namespace
 
 Status load_cuda(Kernel::State& kernel, const Loading& with) {
@@ -52,9 +73,10 @@ Status load_cuda(Kernel::State& kernel, const Loading& with) {
     modules = {};
     WEFT_CHECK(kernel.backend.check(entry));
     if (!device) return done;
-    auto& [attend, prepass, merge] = modules;
+    auto& [attend, prepass, merge, terms, transposed, inputs, input_tables] = modules;
     WEFT_TRY(attend, cuda::Module::load(*device, entry.binary, names.symbol, kernel.pattern.name, &refused));
-    for (const auto& [name, further] : {std::pair(&names.prepass, &prepass), std::pair(&names.merge, &merge)}) {
+    for (const auto& [name, further] :
+         {std::pair(&names.prepass, &prepass), std::pair(&names.merge, &merge), std::pair(&names.terms, &terms)}) {
       if (name->empty()) continue;
       WEFT_TRY(*further, attend->sibling(*name));
     }
@@ -71,6 +93,10 @@ Status load_cuda(Kernel::State& kernel, const Loading& with) {
   }
   if (!binary) return std::move(binary).error();
   kernel.binary = std::move(*binary);
+  for (const auto regime : ir::regimes_of(kernel.plan)) {
+    if (&ir::plan_of(kernel.plan, regime) == &kernel.plan) continue;
+    WEFT_CHECK(load_beside(kernel, regime, with, device ? *device : nullptr, modules));
+  }
   if (device)
     kernel.executor = std::make_unique<CudaExecutor>(kernel, std::move(modules));
   else

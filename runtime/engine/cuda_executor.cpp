@@ -15,14 +15,15 @@ constexpr std::size_t kAlignment = 256;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// The workspace: one offset per batch entry and how its keys are cut, the state of rows between steps, the lists, and
-/// what the prepass needs.
+/// The workspace: one offset per batch entry and how its keys are cut, the state of rows between steps, the lists, what
+/// the prepass needs, the terms of queries, and the sums of inputs' gradients.
 std::size_t entry_bytes(std::int64_t batch) {
   return aligned(static_cast<std::size_t>(batch) * 3 * sizeof(std::int64_t));
 }
 
 std::size_t bytes_of(const RoomSizes& sizes) {
-  return aligned(sizes.carry) + aligned(sizes.lists) + sizes.list_scratch;
+  return aligned(sizes.carry) + aligned(sizes.lists) + aligned(sizes.list_scratch) + aligned(sizes.terms) +
+         sizes.input_sums;
 }
 
 }  // namespace
@@ -30,15 +31,19 @@ std::size_t bytes_of(const RoomSizes& sizes) {
 CudaExecutor::CudaExecutor(const Compilation& kernel, Modules modules)
     : GpuExecutor(kernel), modules_(std::move(modules)) {}
 
-Result<std::shared_ptr<const cuda::Buffer>> CudaExecutor::words_of(const HeadTables& tables, std::int64_t heads) const {
-  return words_.get(heads, [&]() -> Result<cuda::Buffer> {
-    const std::int64_t shared = geometry_.shared_bytes(tables.tables.most_terms);
+Result<std::shared_ptr<const cuda::Buffer>> CudaExecutor::words_of(const HeadTables& tables, std::int64_t heads,
+                                                                   ir::Regime regime) const {
+  return words_[static_cast<std::size_t>(regime)].get(heads, [&]() -> Result<cuda::Buffer> {
+    const auto kernel = regime == ir::Regime::transposed ? Step::Kernel::transposed
+                        : regime == ir::Regime::inputs   ? Step::Kernel::inputs
+                                                         : Step::Kernel::attend;
+    const std::int64_t shared = geometry(regime).shared_bytes(tables.tables.most_terms);
     const std::int64_t most = kernel_.target.shared_per_block;
     if (shared > most) {
       return user_error(fmt::format("{} with {} heads needs {} bytes of shared memory a block; {} has {}",
                                     kernel_.plan.name, heads, shared, kernel_.target.name, most));
     }
-    WEFT_CHECK(modules_.front()->allow_shared(shared));
+    WEFT_CHECK(modules_[static_cast<std::size_t>(kernel)]->allow_shared(shared));
     const auto& words = tables.tables.words;
     return cuda::Buffer::upload(device(), words.data(), words.size() * sizeof words[0]);
   });
@@ -47,8 +52,10 @@ Result<std::shared_ptr<const cuda::Buffer>> CudaExecutor::words_of(const HeadTab
 Result<BuildTimes> CudaExecutor::prepare(const ir::Shape& shape) const {
   WEFT_TRY(const auto current, cuda::Current::make(*device()));
   WEFT_CHECK(check_positions(shape));
-  WEFT_TRY(const auto tables, kernel_.tables(shape.heads));
-  WEFT_CHECK(words_of(*tables, shape.heads));
+  for (const auto regime : ir::regimes_of(kernel_.plan)) {
+    WEFT_TRY(const auto tables, kernel_.tables(shape.heads, regime));
+    WEFT_CHECK(words_of(*tables, shape.heads, regime));
+  }
   return BuildTimes();
 }
 
@@ -57,6 +64,12 @@ Result<std::size_t> CudaExecutor::workspace(const ir::Shape& shape, int) const {
   const auto bytes = bytes_of(sizes);
   if (bytes == 0 && shape.batch <= 1) return std::size_t{0};
   return entry_bytes(shape.batch) + bytes + kAlignment;  // the caller's buffer may start anywhere
+}
+
+bool CudaExecutor::knows(std::int64_t heads) const {
+  const auto regimes = ir::regimes_of(kernel_.plan);
+  return std::all_of(regimes.begin(), regimes.end(),
+                     [&](ir::Regime regime) { return words_[static_cast<std::size_t>(regime)].has(heads); });
 }
 
 /// A pointer that the GPU cannot follow would end the whole context.
@@ -71,6 +84,11 @@ Status CudaExecutor::check_pointers(const Launch& launch, const RunArgs& args) c
   WEFT_CHECK(check("v", args.v.data));
   WEFT_CHECK(check("out", args.out.data));
   WEFT_CHECK(check("lse", args.lse.data));
+  WEFT_CHECK(check("d_out", args.d_out.data));
+  WEFT_CHECK(check("d_lse", args.d_lse.data));
+  WEFT_CHECK(check("dq", args.dq.data));
+  WEFT_CHECK(check("dk", args.dk.data));
+  WEFT_CHECK(check("dv", args.dv.data));
   WEFT_CHECK(check("branch_lse", args.branch_lse.data));
   WEFT_CHECK(check("pages", args.pages.data));
   WEFT_CHECK(check("the workspace", args.workspace.data()));
@@ -79,6 +97,10 @@ Status CudaExecutor::check_pointers(const Launch& launch, const RunArgs& args) c
   }
   for (std::size_t i = 0; i < launch.inputs.size(); ++i) {
     WEFT_CHECK(check(fmt::format("input '{}'", kernel_.pattern.inputs[i].name), launch.inputs[i].data));
+  }
+  for (std::size_t i = 0; i < launch.d_inputs.size(); ++i) {
+    WEFT_CHECK(
+        check(fmt::format("the gradient of input '{}'", kernel_.pattern.inputs[i].name), launch.d_inputs[i].data));
   }
   return done;
 }
@@ -89,17 +111,24 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   WEFT_CHECK(check_positions(launch.shape));
   auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
   WEFT_TRY(const bool captured, cuda::is_captured(*device(), stream));
-  if (captured && !words_.has(launch.shape.heads)) {
+  if (captured && !knows(launch.shape.heads)) {
     return user_error(
         fmt::format("the stream is captured into a graph, and tables for {} heads are not on the GPU yet: "
                     "call prepare() with this shape before the capture",
                     launch.shape.heads));
   }
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
-  WEFT_TRY(const auto words, words_of(*tables, launch.shape.heads));
+  WEFT_TRY(const auto words, words_of(*tables, launch.shape.heads, ir::Regime::many_queries));
   WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch));
-  const Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .captured = captured};
-  if (bytes_of(sizes) == 0 && args.offset.size() <= 1) return queue(job, *words, sizes, nullptr);
+  Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .captured = captured};
+  Room room{.tables = static_cast<const std::int64_t*>(words->data())};
+  WEFT_TRY(job.beside, tables_beside(kernel_, launch.shape.heads));
+  for (std::size_t i = 0; i < job.beside.size(); ++i) {
+    if (!job.beside[i]) continue;
+    WEFT_TRY(const auto of_regime, words_of(*job.beside[i], launch.shape.heads, static_cast<ir::Regime>(i)));
+    room.beside[i] = static_cast<const std::int64_t*>(of_regime->data());  // this executor keeps it
+  }
+  if (bytes_of(sizes) == 0 && args.offset.size() <= 1) return queue(job, room, sizes, nullptr);
   const auto bytes = entry_bytes(launch.shape.batch) + bytes_of(sizes);
   if (captured && args.workspace.empty()) {
     return user_error(
@@ -109,18 +138,16 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   }
   if (!args.workspace.empty()) {
     WEFT_TRY(auto* const scratch, in_workspace(args.workspace, bytes, kAlignment));
-    return queue(job, *words, sizes, scratch);
+    return queue(job, room, sizes, scratch);
   }
   WEFT_TRY(auto pooled, pool_.take(device(), stream, bytes));
-  auto queued = queue(job, *words, sizes, static_cast<std::byte*>(pooled.data()));
+  auto queued = queue(job, room, sizes, static_cast<std::byte*>(pooled.data()));
   pool_.give_back(stream, std::move(pooled));
   return queued;
 }
 
-Status CudaExecutor::queue(const Job& job, const cuda::Buffer& words, const RoomSizes& sizes,
-                           std::byte* scratch) const {
+Status CudaExecutor::queue(const Job& job, Room room, const RoomSizes& sizes, std::byte* scratch) const {
   auto* const stream = static_cast<cuda::StreamHandle*>(job.args.stream);
-  Room room{.tables = static_cast<const std::int64_t*>(words.data())};
   if (scratch != nullptr) {
     room.offsets = reinterpret_cast<std::int64_t*>(scratch);
     room.chunks = room.offsets + job.launch.shape.batch;
@@ -128,6 +155,9 @@ Status CudaExecutor::queue(const Job& job, const cuda::Buffer& words, const Room
     std::byte* const lists = room.carry + aligned(sizes.carry);
     room.lists = reinterpret_cast<std::int32_t*>(lists);
     room.list_scratch = lists + aligned(sizes.lists);
+    std::byte* const terms = lists + aligned(sizes.lists) + aligned(sizes.list_scratch);
+    room.terms = reinterpret_cast<float*>(terms);
+    room.input_sums = terms + aligned(sizes.terms);
   }
   const auto run = [&](const Step& step) -> Status {
     return modules_[static_cast<std::size_t>(step.kernel)]->launch(grid_of(step), step.args, stream);
@@ -142,7 +172,14 @@ Status CudaExecutor::queue(const Job& job, const cuda::Buffer& words, const Room
               (reinterpret_cast<cuda::DeviceAddress>(to), from, bytes, stream));
     return done;
   };
-  return run_steps(job, room, {.run = run, .copy = copy});
+  const auto clear = [&](void* to, std::size_t words) -> Status {
+    const std::vector<std::uint32_t> zeros(words);
+    if (job.captured) return cuda::queue_words(*device(), to, zeros.data(), words, stream);
+    WEFT_CUDA(device()->driver(), cuMemcpyHtoDAsync_v2,
+              (reinterpret_cast<cuda::DeviceAddress>(to), zeros.data(), words * sizeof zeros[0], stream));
+    return done;
+  };
+  return run_steps(job, room, {.run = run, .copy = copy, .clear = clear});
 }
 
 std::shared_ptr<const cuda::Device> device_of(const Kernel& kernel) {

@@ -14,8 +14,8 @@ namespace weft {
 /// the first launch that has so many heads; after that a launch allocates nothing and waits for nothing.
 class CudaExecutor : public GpuExecutor {
  public:
-  /// The kernels of one cubin, by Step::Kernel; null where it has none.
-  using Modules = std::array<std::shared_ptr<const cuda::Module>, 3>;
+  /// The kernels by Step::Kernel, null where there is none; that of the transposed plan has a cubin of its own.
+  using Modules = std::array<std::shared_ptr<const cuda::Module>, Step::kKernels>;
   CudaExecutor(const Compilation& kernel, Modules modules);
   Result<BuildTimes> prepare(const ir::Shape& shape) const override;
 
@@ -26,12 +26,15 @@ class CudaExecutor : public GpuExecutor {
 
  private:
   /// The image of the kernel's tables on the device.
-  Result<std::shared_ptr<const cuda::Buffer>> words_of(const HeadTables& tables, std::int64_t heads) const;
+  Result<std::shared_ptr<const cuda::Buffer>> words_of(const HeadTables& tables, std::int64_t heads,
+                                                       ir::Regime regime) const;
+  /// Are all tables for so many heads on the device?
+  bool knows(std::int64_t heads) const;
   Status check_pointers(const Launch& launch, const RunArgs& args) const;
-  Status queue(const Job& job, const cuda::Buffer& words, const RoomSizes& sizes, std::byte* scratch) const;
+  Status queue(const Job& job, Room room, const RoomSizes& sizes, std::byte* scratch) const;
 
   Modules modules_;
-  KnownHeads<cuda::Buffer> words_;
+  std::array<KnownHeads<cuda::Buffer>, ir::kRegimes> words_;
   mutable cuda::BufferPool pool_;
 };
 

@@ -46,12 +46,20 @@ Regions caller_regions(const ir::Pattern& pattern, const Launch& launch, const R
   add_region(regions, "q", args.q, false);
   add_region(regions, "k", args.k, false);
   add_region(regions, "v", args.v, false);
-  add_region(regions, "out", args.out, true);
-  add_region(regions, "lse", args.lse, true);
-  add_region(regions, "branch_lse", args.branch_lse, true);
+  add_region(regions, "out", args.out, !launch.gradient);
+  add_region(regions, "lse", args.lse, !launch.gradient);
+  add_region(regions, "branch_lse", args.branch_lse, !launch.gradient);
+  add_region(regions, "d_out", args.d_out, false);
+  add_region(regions, "d_lse", args.d_lse, false);
+  add_region(regions, "dq", args.dq, true);
+  add_region(regions, "dk", args.dk, true);
+  add_region(regions, "dv", args.dv, true);
   add_region(regions, "pages", args.pages, false);
   for (std::size_t i = 0; i < launch.inputs.size(); ++i) {
     add_region(regions, "input " + pattern.inputs[i].name, launch.inputs[i], false);
+  }
+  for (std::size_t i = 0; i < launch.d_inputs.size(); ++i) {
+    add_region(regions, "the gradient of input " + pattern.inputs[i].name, launch.d_inputs[i], true);
   }
   return regions;
 }
@@ -64,13 +72,26 @@ void add_lists(Regions& regions, const Launch& launch, const std::vector<std::in
   }
 }
 
-/// The prepass, where there is one, is the program's second kernel; then comes what merges chunks of keys.
-Result<std::shared_ptr<const emulate::Program>> build(const codegen::Source& source, bool count) {
-  emulate::Options options{.count = count};
-  for (const auto& symbol : {source.prepass, source.merge}) {
-    if (!symbol.empty()) options.further.push_back(symbol);
+/// The kernels of a text behind the first, in their order there.
+std::vector<std::string> further_of(const codegen::Names& names) {
+  std::vector<std::string> out;
+  for (const auto& symbol : {names.prepass, names.merge, names.terms, names.input_tables}) {
+    if (!symbol.empty()) out.push_back(symbol);
   }
-  return emulate::Program::build(source.text, source.symbol, options);
+  return out;
+}
+
+Result<std::shared_ptr<const emulate::Program>> build(const codegen::Source& source, bool count) {
+  return emulate::Program::build(source.text, source.symbol, {.count = count, .further = further_of(source)});
+}
+
+/// Which kernel of its text a step runs.
+std::size_t number_of(Step::Kernel kernel, const codegen::Names& names) {
+  const std::string* const of_step[] = {&names.symbol, &names.prepass, &names.merge,       &names.terms,
+                                        &names.symbol, &names.symbol,  &names.input_tables};
+  const auto further = further_of(names);
+  const auto at = std::find(further.begin(), further.end(), *of_step[static_cast<std::size_t>(kernel)]);
+  return at == further.end() ? 0 : static_cast<std::size_t>(at - further.begin()) + 1;
 }
 
 Status faultless(const emulate::Report& report, const std::string& name) {
@@ -82,41 +103,59 @@ Status faultless(const emulate::Report& report, const std::string& name) {
 
 }  // namespace
 
-EmulateExecutor::EmulateExecutor(const Compilation& kernel, codegen::Source source,
-                                 std::shared_ptr<const emulate::Program> program)
-    : GpuExecutor(kernel), source_(std::move(source)), program_(std::move(program)) {}
+Result<EmulateExecutor::Programs> EmulateExecutor::build(const Compilation& kernel, bool count) {
+  Programs out;
+  for (const auto regime : ir::regimes_of(kernel.plan)) {
+    WEFT_TRY(auto program, weft::build(kernel.source(regime), count));
+    out.push_back(std::move(program));
+  }
+  return out;
+}
 
 Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const Compilation& kernel,
-                                                                     codegen::Source source) {
-  WEFT_TRY(auto program, build(source, false));
-  return std::unique_ptr<const EmulateExecutor>(new EmulateExecutor(kernel, std::move(source), std::move(program)));
+                                                                     const codegen::Source& source) {
+  WEFT_TRY(auto program, weft::build(source, false));
+  return std::unique_ptr<const EmulateExecutor>(new EmulateExecutor(kernel, {std::move(program)}));
+}
+
+Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const Compilation& kernel) {
+  WEFT_TRY(auto programs, build(kernel, false));
+  return std::unique_ptr<const EmulateExecutor>(new EmulateExecutor(kernel, std::move(programs)));
 }
 
 Result<std::size_t> EmulateExecutor::workspace(const ir::Shape&, int) const { return std::size_t{0}; }
 
 Status EmulateExecutor::run(const Launch& launch, const RunArgs& args) const {
-  WEFT_TRY(const auto reports, run_on(*program_, launch, args));
+  WEFT_TRY(const auto reports, run_on(programs_, launch, args));
   return done;
 }
 
 Result<std::vector<emulate::Report>> EmulateExecutor::run_counted(const Launch& launch, const RunArgs& args) const {
-  WEFT_TRY(const auto counting, build(source_, true));
-  return run_on(*counting, launch, args);
+  WEFT_TRY(const auto counting, build(kernel_, true));
+  return run_on(counting, launch, args);
 }
 
-Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Program& program, const Launch& launch,
+Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& programs, const Launch& launch,
                                                              const RunArgs& args) const {
   WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
+  WEFT_TRY(const auto beside, tables_beside(kernel_, launch.shape.heads));
   WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch));
   const auto entries = static_cast<std::size_t>(launch.shape.batch);
   std::vector<std::int64_t> offsets(args.offset.size() > 1 ? entries : 0), chunks(2 * entries);
   std::vector<float> carry(sizes.carry / sizeof(float)), list_scratch(sizes.list_scratch / sizeof(float));
+  std::vector<float> terms(sizes.terms / sizeof(float));
+  std::vector<std::int64_t> input_sums(sizes.input_sums / sizeof(std::int64_t));
   std::vector<std::int32_t> lists(sizes.lists / sizeof(std::int32_t));
   auto beside_lists = caller_regions(kernel_.pattern, launch, args);
   add_region(beside_lists, "carried state", carry, true);
   add_region(beside_lists, "offsets", offsets, false);
   add_region(beside_lists, "tables", tables->tables.words, false);
+  for (const auto& of_regime : beside) {
+    if (of_regime) add_region(beside_lists, "tables of a further plan", of_regime->tables.words, false);
+  }
+  add_region(beside_lists, "sums of inputs' gradients", input_sums, true);
+  add_region(beside_lists, "terms of queries", terms, true);
   add_region(beside_lists, "chunks of keys", chunks, false);
   auto choosing = beside_lists, attending = beside_lists;
   add_lists(choosing, launch, lists, true);
@@ -124,35 +163,53 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const emulate::Prog
   add_lists(attending, launch, lists, false);
 
   const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  std::vector<emulate::Report> reports(kernel_.plan.phases.size());
+  const auto regimes = ir::regimes_of(kernel_.plan);
+  std::vector<std::size_t> first_report(ir::kRegimes);  // of each regime's phases
+  std::size_t phases = 0;
+  for (const auto regime : regimes) {
+    first_report[static_cast<std::size_t>(regime)] = phases;
+    phases += ir::plan_of(kernel_.plan, regime).phases.size();
+  }
+  std::vector<emulate::Report> reports(phases);
   const auto run = [&](const Step& step) -> Status {
     const bool chooses = step.kernel == Step::Kernel::prepass;
-    const bool skips_one = step.kernel == Step::Kernel::merge && source_.prepass.empty();
+    const auto regime = regime_of(step.kernel);
+    const auto at = static_cast<std::size_t>(std::find(regimes.begin(), regimes.end(), regime) - regimes.begin());
     const cuda::Grid grid = grid_of(step);
-    WEFT_TRY(auto report, program.launch({.kernel = static_cast<std::size_t>(step.kernel) - (skips_one ? 1 : 0),
-                                          .blocks = grid.blocks,
-                                          .threads = grid.threads,
-                                          .shared_bytes = grid.shared_bytes,
-                                          .args = step.args,
-                                          .args_bytes = sizeof *step.args,
-                                          .memory = chooses ? choosing : attending,
-                                          .workers = args.threads > 0 ? args.threads : cores}));
+    WEFT_TRY(auto report, programs[at]->launch({.kernel = number_of(step.kernel, kernel_.source(regime)),
+                                                .blocks = grid.blocks,
+                                                .threads = grid.threads,
+                                                .shared_bytes = grid.shared_bytes,
+                                                .args = step.args,
+                                                .args_bytes = sizeof *step.args,
+                                                .memory = chooses ? choosing : attending,
+                                                .workers = args.threads > 0 ? args.threads : cores}));
     WEFT_CHECK(faultless(report, kernel_.plan.name));
-    if (!chooses) reports[step.number] += report;
+    if (!chooses) reports[first_report[static_cast<std::size_t>(regime)] + step.number] += report;
     return done;
   };
   const auto copy = [](std::int64_t* to, const std::int64_t* from, std::size_t bytes) -> Status {
     std::memcpy(to, from, bytes);
     return done;
   };
-  const Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args};
+  const auto clear = [](void* to, std::size_t words) -> Status {
+    std::memset(to, 0, words * sizeof(std::uint32_t));
+    return done;
+  };
+  const Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .beside = beside};
+  std::array<const std::int64_t*, ir::kRegimes> beside_words = {};
+  for (std::size_t i = 0; i < beside.size(); ++i)
+    beside_words[i] = beside[i] ? beside[i]->tables.words.data() : nullptr;
   const Room room{.tables = tables->tables.words.data(),
+                  .beside = beside_words,
                   .offsets = offsets.data(),
                   .chunks = chunks.data(),
                   .carry = reinterpret_cast<std::byte*>(carry.data()),
                   .lists = lists.data(),
-                  .list_scratch = list_scratch.data()};
-  WEFT_CHECK(run_steps(job, room, {.run = run, .copy = copy}));
+                  .list_scratch = list_scratch.data(),
+                  .terms = terms.data(),
+                  .input_sums = reinterpret_cast<std::byte*>(input_sums.data())};
+  WEFT_CHECK(run_steps(job, room, {.run = run, .copy = copy, .clear = clear}));
   return reports;
 }
 
@@ -166,7 +223,7 @@ Result<std::vector<emulate::Report>> count_emulated(const Kernel& kernel, const 
 
 Status load_emulated(Kernel::State& kernel, const Loading&) {
   const Stopwatch compiling;
-  WEFT_TRY(kernel.executor, EmulateExecutor::make(kernel, kernel.source()));
+  WEFT_TRY(kernel.executor, EmulateExecutor::make(kernel));
   kernel.binary.times.compile_ms = compiling.ms();
   kernel.resolved = "emulate:" + kernel.target.name;
   return done;

@@ -13,7 +13,9 @@ namespace weft {
 /// Runs the emitted CUDA text on the host, on host tensors. Whatever the emulator finds wrong is a defect of Weft.
 class EmulateExecutor : public GpuExecutor {
  public:
-  static Result<std::unique_ptr<const EmulateExecutor>> make(const Compilation& kernel, codegen::Source source);
+  static Result<std::unique_ptr<const EmulateExecutor>> make(const Compilation& kernel);
+  /// Of this text in the place of the one that every launch needs, in a plan that has no others beside it.
+  static Result<std::unique_ptr<const EmulateExecutor>> make(const Compilation& kernel, const codegen::Source& source);
 
   Status run(const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
@@ -22,12 +24,14 @@ class EmulateExecutor : public GpuExecutor {
   Result<std::vector<emulate::Report>> run_counted(const Launch& launch, const RunArgs& args) const;
 
  private:
-  EmulateExecutor(const Compilation& kernel, codegen::Source source, std::shared_ptr<const emulate::Program> program);
-  Result<std::vector<emulate::Report>> run_on(const emulate::Program& program, const Launch& launch,
+  /// One for each regime of the plan.
+  using Programs = std::vector<std::shared_ptr<const emulate::Program>>;
+  EmulateExecutor(const Compilation& kernel, Programs programs) : GpuExecutor(kernel), programs_(std::move(programs)) {}
+  Result<std::vector<emulate::Report>> run_on(const Programs& programs, const Launch& launch,
                                               const RunArgs& args) const;
+  static Result<Programs> build(const Compilation& kernel, bool count);
 
-  codegen::Source source_;
-  std::shared_ptr<const emulate::Program> program_;
+  Programs programs_;
 };
 
 /// run_counted() of a kernel whose target is `emulate:…`, after all checks of Kernel::run. User error for others.

@@ -101,7 +101,7 @@ Result<Engine::State::Made> Engine::State::find_or_build(const std::string& key,
                                                          const CompileOptions& options) const {
   WEFT_TRY(const auto destination, find_destination(options.target));
   WEFT_TRY(auto front, read_pattern({.name = options.source_name, .text = std::string(text)}, options));
-  WEFT_CHECK(check_gradient(options, destination));
+  WEFT_CHECK(check_gradient(options));
   const Request request{key, text, options, destination};
   const Stopwatch planning;
   WEFT_TRY(auto kernel, plan_best(std::move(front), request));

@@ -21,16 +21,9 @@ Status check_options(const EngineOptions& options) {
   return done;
 }
 
-Status check_gradient(const CompileOptions& options, const Destination& destination) {
-  if (!options.gradient) return done;
-  if (options.paged) {
-    return user_error("K and V in pages have no backward pass: leave out CompileOptions::paged, or ::gradient");
-  }
-  const auto kind = destination.kind;
-  if (kind == Destination::Kind::interpreter || kind == Destination::Kind::cpu) return done;
-  return environment_error(
-      fmt::format("gradients on {} are not available in this version; the targets 'cpu' and 'interpreter' compute them",
-                  options.target));
+Status check_gradient(const CompileOptions& options) {
+  if (!options.gradient || !options.paged) return done;
+  return user_error("K and V in pages have no backward pass: leave out CompileOptions::paged, or ::gradient");
 }
 
 }  // namespace weft

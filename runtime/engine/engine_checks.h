@@ -14,8 +14,8 @@ namespace weft {
 /// What can be wrong with an engine's options by itself. User error that names the option.
 Status check_options(const EngineOptions& options);
 
-/// Is there a backward pass for that? User error with K and V in pages, environment error where the target has none.
-Status check_gradient(const CompileOptions& options, const Destination& destination);
+/// Is there a backward pass for that? User error with K and V in pages.
+Status check_gradient(const CompileOptions& options);
 
 /// An option that counts milliseconds, as a duration. Clocks add no more than some centuries: whoever says more means
 /// for ever.

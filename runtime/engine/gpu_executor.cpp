@@ -16,6 +16,17 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
 
+GpuExecutor::GpuExecutor(const Compilation& kernel) : Executor(kernel) {
+  for (const auto regime : ir::regimes_of(kernel.plan))
+    geometries_[static_cast<std::size_t>(regime)] = codegen::cuda::geometry(ir::plan_of(kernel.plan, regime));
+}
+
+ir::Regime regime_of(Step::Kernel kernel) {
+  if (kernel == Step::Kernel::transposed) return ir::Regime::transposed;
+  const bool of_inputs = kernel == Step::Kernel::inputs || kernel == Step::Kernel::input_tables;
+  return of_inputs ? ir::Regime::inputs : ir::Regime::many_queries;
+}
+
 Status GpuExecutor::check_positions(const ir::Shape& shape) const {
   const bool computes = kernel_.plan.score || codegen::cuda::has_conditions(kernel_.plan);
   const std::int64_t most = computes ? codegen::cuda::kFarthestPosition : kMost;
@@ -32,9 +43,11 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
 }
 
 cuda::Grid GpuExecutor::grid_of(const Step& step) const {
-  if (step.kernel == Step::Kernel::prepass) return {step.blocks, geometry_.prepass_threads, geometry_.prepass_shared};
-  const bool merges = step.kernel == Step::Kernel::merge;
-  return {step.blocks, geometry_.threads, merges ? 0 : geometry_.shared_bytes(step.args->most_terms)};
+  const auto& of = geometry(regime_of(step.kernel));
+  if (step.kernel == Step::Kernel::prepass) return {step.blocks, of.prepass_threads, of.prepass_shared};
+  const bool has_tiles = step.kernel == Step::Kernel::attend || step.kernel == Step::Kernel::transposed ||
+                         step.kernel == Step::Kernel::inputs;
+  return {step.blocks, of.threads, has_tiles ? of.shared_bytes(step.args->most_terms) : 0};
 }
 
 }  // namespace weft

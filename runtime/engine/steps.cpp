@@ -3,6 +3,7 @@
 #include "compiler/ir/few_rows.h"
 #include "compiler/ir/key_chunks.h"
 #include "runtime/engine/chosen_lists.h"
+#include "runtime/engine/gradient_steps.h"
 #include "runtime/engine/lists.h"
 
 #include <fmt/format.h>
@@ -41,11 +42,13 @@ std::size_t chunk_bytes(const ir::Plan& plan, std::int64_t heads, std::int64_t n
   return static_cast<std::size_t>(std::min(heads, heads_at_once(of_head)) * of_head);
 }
 
-Result<RoomSizes> room_beside(const ir::Plan& plan, const ir::Shape& shape, std::size_t of_chunks) {
+Result<RoomSizes> room_beside(const ir::Plan& plan, const Launch* launch, const ir::Shape& shape,
+                              std::size_t of_chunks) {
   WEFT_TRY(const auto carry, carry_bytes(plan, shape));
   WEFT_TRY(const auto lists, list_bytes(plan, shape));
-  return RoomSizes{
-      .carry = std::max(carry, of_chunks), .lists = lists, .list_scratch = list_scratch_bytes(plan, shape)};
+  RoomSizes out{.carry = std::max(carry, of_chunks), .lists = lists, .list_scratch = list_scratch_bytes(plan, shape)};
+  if (plan.transposed) WEFT_CHECK(add_gradient_room(plan, launch, shape, out));
+  return out;
 }
 
 /// How the keys of each batch entry are cut: two numbers an entry, as weft_args::chunks_of_entry wants them. Empty
@@ -76,16 +79,9 @@ Status run_phase(const Job& job, std::size_t phase, Piece& piece, const RunStep&
   const std::int64_t tiles = block.tiles_per_head, rows = piece.shape.rows_computed();
   const std::int64_t chunks = block.chunks, shares = ir::shares_of_tile(job.kernel.plan, chunks);
   const auto behind = piece.first_head + piece.heads;
-  if (job.kernel.plan.choices.kernel_class != ir::KernelClass::vector) {
-    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-    // Rows are counted where chunks of them are merged.
-    std::int64_t most = 0;
-    if (__builtin_mul_overflow(behind, std::max(tiles * shares, chunks > 1 ? rows : 0), &most) || most > kMost) {
-      return user_error(
-          fmt::format("batch {}, {} heads and {} row tiles a head are more than the {} tiles of one launch",
-                      piece.shape.batch, piece.shape.heads, tiles, kMost));
-    }
-  }
+  // Rows are counted where chunks of them are merged.
+  if (job.kernel.plan.choices.kernel_class != ir::KernelClass::vector)
+    WEFT_CHECK(check_tiles(piece, std::max(tiles * shares, chunks > 1 ? rows : 0)));
   const auto step = [&](Step::Kernel kernel, std::int64_t blocks) {
     return run({.kernel = kernel, .number = phase, .blocks = blocks, .args = &block, .piece = &piece});
   };
@@ -127,11 +123,11 @@ Status run_lists(const Job& job, Piece& piece, const Room& room, const RunStep& 
 Result<RoomSizes> room_for(const ir::Plan& plan, const Launch& launch) {
   const auto& shape = launch.shape;
   if (launch.sequences.empty()) {
-    return room_beside(plan, shape, chunk_bytes(plan, shape.batch * shape.heads, shape.n_q, shape.n_k));
+    return room_beside(plan, &launch, shape, chunk_bytes(plan, shape.batch * shape.heads, shape.n_q, shape.n_k));
   }
   std::size_t of_chunks = 0;
   for (const auto& s : launch.sequences) of_chunks = std::max(of_chunks, chunk_bytes(plan, shape.heads, s.n_q, s.n_k));
-  return room_beside(plan, shape, of_chunks);
+  return room_beside(plan, &launch, shape, of_chunks);
 }
 
 Result<RoomSizes> most_room_for(const ir::Plan& plan, const ir::Shape& shape) {
@@ -140,7 +136,7 @@ Result<RoomSizes> most_room_for(const ir::Plan& plan, const ir::Shape& shape) {
     const auto bytes = chunk_bytes(plan, shape.batch * shape.heads, std::min(n_q, shape.n_q), shape.n_k);
     of_chunks = std::max(of_chunks, bytes);
   }
-  return room_beside(plan, shape, of_chunks);
+  return room_beside(plan, nullptr, shape, of_chunks);
 }
 
 Result<std::byte*> in_workspace(std::span<std::byte> workspace, std::size_t bytes, std::size_t alignment) {
@@ -149,6 +145,15 @@ Result<std::byte*> in_workspace(std::span<std::byte> workspace, std::size_t byte
   if (std::align(alignment, bytes, begin, room) != nullptr) return static_cast<std::byte*>(begin);
   return user_error(
       fmt::format("the workspace has {} bytes; this launch wants {}", workspace.size(), bytes + alignment));
+}
+
+Result<TablesByRegime> tables_beside(const Compilation& kernel, std::int64_t heads) {
+  TablesByRegime out;
+  for (const auto regime : ir::regimes_of(kernel.plan)) {
+    if (&ir::plan_of(kernel.plan, regime) == &kernel.plan) continue;
+    WEFT_TRY(out[static_cast<std::size_t>(regime)], kernel.tables(heads, regime));
+  }
+  return out;
 }
 
 Status run_steps(const Job& job, const Room& room, const Machine& machine) {
@@ -163,6 +168,11 @@ Status run_steps(const Job& job, const Room& room, const Machine& machine) {
       block.offsets = room.offsets;
     }
     WEFT_CHECK(run_lists(job, piece, room, machine.run));
+    if (job.kernel.plan.transposed) {
+      WEFT_CHECK(run_gradients(job, piece, room, machine,
+                               [&](std::size_t phase) { return run_phase(job, phase, piece, machine.run); }));
+      continue;
+    }
     if (const auto of_entry = cut_keys(job.kernel.plan, piece); !of_entry.empty()) {
       WEFT_CHECK(machine.copy(room.chunks, of_entry.data(), of_entry.size() * sizeof of_entry[0]));
       block.chunks_of_entry = room.chunks;
@@ -171,7 +181,7 @@ Status run_steps(const Job& job, const Room& room, const Machine& machine) {
       WEFT_CHECK(run_phase(job, phase, piece, machine.run));
     }
   }
-  return done;
+  return run_input_gradients(job, pieces, room, machine.run);
 }
 
 }  // namespace weft

@@ -8,13 +8,20 @@
 
 #include <weft/weft.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 
 /// From a checked launch to the kernels that compute it, one after another: the loop that every executor runs.
 namespace weft {
+
+/// Null where a plan has no such regime.
+using TablesByRegime = std::array<std::shared_ptr<const HeadTables>, ir::kRegimes>;
+/// Of the regimes that have a plan of their own.
+Result<TablesByRegime> tables_beside(const Compilation& kernel, std::int64_t heads);
 
 /// A launch, and whose it is.
 struct Job {
@@ -22,22 +29,26 @@ struct Job {
   const HeadTables& tables;
   const Launch& launch;
   const RunArgs& args;
-  bool captured = false;  ///< GPUs: a graph captures the launch, and replays it without the host's memory
+  TablesByRegime beside = {};  ///< of the plans beside the first, where there are any
+  bool captured = false;       ///< GPUs: a graph captures the launch, and replays it without the host's memory
 };
 
 /// Memory beside the tensors, where kernels can reach it.
 struct Room {
-  const std::int64_t* tables = nullptr;  ///< the words of Job::tables
-  std::int64_t* offsets = nullptr;       ///< a number for each batch entry, …
-  std::int64_t* chunks = nullptr;        ///< … and two: how its keys are cut
-  std::byte* carry = nullptr;            ///< the state of rows between steps
+  const std::int64_t* tables = nullptr;                       ///< the words of Job::tables …
+  std::array<const std::int64_t*, ir::kRegimes> beside = {};  ///< … and of Job::beside
+  std::int64_t* offsets = nullptr;                            ///< a number for each batch entry, …
+  std::int64_t* chunks = nullptr;                             ///< … and two: how its keys are cut
+  std::byte* carry = nullptr;                                 ///< the state of rows between steps
   std::int32_t* lists = nullptr;
   void* list_scratch = nullptr;  ///< means of key blocks, scores of what was chosen
+  float* terms = nullptr;        ///< weft_args::query_terms
+  std::byte* input_sums = nullptr;
 };
 
 /// Bytes of it that do not go by the number of heads or batch entries alone.
 struct RoomSizes {
-  std::size_t carry = 0, lists = 0, list_scratch = 0;
+  std::size_t carry = 0, lists = 0, list_scratch = 0, terms = 0, input_sums = 0;
 };
 /// User error where that is more than any memory.
 Result<RoomSizes> room_for(const ir::Plan& plan, const Launch& launch);
@@ -52,6 +63,8 @@ struct Machine {
   RunStep run;
   /// Brings numbers to where kernels can reach them; empty where they reach the host's.
   std::function<Status(std::int64_t* to, const std::int64_t* from, std::size_t bytes)> copy = {};
+  /// Zeros, in words of four bytes.
+  std::function<Status(void* to, std::size_t words)> clear = {};
 };
 
 /// The lists of a piece, then phase by phase the tiles of its rows, or chunks of their keys and what merges them; many

@@ -160,20 +160,32 @@ TEST_F(GradKernels, AreStoredApart) {
   EXPECT_TRUE(why(true));
 }
 
-TEST_F(GradKernels, AreRefusedWhereThereAreNone) {
-  for (const std::string target : {"sm_61", "sm_90"}) {
-    for (const auto& words :
-         {Words{"emit", "--stage", "cuda"}, {"emit", "--stage", "plan"}, {"explain"}, {"bench"}, {"tune"}}) {
-      Words more(words.begin() + 1, words.end());
-      more.insert(more.end(), {"--target", target, "--grad"});
-      const auto finished = weft(words[0], more);
-      EXPECT_EQ(finished.status, 3) << words[0] << finished.err;
-      EXPECT_EQ(finished.out, "");
-      const bool measures = words[0] == "bench" || words[0] == "tune";
-      const auto said = measures ? words[0] + " measures CPU kernels only"
-                                 : "gradients on " + target + " are not available in this version";
-      EXPECT_NE(finished.err.find(said), std::string::npos) << finished.err;
-    }
+TEST_F(GradKernels, OfGpusAreShownByBothPasses) {
+  const Words gpu = {"--target", "sm_80", "--grad"};
+  const auto with = [&](Words more) {
+    more.insert(more.end(), gpu.begin(), gpu.end());
+    return more;
+  };
+  const auto of_queries = weft("emit", with({"--stage", "cuda", "--whole"}));
+  const auto of_keys = weft("emit", with({"--stage", "cuda", "--whole", "--transposed"}));
+  EXPECT_EQ(of_queries.status, 0) << of_queries.err;
+  EXPECT_EQ(of_keys.status, 0) << of_keys.err;
+  EXPECT_NE(of_queries.out.find("weft_terms"), std::string::npos);
+  EXPECT_NE(of_keys.out.find("constexpr bool kTransposed = true;"), std::string::npos);
+  const auto plan = weft("emit", with({"--stage", "plan"}));
+  EXPECT_NE(plan.out.find("\ntransposed\n"), std::string::npos) << plan.out;
+  const auto explained = weft("explain", with({}));
+  EXPECT_EQ(explained.status, 0) << explained.err;
+  EXPECT_NE(explained.out.find("pairs computed over kept"), std::string::npos) << explained.out;
+  const auto forward = weft("emit", {"--stage", "cuda", "--target", "sm_80", "--transposed"});
+  EXPECT_EQ(forward.status, 1) << forward.err;
+  EXPECT_NE(forward.err.find("--transposed: it is of gradients on GPUs"), std::string::npos) << forward.err;
+  const auto on_cpu = weft("emit", {"--stage", "llvm", "--target", "cpu", "--grad", "--transposed"});
+  EXPECT_EQ(on_cpu.status, 2) << on_cpu.err;
+  for (const std::string command : {"bench", "tune"}) {
+    const auto finished = weft(command, gpu);
+    EXPECT_EQ(finished.status, 3) << finished.err;
+    EXPECT_NE(finished.err.find(command + " measures CPU kernels only"), std::string::npos) << finished.err;
   }
 }
 

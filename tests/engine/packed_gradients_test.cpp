@@ -143,6 +143,9 @@ class Launches {
   std::optional<Kernel> forward_, backward_;
 };
 
+/// Text of kernels for GPUs, run on the host.
+constexpr const char* kGpu = "emulate:sm_61";
+
 class PackedGradients : public ::testing::TestWithParam<PatternOf> {
  protected:
   const std::vector<std::int64_t> cu_q = places(kQueries), cu_k = places(kKeys);
@@ -179,13 +182,16 @@ TEST_P(PackedGradients, AreAsIfAlone) {
 
 TEST_P(PackedGradients, AreThoseOfTheMeaning) {
   const auto want = apart("interpreter");
-  auto got = fresh();
-  ASSERT_EQ(Launches(GetParam(), "cpu").run(got, all()), "");
-  EXPECT_LT(largest_difference(got.dq, want.dq), 1e-4);
-  EXPECT_LT(largest_difference(got.dk, want.dk), 1e-4);
-  EXPECT_LT(largest_difference(got.dv, want.dv), 1e-4);
-  EXPECT_LT(largest_difference(got.d_bias, want.d_bias), 1e-3);
-  EXPECT_GT(largest_difference(got.dk, std::vector<float>(got.dk.size(), 0)), 1e-2) << "there is something to compare";
+  for (const char* target : {"cpu", kGpu}) {
+    auto got = fresh();
+    ASSERT_EQ(Launches(GetParam(), target).run(got, all()), "");
+    EXPECT_LT(largest_difference(got.dq, want.dq), 1e-4) << target;
+    EXPECT_LT(largest_difference(got.dk, want.dk), 1e-4) << target;
+    EXPECT_LT(largest_difference(got.dv, want.dv), 1e-4) << target;
+    EXPECT_LT(largest_difference(got.d_bias, want.d_bias), 1e-3) << target;
+    EXPECT_GT(largest_difference(got.dk, std::vector<float>(got.dk.size(), 0)), 1e-2)
+        << "there is something to compare";
+  }
 }
 
 TEST_P(PackedGradients, AreTheSameWithAnyNumberOfThreads) {
@@ -201,40 +207,44 @@ TEST_P(PackedGradients, AreTheSameWithAnyNumberOfThreads) {
 
 /// What stands in front of sequences and behind them is not read, and has gradients of 0.
 TEST_P(PackedGradients, OfWhatIsInNoSequenceAreZero) {
-  const Launches launches(GetParam(), "cpu");
-  auto want = fresh(), got = fresh();
-  const auto spoil = [](std::vector<float>& x, std::int64_t row, std::int64_t count) {
-    std::fill_n(x.begin(), kBefore * row, kPoison);
-    std::fill_n(x.begin() + (count - kBehind) * row, kBehind * row, kPoison);
-  };
-  for (auto* x : {&got.q, &got.d_out}) spoil(*x, kHeads * kDim, rows);
-  for (auto* x : {&got.k, &got.v}) spoil(*x, kKvHeads * kDim, keys);
-  ASSERT_EQ(launches.run(want, all()), "");
-  ASSERT_EQ(launches.run(got, all()), "");
-  EXPECT_EQ(got.dq, want.dq);
-  EXPECT_EQ(got.dk, want.dk);
-  EXPECT_EQ(got.dv, want.dv);
-  const auto is_zero = [](const std::vector<float>& x, std::int64_t row, std::int64_t first, std::int64_t count) {
-    const auto begin = x.begin() + first * row;
-    return std::all_of(begin, begin + count * row, [](float value) { return value == 0; });
-  };
-  EXPECT_TRUE(is_zero(got.dq, kHeads * kDim, 0, kBefore));
-  EXPECT_TRUE(is_zero(got.dq, kHeads * kDim, rows - kBehind, kBehind));
-  for (const auto* x : {&got.dk, &got.dv}) {
-    EXPECT_TRUE(is_zero(*x, kKvHeads * kDim, 0, kBefore));
-    EXPECT_TRUE(is_zero(*x, kKvHeads * kDim, keys - kBehind, kBehind));
-    EXPECT_TRUE(is_zero(*x, kKvHeads * kDim, cu_k[3], kKeys[3])) << "a sequence without rows";
+  for (const char* target : {"cpu", kGpu}) {
+    const Launches launches(GetParam(), target);
+    auto want = fresh(), got = fresh();
+    const auto spoil = [](std::vector<float>& x, std::int64_t row, std::int64_t count) {
+      std::fill_n(x.begin(), kBefore * row, kPoison);
+      std::fill_n(x.begin() + (count - kBehind) * row, kBehind * row, kPoison);
+    };
+    for (auto* x : {&got.q, &got.d_out}) spoil(*x, kHeads * kDim, rows);
+    for (auto* x : {&got.k, &got.v}) spoil(*x, kKvHeads * kDim, keys);
+    ASSERT_EQ(launches.run(want, all()), "");
+    ASSERT_EQ(launches.run(got, all()), "");
+    EXPECT_EQ(got.dq, want.dq);
+    EXPECT_EQ(got.dk, want.dk);
+    EXPECT_EQ(got.dv, want.dv);
+    const auto is_zero = [](const std::vector<float>& x, std::int64_t row, std::int64_t first, std::int64_t count) {
+      const auto begin = x.begin() + first * row;
+      return std::all_of(begin, begin + count * row, [](float value) { return value == 0; });
+    };
+    EXPECT_TRUE(is_zero(got.dq, kHeads * kDim, 0, kBefore));
+    EXPECT_TRUE(is_zero(got.dq, kHeads * kDim, rows - kBehind, kBehind));
+    for (const auto* x : {&got.dk, &got.dv}) {
+      EXPECT_TRUE(is_zero(*x, kKvHeads * kDim, 0, kBefore));
+      EXPECT_TRUE(is_zero(*x, kKvHeads * kDim, keys - kBehind, kBehind));
+      EXPECT_TRUE(is_zero(*x, kKvHeads * kDim, cu_k[3], kKeys[3])) << "a sequence without rows";
+    }
+    EXPECT_TRUE(is_zero(got.dq, kHeads * kDim, cu_q[5], kQueries[5])) << "a sequence without keys";
   }
-  EXPECT_TRUE(is_zero(got.dq, kHeads * kDim, cu_q[5], kQueries[5])) << "a sequence without keys";
 }
 
 /// Only empty sequences: everything is 0, and nothing is left as it was.
 TEST_P(PackedGradients, OfEmptySequencesAreZero) {
-  auto got = fresh();
   const std::vector<std::int64_t> none = {0, 0, 0};
-  ASSERT_EQ(Launches(GetParam(), "cpu").run(got, {0, rows, 0, keys, none, none}), "");
-  for (const auto* x : {&got.dq, &got.dk, &got.dv}) EXPECT_EQ(*x, std::vector<float>(x->size(), 0));
-  EXPECT_EQ(got.d_bias, std::vector<float>(kHeads, 0));
+  for (const char* target : {"cpu", kGpu}) {
+    auto got = fresh();
+    ASSERT_EQ(Launches(GetParam(), target).run(got, {0, rows, 0, keys, none, none}), "");
+    for (const auto* x : {&got.dq, &got.dk, &got.dv}) EXPECT_EQ(*x, std::vector<float>(x->size(), 0)) << target;
+    EXPECT_EQ(got.d_bias, std::vector<float>(kHeads, 0)) << target;
+  }
 }
 
 /// Sequences of one length are the entries of a batch, and draw what these draw for dropout.

@@ -43,8 +43,10 @@ std::string refused_by_sm_61(const GoldenCase& g) { return refused_for(g, find_t
 
 }  // namespace
 
-Result<ir::Gradients> gradients_on_cpu(const GoldenCase& g) {
-  WEFT_TRY(const auto kernel, test::BackwardKernel::make(g.pattern, g.shape, g.dtype, "cpu"));
+namespace {
+
+Result<ir::Gradients> gradients_on(const GoldenCase& g, const char* target) {
+  WEFT_TRY(const auto kernel, test::BackwardKernel::make(g.pattern, g.shape, g.dtype, target));
   return kernel.run({.pattern = g.pattern,
                      .shape = g.shape,
                      .dtype = g.dtype,
@@ -55,13 +57,19 @@ Result<ir::Gradients> gradients_on_cpu(const GoldenCase& g) {
                      .d_o = g.gradients->d_o});
 }
 
+Result<ir::Gradients> gradients_on_sm_61(const GoldenCase& g) { return gradients_on(g, "emulate:sm_61"); }
+
+}  // namespace
+
+Result<ir::Gradients> gradients_on_cpu(const GoldenCase& g) { return gradients_on(g, "cpu"); }
+
 std::string refused(const GoldenCase& g) { return refused_for(g, host_target()); }
 
 const Way kWays[4] = {
     {"interpreter", interpret, skip_nothing, interpret_gradients},
     {"plan", walk_plan, refused},
     {"cpu", run_on_cpu, refused, gradients_on_cpu},
-    {"sm_61", emulate_sm_61, refused_by_sm_61},
+    {"sm_61", emulate_sm_61, refused_by_sm_61, gradients_on_sm_61},
 };
 
 }  // namespace weft::golden

@@ -90,7 +90,11 @@ TEST_P(RandomGradients, AreTheInterpreters) {
 
 INSTANTIATE_TEST_SUITE_P(, RandomGradients,
                          ::testing::Values(Way{"cpu", 48, 200}, Way{"cpu", 16, 150, ir::DType::f16},
-                                           Way{"cpu", 16, 150, ir::DType::bf16}, Way{"cpu:x86-64", 24, 150}),
+                                           Way{"cpu", 16, 150, ir::DType::bf16}, Way{"cpu:x86-64", 24, 150},
+                                           Way{"emulate:sm_61", 16, 150}, Way{"emulate:sm_61", 8, 150, ir::DType::f16},
+                                           Way{"emulate:sm_80", 12, 150, ir::DType::f16},
+                                           Way{"emulate:sm_80", 8, 150, ir::DType::bf16},
+                                           Way{"emulate:sm_75", 6, 150, ir::DType::f16}),
                          [](const auto& row) { return fmt::format("way_{}", row.index); });
 
 }  // namespace

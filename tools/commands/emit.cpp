@@ -69,7 +69,9 @@ Result<std::string> emit_plan(const ir::Plan& plan, const Target& target, const 
                               const Quoted& quoted = {}) {
   if (options.stage == "plan") return ir::print(plan);
   WEFT_CHECK(fits(options.stage, target));
-  if (is_cuda(options.stage)) return emit_cuda(plan, target, options, quoted);
+  if (options.transposed && !plan.transposed)
+    return user_error("--transposed: it is of gradients on GPUs; with them there is a pass of dK and dV");
+  if (is_cuda(options.stage)) return emit_cuda(options.transposed ? *plan.transposed : plan, target, options, quoted);
   const auto regime = options.few ? ir::Regime::few_queries : ir::Regime::many_queries;
   if (options.few && ir::regimes_of(plan).size() == 1) {
     return user_error(
@@ -148,6 +150,8 @@ int command_emit(const Options& given, const Console& console) {
   if (given.whole && given.stage != "cuda") return console.usage("--whole goes with --stage cuda");
   if (given.few && !is_cpu(given.stage) && !given.stage.empty())
     return console.usage("--few goes with --stage llvm, asm or object");
+  if (given.transposed && !is_cuda(given.stage) && !given.stage.empty())
+    return console.usage("--transposed goes with --stage cuda, ptx, cubin or sass");
   if (given.stage.empty()) {
     return console.usage("--stage is missing: ast, pattern, plan, llvm, asm, object, cuda, ptx, cubin or sass");
   }

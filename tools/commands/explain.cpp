@@ -121,11 +121,15 @@ struct Explained {
 
 void print_text(const Explained& what, const Console& console) {
   const auto& [file, planned, shape, load, compiled, predicted, backward] = what;
-  console.print("{}{} on {}, {} queries, {} keys, {} heads, dim {}, {}\n", backward ? "backward pass of " : "",
-                file.pattern.name, planned.target.name, shape.n_q, shape.n_k, shape.heads, shape.d,
-                ir::to_string(planned.bind.dtype));
+  console.print("{}{} on {}, {} queries, {} keys, {} heads, dim {}, {}\n",
+                planned.bind.gradient ? "backward pass of " : "", file.pattern.name, planned.target.name, shape.n_q,
+                shape.n_k, shape.heads, shape.d, ir::to_string(planned.bind.dtype));
   print_plan(planned.plan, console);
   if (backward) print_backward(shape, *backward, console);
+  if (planned.plan.transposed) {
+    console.print("  seven products in two passes; that of dK and dV, whose tiles hold keys:\n");
+    print_plan(*planned.plan.transposed, console);
+  }
   if (load.heads_per_tile > 1)
     console.print("  rows of {} heads, which share K and V, in one tile\n", load.heads_per_tile);
   if (const auto chunks = ir::key_chunks(planned.plan, shape, 0); chunks.count > 1)
@@ -140,6 +144,11 @@ void print_text(const Explained& what, const Console& console) {
                   load.work.sampled ? ", estimated from a sample of the tiles" : "");
     console.print("  tiles: {:.0f} full, {:.0f} partial, {:.0f} empty (never visited)\n", load.work.full_tiles,
                   load.work.partial_tiles, load.work.empty_tiles);
+    if (planned.plan.transposed) {
+      console.print("  pairs computed over kept: {:.2f} by query, {:.2f} by key\n",
+                    load.work.pairs > 0 ? load.work.executed / load.work.pairs : 0,
+                    load.work.pairs > 0 ? load.transposed.executed / load.work.pairs : 0);
+    }
     if (predicted) {
       console.print("  predicted: {:.3f} ms, {:.3f} of the peak in useful work, from {}: {}\n", predicted->ms,
                     predicted->share_of_peak, predicted->from, predicted->assumed);
@@ -165,7 +174,13 @@ Json prediction_json(const std::optional<Prediction>& predicted, bool known) {
           {"assumed", predicted->assumed}};
 }
 
-Json backward_json(const std::optional<BackwardMemory>& backward) {
+Json backward_json(const Planned& planned, const Workload& load, const std::optional<BackwardMemory>& backward) {
+  if (planned.plan.transposed) {
+    const double pairs = load.work.pairs;
+    return {{"products", 7},
+            {"executed_by_query", pairs > 0 ? Json(load.work.executed / pairs) : Json(nullptr)},
+            {"executed_by_key", pairs > 0 ? Json(load.transposed.executed / pairs) : Json(nullptr)}};
+  }
   if (!backward) return nullptr;
   return {{"products", 5},
           {"scratch_bytes", backward->scratch_bytes},
@@ -203,7 +218,7 @@ void print_json(const Explained& what, const Console& console) {
                  {"shared_bytes", or_null(compiled.shared_bytes)},
                  {"blocks_per_sm", compiled.blocks_per_sm > 0 ? Json(compiled.blocks_per_sm) : Json(nullptr)},
                  {"predicted", prediction_json(predicted, !load.inputs_missing)},
-                 {"backward", backward_json(backward)},
+                 {"backward", backward_json(planned, load, backward)},
                  {"machine_code", to_json(compiled.machine_code)},
                  {"keys", keys_of(planned.plan)},
                  {"key_chunks", ir::key_chunks(planned.plan, shape, 0).count},
@@ -239,11 +254,11 @@ int command_explain(const Options& options, const Console& console) {
   auto compiled = compile_for_gpu(*planned, sizes, options, console);
   if (!compiled) return console.fail(compiled.error(), &file->source);
   what.compiled = std::move(*compiled);
-  if (planned->bind.gradient) {
+  if (planned->bind.gradient && !planned->plan.transposed) {
     auto memory = backward_memory(*planned, shape.heads);
     if (!memory) return console.fail(memory.error());
     what.backward = *memory;
-  } else {
+  } else if (!planned->bind.gradient) {
     what.predicted = predict(what.load, *planned, what.compiled, shape, options.layout == "bhnd", options.llvm);
   }
   if (console.json())

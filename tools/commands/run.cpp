@@ -209,11 +209,31 @@ Result<double> launch(const Kernel& kernel, Operands& operands, const Options& o
   return device ? launch_on(device, kernel, operands, args, views) : launch_here(kernel, operands, args);
 }
 
+/// See launch_on.
+Result<double> launch_backward_on(const std::shared_ptr<const cuda::Device>& device, const Kernel& kernel, Job& job,
+                                  GradientOperands& gradients, const RunArgs& host, Views& views) {
+  gradients.poison();
+  WEFT_TRY(const auto forward, DeviceOperands::copy_in(device, job.operands));
+  WEFT_TRY(auto copies, DeviceGradients::copy_in(device, gradients));
+  auto args = copies.args(forward.args(host, views));
+  args.lists = {};
+  WEFT_TRY(const auto timer, cuda::Timer::make(device));
+  WEFT_TRY(const double best, best_of([&]() -> Result<double> {
+             WEFT_CHECK(copies.reset(gradients));
+             WEFT_CHECK(timer.start(nullptr));
+             WEFT_CHECK(kernel.run(args));
+             return timer.stop(nullptr);
+           }));
+  WEFT_CHECK(copies.copy_out(gradients));
+  return best;
+}
+
 /// The backward pass of what the forward left. Its choice of keys is not asked for: the check takes the forward's.
 Result<double> launch_backward(const Kernel& kernel, Job& job, GradientOperands& gradients, const Options& options) {
   Views views;
   auto args = gradients.args(job.operands.args(options, views), job.operands);
   args.lists = {};
+  if (const auto device = device_of(kernel)) return launch_backward_on(device, kernel, job, gradients, args, views);
   return best_of([&]() -> Result<double> {
     gradients.poison();
     const auto start = Clock::now();

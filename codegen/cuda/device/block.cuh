@@ -1,5 +1,6 @@
 #pragma once
 
+#include "codegen/cuda/device/sides.cuh"
 #include "codegen/cuda/device/simt_memory.cuh"
 
 // What the threads of a block share: the tile's rows, the keys at hand, and the state of the terms. The working memory
@@ -28,7 +29,8 @@ enum ConditionKind {
 /// Facts of the tile, the same in every thread.
 struct __align__(16) Tile {
   int b, h;
-  int offset;              // position of row 0
+  int offset;              // position of row 0 …
+  int first_query;         // … and of the sequence's first query, which it mostly is
   int count;               // rows …
   int from, to;            // … and those that the launch computes, `to` excluded
   int first, last;         // positions of the first and the last row

@@ -13,8 +13,8 @@ __device__ __forceinline__ bool hits(const weft_args& a, const Term& term, int y
   const i64* filter = a.tables + get(term.filter_at);
 #pragma unroll 1
   for (int left = kHasFilters ? get(term.filters) : 0;; --left, filter += kFilterWords) {
-    const int in_segment = segment > 0 ? y % segment : y;
-    if ((in_segment % rate == residue) != wanted) return false;
+    const int in_segment = segment > 0 ? remainder_of_key(y, segment) : y;
+    if ((remainder_of_key(in_segment, rate) == residue) != wanted) return false;
     if (left == 0) return true;
     const i64 next_segment = word(filter + kFilterSegment);
     segment = next_segment > kLargest ? 0 : (int)next_segment;

@@ -89,7 +89,7 @@ __device__ __forceinline__ void weigh_pairs(const weft_args& a, Shared& s, const
                                             bool mixed, Kept& kept) {
   const i64* const pass = get(s.pass);
   const int terms = (int)word(pass + kTerms);
-  const int lowest = mixed ? 0 : get(s.key[from]), highest = mixed ? kLargest : get(s.key[from + count - 1]);
+  const int lowest = mixed ? kNoKey : get(s.key[from]), highest = mixed ? kLargest : get(s.key[from + count - 1]);
   unsigned group[kBitWords] = {};
   int branch = -1;  // of the group; the one of the end is -2
   kept = {};

@@ -61,13 +61,13 @@ __device__ __forceinline__ void meet_row(const weft_args& a, Shared& s, const Ti
 }
 
 /// Does the term hit key y, and what is there for rows to compare; and what do a warp's keys say together? By whole
-/// warps: a number may lie behind the block's last key, whose y is -1, as is that of places without a key.
+/// warps: a number may lie behind the block's last key, whose y is kNoKey, as is that of places without a key.
 __device__ __forceinline__ void meet_key(const weft_args& a, Shared& s, const Tile& t, const Term& term, int number,
                                          int y) {
-  bool hit = y >= 0 && hits(a, term, y);
+  bool hit = y != kNoKey && hits(a, term, y);
   SaidOfKey said = {0, 0};
   if (kConditions > 0 && hit) said = ask_key(a, s, t, term, y, hit);
-  const int key = hit ? y : -1;
+  const int key = hit ? y : kNoKey;
   if (number < kKeys) {
     put(s.meets.key[number], key);
     if (kConditions > 0) put(s.meets.fails[number], said.fails);
@@ -98,7 +98,7 @@ __device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const T
   const unsigned thread = thread_anew();
   if (thread < kRows && !rows_are_known) meet_row(a, s, t, words, term, (int)thread);
   const int k = (kThreads - 1 - (int)thread) ^ 31;  // warps without rows first
-  if (k / 32 < kKeyWarps) meet_key(a, s, t, term, k, k < count ? get(s.key[from + k]) : -1);
+  if (k / 32 < kKeyWarps) meet_key(a, s, t, term, k, k < count ? get(s.key[from + k]) : kNoKey);
 }
 
 /// The keys of a warp that the term hits, as bits.
@@ -117,7 +117,7 @@ __device__ __forceinline__ bool bounds_decide(Shared& s) {
 
 /// How many of `count` ascending keys from place `from` of the list on lie below y.
 __device__ __forceinline__ int keys_below(Shared& s, int from, int count, int y) {
-  constexpr int kFirstStep = kKeys < 32 ? 16 : kKeys < 64 ? 32 : 64;
+  constexpr int kFirstStep = kKeys < 32 ? 16 : kKeys < 64 ? 32 : kKeys < 128 ? 64 : 128;
   static_assert(kKeys < 2 * kFirstStep);
   int below = 0;
 #pragma unroll

@@ -12,11 +12,11 @@ struct __align__(16) Meets {
   // values likewise; and the runs in which they lie.
   int4 group_keys[kGroups], group_values[kByValues ? kGroups : 1];
   unsigned group_runs[kConditions > 0 && kGroups > 4 ? kGroups : 4];
-  // Of a warp's keys: the least (-1 where the term misses one), the largest, the least that it hits, the runs that fail
+  // Of a warp's keys: the least (kNoKey where the term misses one), the largest, the least that it hits, the runs that fail
   // for some; those that fail for all that it hits, their least and their largest value; last, a bit for each hit.
   int4 of_keys[kKeyWarps], of_values[kConditions > 0 ? kKeyWarps : 1];
   int lo[kRows], hi[kRows];  // the keys that a row keeps
-  int key[kKeys];            // a key that the term hits, or -1
+  int key[kKeys];            // a key that the term hits, or kNoKey
   unsigned runs[kConditions > 0 ? kRows : 4], fails[kConditions > 0 ? kKeys : 4];
   int least[kByValues ? kRows : 4], most[kByValues ? kRows : 4], value[kByValues ? kKeys : 4];
 };

@@ -101,7 +101,8 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
     weigh_scores(s, st, block, scale);
     if constexpr (Pairs::kDrops) drop_weights<Pairs>(a, s, block);
   }
-  if (block.is & kMarkStrange) add_strange(s, st, block);
+  if (block.is & kMarkStrange)
+    add_strange<kValueBytes>(st.o, block.kept, count_of(block), v_rows(s));
   if ((block.is & kMarkTiles) == kMarkTiles) {
     multiply_values<true>(s, st, block);
   } else if (block.is & kMarkTiles) {
@@ -231,7 +232,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         // fault(keys_before_the_barrier) leaves this out
         __syncthreads();
         if (block.is & kMarkMasked || Pairs::kDrops)
-          mark(block, kMarkStrange, __syncthreads_or(find_strange(s, false)) != 0);
+          mark(block, kMarkStrange, __syncthreads_or(find_strange<kValueBytes, kColumnTiles>(v_rows(s), false)) != 0);
         start_next();
         block.from = place_before(stream);  // again, because a register for it would be one too many
         close_block<Pairs>(a, s, st, block);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "codegen/cuda/device/dropout.cuh"
-#include "codegen/cuda/device/mma_products.cuh"
+#include "codegen/cuda/device/mma_softmax.cuh"
 
 /// Multiplies the block's weights, or makes them those of pairs that are not kept, whose V touches nothing.
 template <typename Pairs>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/cuda/device/mma_views.cuh"
+#include "codegen/cuda/device/mma_stage.cuh"
 
 // Who computes what, with matrix instructions. A warp has tiles of 16 rows; of each a thread has two rows, and of each 8
 // keys two.

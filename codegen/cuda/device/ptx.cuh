@@ -83,6 +83,12 @@ __device__ __forceinline__ void store_global(void* to, T value) {
   *static_cast<T*>(to) = value;
 }
 
+/// To memory that many add to, in any order: whole numbers, so that the order does not tell.
+__device__ __forceinline__ void add_atomically(void* to, long long by) {
+  atomicAdd((unsigned long long*)to, (unsigned long long)by);
+}
+__device__ __forceinline__ void raise_atomically(void* to, unsigned by) { atomicMax((unsigned*)to, by); }
+
 template <typename T>
 __device__ __forceinline__ T load_shared(const void* from) {
   return *static_cast<const T*>(from);

@@ -27,7 +27,7 @@ struct Row {
 };
 
 __device__ __forceinline__ Row row_of_contiguous(const weft_args& a, const Tile& t, int tile, bool descending) {
-  const unsigned heads = heads_of_tile(a), rows = (unsigned)a.n_q * heads;
+  const unsigned heads = heads_of_tile(a), rows = (unsigned)rows_of_sequence(a) * heads;
   const int total = (int)((rows + kRows - 1) / kRows);
   const int number = descending ? total - 1 - tile : tile;
   const unsigned row = (unsigned)number * kRows + threadIdx.x;
@@ -42,7 +42,7 @@ __device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, c
   const int per_cell = (int)word(head + kTilesPerCell), period = (int)word(head + kPeriod);
   const int number = tile / per_cell;
   // Of a cell before the first or behind the last no row is valid.
-  const int c = floor_div(descending ? t.offset + (int)a.n_q - 1 : t.offset, cell) + (descending ? -number : number);
+  const int c = floor_div(descending ? t.offset + rows_of_sequence(a) - 1 : t.offset, cell) + (descending ? -number : number);
   const int in_period = c % period;
   const i64* const cells = a.tables + word(head + kCellsAt);
   const i64* const table = a.tables + word(cells + in_period + (in_period < 0 ? period : 0));
@@ -60,7 +60,7 @@ __device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, c
   const int turn = j / residues;
   const i64* const residue = of + kClassAt + (j - turn * residues);
   const i64 x = c * cell + (i64)(int)word(head + kLcm) * turn + word(residue);
-  const bool valid = j < word(of + kClassRows) && x >= t.offset && x < t.offset + a.n_q;
+  const bool valid = j < word(of + kClassRows) && x >= t.offset && x < t.offset + rows_of_sequence(a);
   return {clamp_to_int(x), (u64)word(residue + residues), valid};
 }
 
@@ -78,6 +78,35 @@ __device__ __forceinline__ u64 further_bits(const weft_args& a, const i64* head,
   return bits;
 }
 
+/// AND and OR of the bits of all rows, which s.bits has behind a barrier; the memory of terms is free yet.
+__device__ __forceinline__ void gather_bits(Shared& s, Tile& t) {
+  t.every = ~u64(0);
+  t.any = 0;
+  if (!kHasRowBits) return;
+  const bool is_row = (int)threadIdx.x < t.count;
+  const u64 mine = is_row ? get(s.bits[threadIdx.x]) : 0;
+  unsigned words[4] = {is_row ? (unsigned)mine : ~0u, is_row ? (unsigned)(mine >> 32) : ~0u, (unsigned)mine,
+                       (unsigned)(mine >> 32)};
+#pragma unroll
+  for (int apart = 16; apart > 0; apart /= 2) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const unsigned other = __shfl_xor_sync(0xFFFFFFFFu, words[i], apart);
+      words[i] = i < 2 ? words[i] & other : words[i] | other;
+    }
+  }
+  uint4* const of_warps = (uint4*)terms_of(s);
+  static_assert(kWarps * sizeof(uint4) <= kSharedPerTerm);
+  if (threadIdx.x % 32 == 0) put(of_warps[threadIdx.x / 32], make_uint4(words[0], words[1], words[2], words[3]));
+  __syncthreads();
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    const uint4 of_warp = get(of_warps[w]);
+    t.every &= (u64)of_warp.x | (u64)of_warp.y << 32;
+    t.any |= (u64)of_warp.z | (u64)of_warp.w << 32;
+  }
+}
+
 /// Fills s.x, s.head and s.bits and the tile's facts. Rows behind the last repeat it, so that they neither widen an
 /// interval nor need a mask.
 __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t, const i64* head, int tile,
@@ -91,8 +120,8 @@ __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t
   // Rows of a class that lie before row 0 or behind the last: the others stay in one piece.
   const int before = __syncthreads_count(threadIdx.x < kRows && !row.valid && row.x < t.offset);
   t.count = __syncthreads_count(row.valid);
-  t.from = __syncthreads_count(row.valid && row.x - t.offset < (int)a.row_begin);
-  t.to = __syncthreads_count(row.valid && row.x - t.offset < (int)a.row_end);
+  t.from = __syncthreads_count(row.valid && row.x - t.offset < first_row(a));
+  t.to = __syncthreads_count(row.valid && row.x - t.offset < end_of_rows(a));
   const int at = (int)threadIdx.x - before;
   if (row.valid) {
     if (kHasRowBits) row.bits |= further_bits(a, head, row.x, by_class ? (int)word(head + kClassBits) : 0);
@@ -104,14 +133,7 @@ __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t
   t.first = get(s.x[0]);
   t.last = get(s.x[t.count - 1]);
   const u64 last_bits = get(s.bits[t.count - 1]);
-  t.every = ~u64(0);
-  t.any = 0;
-#pragma unroll 1
-  for (int r = 0; kHasRowBits && r < t.count; ++r) {
-    const u64 bits = get(s.bits[r]);
-    t.every &= bits;
-    t.any |= bits;
-  }
+  gather_bits(s, t);
   if (threadIdx.x >= t.count && threadIdx.x < kRows) {
     put(s.x[threadIdx.x], t.last);
     put(s.bits[threadIdx.x], last_bits);

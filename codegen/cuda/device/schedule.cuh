@@ -112,8 +112,8 @@ struct Hit {
 __device__ __forceinline__ Hit first_hit(const Term& term, int from) {
   const int rate = get(term.rate), segment = get(term.segment), residue = get(term.residue);
   if (!kHasStreams || rate == 1) return {from, kLargest};
-  const int base = segment > 0 ? from / segment * segment : 0;
-  const int behind = (from - base) % rate;
+  const int base = segment > 0 ? multiple_below_key(from, segment) : 0;
+  const int behind = remainder_of_key(from - base, rate);
   const i64 at = (i64)from + (residue >= behind ? residue - behind : residue - behind + rate);
   const i64 end = segment > 0 ? (i64)base + segment : kLargest;
   if (at < end) return {clamp_to_int(at), clamp_to_int(end)};

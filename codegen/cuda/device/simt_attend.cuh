@@ -2,8 +2,8 @@
 
 #include "codegen/cuda/device/results.cuh"
 
-// The softmax of a tile over the keys of one pass: full zones first, then the partial ones, each as a stream of blocks
-// of kKeys.
+// What a tile sums up over the keys of one pass, its softmax or gradients: full zones first, then the partial ones, each
+// as a stream of blocks of kKeys.
 
 /// Where the stream of keys is, in every thread of a warp, and whether its zones are partial. While products need the
 /// registers, shared memory keeps it.
@@ -20,10 +20,10 @@ __device__ __forceinline__ KeyStream take_back(Shared& s, bool& partial) {
   return {all >> 16, all & 0x7FFF};
 }
 
-template <typename Pairs = PlainPairs>
+template <typename Pairs = PlainPairs, typename State>
 __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
                                        int zones) {
-  Settled settled;
+  typename State::Settled settled;
   settled.rounds = 0;
   KeyStream stream = {};
   bool partial = false, mixed = false;  // mixed: the first of the partial blocks has keys of full zones, too

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "codegen/cuda/device/dropout.cuh"
-#include "codegen/cuda/device/simt_products.cuh"
+#include "codegen/cuda/device/simt_softmax.cuh"
 
 /// Multiplies the thread's own weights of a part, or makes them 0, as of pairs that are not kept.
 template <typename Pairs>

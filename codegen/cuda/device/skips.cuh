@@ -4,6 +4,8 @@
 
 // Passing over blocks of keys that no row keeps: without it every key of a zone would be tried, for few that are kept.
 
+__device__ __forceinline__ int block_of_key(int y) { return multiple_below_key(y, kSummaryBlock) / kSummaryBlock; }
+
 /// May some row keep a key of this block of kSummaryBlock keys, or where `wide`, of as many blocks? By number; texts
 /// define it at their end.
 __device__ __forceinline__ bool may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, bool wide);
@@ -12,7 +14,7 @@ __device__ __forceinline__ bool may_meet(const weft_args& a, Shared& s, const Ti
 __device__ __forceinline__ bool units_may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int unit,
                                                int block) {
   const Condition& c = s.conditions[use.condition];
-  const int runs = get(c.runs), end = (int)min((i64)(block + 1) * kSummaryBlock, a.n_k);
+  const int runs = get(c.runs), end = (int)min((i64)(block + 1) * kSummaryBlock, (i64)t.key_end);
   if (runs == 0) return true;
 #pragma unroll 1
   for (int y = block * kSummaryBlock; y < end; y += unit) {
@@ -64,7 +66,7 @@ __device__ __forceinline__ void tell_all(Shared& s, bool may) {
 
 /// Where the blocks end that lie one behind the other from that of key y on and whose bits are set.
 __device__ __forceinline__ i64 end_of_set(Shared& s, int y, int known) {
-  const int block = y / kSummaryBlock, thread = block - known;
+  const int block = block_of_key(y), thread = block - known;
   const unsigned unset = ~(get(s.may[thread / 32]) >> thread % 32);
   // fault(block_behind_those_that_are_set) instead:
   //   return (i64)(block + 1 + __clz((int)__brev(unset))) * kSummaryBlock;
@@ -83,7 +85,7 @@ __device__ __forceinline__ void pass_over(const weft_args& a, Shared& s, const T
                                           int& known) {
 #pragma unroll 1
   while (zone.step > 0 && zone.begin < zone.end) {
-    int block = zone.begin / kSummaryBlock;
+    int block = block_of_key(zone.begin);
     if (known >= 0 && block >= known && block < known + kThreads) {
       const int first = first_set(s, block - known);
       // fault(block_behind_the_one_to_go_to) instead: move_to(zone, (i64)(known + first + 1) * kSummaryBlock);
@@ -93,13 +95,13 @@ __device__ __forceinline__ void pass_over(const weft_args& a, Shared& s, const T
     }
     if (kSpans) {
       constexpr int kWide = kSummaryBlock * kSummaryBlock;
-      const int wide = zone.begin / kWide;
+      const int wide = multiple_below_key(zone.begin, kWide) / kWide;
       tell_all(s, block_may_count(a, s, t, terms, zone, wide + (int)threadIdx.x, true));
       known = -1;
       const int first = first_set(s, 0);
       move_to(zone, (i64)(wide + first) * kWide);
       if (first == kThreads || zone.begin >= zone.end) continue;
-      block = zone.begin / kSummaryBlock;
+      block = block_of_key(zone.begin);
     }
     tell_all(s, block_may_count(a, s, t, terms, zone, block + (int)threadIdx.x, false));
     known = block;

@@ -47,7 +47,7 @@ __device__ __forceinline__ int open_unit(const weft_args& a, Tile& t, bool by_he
   const int head = number / units;
   t.b = by_head ? head / (int)a.heads : head;
   t.h = by_head ? head - t.b * (int)a.heads : 0;
-  t.offset = first_position(a, t.b);
+  t.offset = t.first_query = first_position(a, t.b);
   return number - head * units;
 }
 

@@ -21,12 +21,15 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   const unsigned shares = shares_of_tile(a);
   const int number = (int)a.tile_begin + (int)(blockIdx.x / shares);  // the launch has fewer than 2^31
   const int head_number = number / (int)a.tiles_per_head;
-  const int groups = (int)((unsigned)a.heads / heads_of_tile(a));
+  // Of the heads that share keys and values, the pass of dK and dV takes one after another.
+  const unsigned together = kTransposed ? (unsigned)heads_of_group(a) : heads_of_tile(a);
+  const int groups = (int)((unsigned)a.heads / together);
   t.b = head_number / groups;
-  t.h = (head_number - t.b * groups) * (int)heads_of_tile(a);
-  t.offset = first_position(a, t.b);
-  t.key_begin = 0;
-  t.key_end = (int)a.n_k;
+  t.h = (head_number - t.b * groups) * (int)together + (kTransposed ? (int)a.group_begin : 0);
+  t.offset = position_of_rows(a, t.b);
+  t.first_query = kTransposed ? first_position(a, t.b) : t.offset;
+  t.key_begin = first_key(a, t.b);
+  t.key_end = end_of_keys(a, t.b);
   if (kCutsKeys && a.chunks > 1) {
     const i64* const of_entry = a.chunks_of_entry + 2 * t.b;
     const int first = (int)(a.chunks_of_entry != nullptr ? word(of_entry) : a.chunk_first);

@@ -11,6 +11,7 @@ constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 128;            // columns of Q and K
 constexpr int kDimV = 128;           // columns of V and O
+constexpr int kSummed = 128;         // columns of what a row sums up
 constexpr int kStages = 1;           // blocks of keys that shared memory has room for
 constexpr int kGroupRows = 16;       // whose pairs with a block of keys may be decided at once
 constexpr bool kKeepsMeets = true;   // what rows say to a term waits for its next block of keys
@@ -25,10 +26,11 @@ constexpr int kLengths = 0;          // those of them that are lengths, which bo
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
 constexpr int kSharedFixed = 74992;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
-constexpr bool kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kPaged = false,
-               kListsPages = false, kPassesOver = false, kByValues = false, kHasClasses = false, kHasRowBits = false,
-               kHasRowConditions = false, kHasStreams = false, kHasFilters = false, kHasSegments = false,
-               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kCounts = false, kSeveralSoftmaxes = false, kScalesGradients = false, kFindsDeltas = false,
+               kDirect = false, kHasSink = false, kTransposed = false, kPaged = false, kListsPages = false,
+               kPassesOver = false, kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
+               kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
+               kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -40,7 +42,9 @@ using namespace weft::walk;
 
 constexpr Element kStored = Element::f16;
 
+#include "sides.cuh"
 #include "meets_memory.cuh"
+#include "mma_rows.cuh"
 #include "mma_memory.cuh"
 #include "block.cuh"
 #include "rows.cuh"
@@ -58,12 +62,15 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "lse.cuh"
 #include "carried.cuh"
 #include "merge.cuh"
+#include "mma_stage.cuh"
 #include "mma_views.cuh"
 #include "mma_lanes.cuh"
 #include "mask.cuh"
 #include "pairs.cuh"
 #include "settle.cuh"
 #include "mma_products.cuh"
+#include "mma_columns.cuh"
+#include "mma_softmax.cuh"
 #include "mma_results.cuh"
 #include "results.cuh"
 #include "mma_attend.cuh"

@@ -11,6 +11,7 @@ constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
+constexpr int kSummed = 64;          // columns of what a row sums up
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
@@ -30,9 +31,10 @@ constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kHasSlots = true;     // an LSE for each branch
-constexpr bool kKeepsMeets = false, kCounts = false, kDirect = false, kHasSink = false, kSharesTiles = false,
-               kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false, kHasRowConditions = false,
-               kHasFilters = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kKeepsMeets = false, kCounts = false, kScalesGradients = false, kFindsDeltas = false, kDirect = false,
+               kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false,
+               kPassesOver = false, kByValues = false, kHasRowConditions = false, kHasFilters = false,
+               kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -43,6 +45,7 @@ using namespace weft::walk;
 
 constexpr Element kStored = Element::f16;
 
+#include "sides.cuh"
 #include "meets_memory.cuh"
 #include "simt_memory.cuh"
 #include "block.cuh"
@@ -66,7 +69,10 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "pairs.cuh"
 #include "settle.cuh"
 #include "simt_stage.cuh"
+#include "simt_views.cuh"
 #include "simt_products.cuh"
+#include "simt_columns.cuh"
+#include "simt_softmax.cuh"
 #include "simt_results.cuh"
 #include "results.cuh"
 #include "simt_attend.cuh"

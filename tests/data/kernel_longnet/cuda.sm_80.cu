@@ -11,6 +11,7 @@ constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
+constexpr int kSummed = 64;          // columns of what a row sums up
 constexpr int kStages = 2;           // blocks of keys that shared memory has room for
 constexpr int kGroupRows = 16;       // whose pairs with a block of keys may be decided at once
 constexpr bool kKeepsMeets = true;   // what rows say to a term waits for its next block of keys
@@ -29,9 +30,10 @@ constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditi
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
-constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false, kPaged = false,
-               kListsPages = false, kPassesOver = false, kByValues = false, kHasRowConditions = false,
-               kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kSeveralSoftmaxes = false, kScalesGradients = false, kFindsDeltas = false, kDirect = false,
+               kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false,
+               kPassesOver = false, kByValues = false, kHasRowConditions = false, kHasFilters = false,
+               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -43,7 +45,9 @@ using namespace weft::walk;
 
 constexpr Element kStored = Element::f16;
 
+#include "sides.cuh"
 #include "meets_memory.cuh"
+#include "mma_rows.cuh"
 #include "mma_memory.cuh"
 #include "block.cuh"
 #include "rows.cuh"
@@ -61,12 +65,15 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "lse.cuh"
 #include "carried.cuh"
 #include "merge.cuh"
+#include "mma_stage.cuh"
 #include "mma_views.cuh"
 #include "mma_lanes.cuh"
 #include "mask.cuh"
 #include "pairs.cuh"
 #include "settle.cuh"
 #include "mma_products.cuh"
+#include "mma_columns.cuh"
+#include "mma_softmax.cuh"
 #include "mma_results.cuh"
 #include "results.cuh"
 #include "mma_attend.cuh"

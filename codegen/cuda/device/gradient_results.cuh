@@ -1,0 +1,85 @@
+#pragma once
+
+#include "codegen/cuda/device/mma_gradient_results.cuh"
+#include "codegen/cuda/device/simt_gradient_results.cuh"
+
+// From what a tile summed up to dQ, or to dK and dV; or to memory that the next launch goes on from. A class gives
+// each_gradient: part 0 has the columns of Q, part 1, where keys are rows, those of V.
+
+template <int kPart>
+constexpr int kColumnsOf = kPart == 0 ? kDim : kDimV;
+constexpr int kCarriedGradients = kTransposed ? kDim + kDimV : kDim;
+
+/// How many of the four columns from this one on there are.
+template <int kPart>
+__device__ __forceinline__ int in_four(int column) {
+  return kColumnsOf<kPart> % 4 == 0 ? 4 : min(4, kColumnsOf<kPart> - column);
+}
+
+/// What row r of the tile carries from launch to launch, f32.
+__device__ __forceinline__ float* carried_row(const weft_args& a, Shared& s, const Tile& t, int r) {
+  const int head = kTransposed ? t.b * (int)a.kv_heads + t.h / heads_of_group(a) : t.b * (int)a.heads + t.h;
+  const int first = first_row(a), row = sequence_row(s, t, r) - first;
+  return a.carry + times(head, (i64)(end_of_rows(a) - first) * kCarriedGradients) + times(row, kCarriedGradients);
+}
+
+/// Up to four numbers that lie side by side, but not aligned.
+__device__ __forceinline__ void copy_carried(float* to, const float* from, int count) {
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) store_global(to + i, load_shared<float>(from + i));
+}
+
+template <int kPart>
+__device__ __forceinline__ void take_up_part(const weft_args& a, Shared& s, State& st, const Tile& t) {
+  each_gradient<false, kPart>(s, st, t, [&](int row, int column, float* to) {
+    const float* const from = carried_row(a, s, t, row) + (kPart == 0 ? 0 : kDim) + column;
+    const int count = in_four<kPart>(column);
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+      // fault(gradients_of_the_launch_before_forgotten) value: 0.0f
+      const float sum = load_written<float>(from + i);
+      store_shared(to + i, sum);
+    }
+  });
+}
+__device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st) {
+  const Tile t = tile_of(s);
+  take_up_part<0>(a, s, st, t);
+  if constexpr (kTransposed) take_up_part<1>(a, s, st, t);
+}
+
+template <int kPart>
+__device__ __forceinline__ void hand_on_part(const weft_args& a, Shared& s, State& st, const Tile& t) {
+  each_gradient<true, kPart>(s, st, t, [&](int row, int column, const float* sums) {
+    copy_carried(carried_row(a, s, t, row) + (kPart == 0 ? 0 : kDim) + column, sums, in_four<kPart>(column));
+  });
+}
+__device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st) {
+  const Tile t = tile_of(s);
+  hand_on_part<0>(a, s, st, t);
+  if constexpr (kTransposed) hand_on_part<1>(a, s, st, t);
+}
+
+/// `factor`: what products were multiplied by.
+template <int kPart>
+__device__ __forceinline__ void store_part_of(const weft_view& view, float factor, const weft_args& a, Shared& s,
+                                              State& st, const Tile& t) {
+  if (view.data == nullptr) return;
+  unsigned char* const base = (unsigned char*)origin(view, t.b, kTransposed ? t.h / heads_of_group(a) : t.h);
+  const i64 step = view.stride_n * kBytes<kStored>;
+  const bool aligned = kColumnsOf<kPart> % 4 == 0 && misalignment(base, step, 4 * kBytes<kStored>) == 0;
+  each_gradient<true, kPart>(s, st, t, [&](int row, int column, const float* sums) {
+    float4 four = load_shared<float4>(sums);
+    four = make_float4(four.x * factor, four.y * factor, four.z * factor, four.w * factor);
+    unsigned char* const to = base + times(sequence_row(s, t, row), step) + column * kBytes<kStored>;
+    store4<kStored>(to, four, aligned, in_four<kPart>(column));
+  });
+}
+__device__ __forceinline__ void store_gradients(const weft_args& a, Shared& s, State& st) {
+  const Tile t = tile_of(s);
+  // fault(scale_left_out) value: 1.0f
+  const float scale = (float)a.scale;
+  const float units = scale_of_gradients(a, t.b, t.h) * (kDirect ? kDirect : 1);
+  store_part_of<0>(kTransposed ? a.d_k : a.d_q, scale / units, a, s, st, t);
+  if constexpr (kTransposed) store_part_of<1>(a.d_v, kDirect ? 1.0f / kDirect : 1, a, s, st, t);
+}

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "codegen/cuda/device/mma_products.cuh"
+
+// From fragments of sums to rows in memory, and back.
+
+__device__ __forceinline__ float* result_row(Shared& s, int row) { return (float*)s.bytes + row * kResultFloats; }
+
+/// The thread's pair of columns of tile c of a part, in its row i.
+__device__ __forceinline__ float* result_at(Shared& s, int i, int c) {
+  return result_row(s, row_of(i)) + c * 8 + threadIdx.x % 4 * 2;
+}
+
+/// A part of the results goes there, or comes from there.
+template <bool kOut, int kTiles>
+__device__ __forceinline__ void move_part(Shared& s, float (&sums)[kTilesEach][kTiles][4], int part) {
+  constexpr int kPartTiles = kTiles / kResultParts;
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+#pragma unroll
+    for (int c = 0; c < kPartTiles; ++c) {
+      float* const o = &sums[i / 2][part * kPartTiles + c][i % 2 * 2];
+      if (kOut) {
+        store_shared(result_at(s, i, c), make_float2(o[0], o[1]));
+      } else {
+        const float2 come = load_shared<float2>(result_at(s, i, c));
+        o[0] = come.x;
+        o[1] = come.y;
+      }
+    }
+  }
+  __syncthreads();
+}
+
+/// Calls use(row of the tile, column, where four values of it are) for so many columns of sums as they are, or to become
+/// them. By way of shared memory, because then neighbouring threads hold neighbouring columns, and the code stands here once
+/// instead of once for each register.
+template <bool kOut, int kColumnsThereAre, int kTiles, typename Use>
+__device__ __forceinline__ void each_of_sums(Shared& s, float (&sums)[kTilesEach][kTiles][4], const Tile& t,
+                                             const Use& use) {
+  constexpr int kPartColumns = 8 * kTiles / kResultParts, kFours = kPartColumns / 4;
+#pragma unroll
+  for (int part = 0; part < kResultParts; ++part) {
+    kOut ? move_part<true>(s, sums, part) : __syncthreads();
+#pragma unroll 1
+    for (int i = threadIdx.x; i < t.count * kFours; i += kThreads) {
+      const int row = i / kFours, in_part = i % kFours * 4, column = part * kPartColumns + in_part;
+      if (column < kColumnsThereAre && is_computed(t, row)) use(row, column, result_row(s, row) + in_part);
+    }
+    if (!kOut) move_part<false>(s, sums, part);
+  }
+}

@@ -1,0 +1,262 @@
+#pragma once
+
+#include "codegen/cuda/device/mma_columns.cuh"
+#include "codegen/cuda/device/mma_gradient_views.cuh"
+#include "codegen/cuda/device/pair_gradients.cuh"
+
+// A block of keys in the backward pass, by matrix instructions: S and dP, from them P and dS, which are the operands of the
+// sums. See simt_gradient.cuh for what a tile sums up.
+
+struct SettledGradients;
+
+/// The thread's part of dQ, or of dK and dV; and which softmax is at hand.
+struct State {
+  using Settled = SettledGradients;
+  float first[kTilesEach][kTilesOf<0>][4];
+  float second[kTransposed ? kTilesEach : 1][kTransposed ? kTilesOf<1> : 1][4];
+  int softmax;
+};
+
+template <int kPart>
+__device__ __forceinline__ auto& part_of(State& st) {
+  if constexpr (kPart == 0) {
+    return st.first;
+  } else {
+    return st.second;
+  }
+}
+
+template <typename Sums>
+__device__ __forceinline__ void clear_sums(Sums& sums) {
+#pragma unroll
+  for (auto& tile : sums) {
+#pragma unroll
+    for (auto& four : tile) four[0] = four[1] = four[2] = four[3] = 0;
+  }
+}
+__device__ __forceinline__ void clear(State& st) {
+  st.softmax = 0;
+  clear_sums(st.first);
+  clear_sums(st.second);
+}
+
+/// What a thread has settled: see mma_softmax.cuh.
+struct __align__(16) SettledGradients {
+  State sums, now;
+  int rounds;
+};
+
+template <typename Sums>
+__device__ __forceinline__ void settle_all(Sums& to, Sums& now, bool begun, bool last) {
+  constexpr int kFours = sizeof(Sums) / sizeof(float[4]);
+  float(*const settled)[4] = &to[0][0];
+  float(*const sums)[4] = &now[0][0];
+#pragma unroll 1
+  for (int i = 0; i < kFours; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[i][e] = settle_sum(settled[i][e], sums[i][e], 1, begun, last);
+  }
+}
+__device__ __forceinline__ void settle(Shared&, State& st, SettledGradients& settled, bool begun, bool last) {
+  settled.now = st;
+  settle_all(settled.sums.first, settled.now.first, begun, last);
+  if constexpr (kTransposed) settle_all(settled.sums.second, settled.now.second, begun, last);
+  st = settled.now;
+}
+
+/// What a row of a softmax says of all its pairs: see simt_gradient.cuh.
+struct SettledDeltas;
+struct Deltas {
+  using Settled = SettledDeltas;
+  float e[kRowsEach], l[kRowsEach];
+  int softmax;
+};
+struct SettledDeltas {
+  float e[kRowsEach], l[kRowsEach];
+  int rounds;
+};
+__device__ __forceinline__ void settle(Shared&, Deltas& st, SettledDeltas& to, bool begun, bool last) {
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    st.e[i] = settle_sum(to.e[i], st.e[i], 1, begun, last);
+    st.l[i] = settle_sum(to.l[i], st.l[i], 1, begun, last);
+  }
+}
+
+/// A block of keys between its products.
+struct Block {
+  Kept kept;
+  int from, count, stage;  // place on the list, keys, bytes to its stage
+  unsigned tiles;          // of TileMark
+  bool partial, masked, mixed;
+};
+
+/// From products to what pick(gradient of the pair) takes of them, in the place of both. Loops that are not unrolled turn
+/// the registers, because an index would put them on the stack.
+template <typename Pairs, bool kMasked, typename Pick>
+__device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared& s, const Block& block, float units,
+                                                      Scores& p, Scores& d, const Pick& pick) {
+  constexpr int kTilesAtOnce = kPairsAreShort<Pairs> ? kKeyTiles : Pairs::kKeysAtOnce;
+  constexpr int kRowsAtOnce = kPairsAreShort<Pairs> ? kRowsEach : Pairs::kRowsAtOnce;
+  const Tile t = tile_of(s);
+  Draws<Pairs> draws(a);
+  unsigned digits[kPlanes][kTilesEach];
+#pragma unroll
+  for (int i = 0; i < kPlanes * kTilesEach && kMasked; ++i)
+    digits[i / kTilesEach][i % kTilesEach] = block.masked ? block.kept.digits[i / kTilesEach][i % kTilesEach] : ~0u;
+#pragma unroll(kTilesAtOnce)
+  for (int n = 0; n < kKeyTiles; ++n) {
+    const int key = key_of(n);
+    float4 of_keys = {};  // terms of two queries
+    if (kTransposed) of_keys = load_shared<float4>(&s.terms[(block.stage > 0 ? kKeys : 0) + key]);
+    float2 counts = make_float2(1, 1);
+    if (kCounts && !(kMasked && block.masked)) {
+      counts = load_shared<float2>(&s.key_weight[block.from + key]);
+      counts = make_float2(log2_approx(counts.x), log2_approx(counts.y));
+    }
+    int y[2] = {};
+    if (!kPairsAreShort<Pairs>) {
+      y[0] = get(s.key[block.from + min(key, block.count - 1)]);
+      y[1] = get(s.key[block.from + min(key + 1, block.count - 1)]);
+    }
+    float products[kRowsEach][2], d_weights[kRowsEach][2];
+#pragma unroll
+    for (int i = 0; i < kRowsEach; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        products[i][j] = p[i / 2][0][i % 2 * 2 + j];
+        d_weights[i][j] = d[i / 2][0][i % 2 * 2 + j];
+      }
+    }
+#pragma unroll(kRowsAtOnce)
+    for (int i = 0; i < kRowsEach; ++i) {
+      float2 terms = {};
+      if (!kTransposed) terms = load_shared<float2>(&s.terms[row_of(i)]);
+      int x = 0;
+      if (!kPairsAreShort<Pairs>) x = get(s.x[row_of(i)]);
+      float2 of[2];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        if (kTransposed) terms = j == 0 ? make_float2(of_keys.x, of_keys.y) : make_float2(of_keys.z, of_keys.w);
+        float weight = 0;
+        if (kMasked && (!kCounts || block.masked)) {
+          unsigned count = 0;
+#pragma unroll
+          for (int plane = 0; plane < kPlanes; ++plane) count |= (digits[plane][0] >> (i % 2 * 2 + j) & 1) << plane;
+          weight = kCounts ? log2_approx((float)count) : count != 0 ? 0 : -infinity();
+        } else if (kCounts) {
+          weight = j == 0 ? counts.x : counts.y;
+        }
+        const int q = kTransposed ? y[j] : x, k = kTransposed ? x : y[j];
+        of[j] = pick(gradient_of_pair<Pairs>(a, t, products[0][j], d_weights[0][j], weight, terms,
+                                             draws.scaled(t, q, k), units, q, k));
+      }
+      // Two rows are of one tile, whose word the next ones leave.
+      if (kMasked && i % 2 == 1) {
+#pragma unroll
+        for (int plane = 0; plane < kPlanes; ++plane) {
+          const unsigned word = digits[plane][0] >> 4;
+          digits[plane][0] = digits[plane][kTilesEach - 1];
+          digits[plane][kTilesEach - 1] = word;
+        }
+      }
+#pragma unroll
+      for (int other = 0; other < kRowsEach - 1; ++other) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          products[other][j] = products[other + 1][j];
+          d_weights[other][j] = d_weights[other + 1][j];
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        products[kRowsEach - 1][j] = of[j].x;
+        d_weights[kRowsEach - 1][j] = of[j].y;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+#pragma unroll
+        for (int other = 0; other < kKeyTiles - 1; ++other) {
+          p[i][other][e] = p[i][other + 1][e];
+          d[i][other][e] = d[i][other + 1][e];
+        }
+        p[i][kKeyTiles - 1][e] = products[2 * i + e / 2][e % 2];
+        d[i][kKeyTiles - 1][e] = d_weights[2 * i + e / 2][e % 2];
+      }
+    }
+  }
+}
+
+template <bool kAll, int kPart>
+__device__ __forceinline__ void multiply_part(Shared& s, const Block& block, Scores& scores) {
+  multiply_rows<kAll, kBytesOf<kPart>, kDimOf<kPart>>(scores, block.tiles, rows_of_tile<kPart>(s),
+                                                      rows_of_keys<kPart>(s) + block.stage);
+}
+template <bool kAll, int kPart>
+__device__ __forceinline__ void sum_part(Shared& s, State& st, const Block& block, const Scores& weights) {
+  sum_rows<kAll, kBytesOf<kPart>>(part_of<kPart>(st), weights, block.tiles, rows_of_keys<kPart>(s) + block.stage);
+}
+
+/// Rows of keys with a NaN or an infinity, which must stay with the rows that keep them.
+template <int kPart>
+__device__ __forceinline__ void set_strange_apart(Shared& s, State& st, const Block& block) {
+  unsigned char* const rows = rows_of_keys<kPart>(s) + block.stage;
+  if (__syncthreads_or(find_strange<kBytesOf<kPart>, kTilesOf<kPart>>(rows, false)) == 0) return;
+  add_strange<kBytesOf<kPart>>(part_of<kPart>(st), block.kept, block.count, rows);
+}
+
+/// Both products, and what they become, of the tiles that have a pair.
+template <typename Pairs, bool kPlain>
+__device__ __forceinline__ void find_gradients(const weft_args& a, Shared& s, const Block& block, Scores& p, Scores& d) {
+  multiply_part<kPlain, 0>(s, block, p);
+  multiply_part<kPlain, 1>(s, block, d);
+  const float units = kScalesGradients ? get(s.units) : 1;
+  each_gradient_of_pair<Pairs, !kPlain>(a, s, block, units, p, d,
+                                        [](const PairGradient& of) { return make_float2(of.weight, of.d_score); });
+}
+
+template <typename Pairs>
+__device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, State& st, const Block& block) {
+  Scores p, d;
+  // Of plain blocks every pair of every tile counts.
+  const bool plain = (block.tiles & kMarkTiles) == kMarkTiles && !block.masked;
+  if (plain) {
+    find_gradients<Pairs, true>(a, s, block, p, d);
+  } else if (block.tiles & kMarkTiles) {
+    find_gradients<Pairs, false>(a, s, block, p, d);
+  }
+  if (block.masked) {
+    __syncthreads();  // nobody reads for a product what may become 0
+    set_strange_apart<0>(s, st, block);
+    if constexpr (kTransposed) set_strange_apart<1>(s, st, block);
+  }
+  if (plain) {
+    if constexpr (kTransposed) sum_part<true, 1>(s, st, block, p);
+    sum_part<true, 0>(s, st, block, d);
+  } else if (block.tiles & kMarkTiles) {
+    if constexpr (kTransposed) sum_part<false, 1>(s, st, block, p);
+    sum_part<false, 0>(s, st, block, d);
+  }
+}
+
+template <typename Pairs>
+__device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, Deltas& st, const Block& block) {
+  if ((block.tiles & kMarkTiles) == 0) return;
+  Scores p, d;
+  multiply_part<false, 0>(s, block, p);
+  multiply_part<false, 1>(s, block, d);
+  each_gradient_of_pair<Pairs, true>(a, s, block, 1, p, d,
+                                     [](const PairGradient& of) { return make_float2(of.plain, of.share); });
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    if ((block.tiles & kMarkTile << i / 2) == 0) continue;
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      st.l[i] += p[i / 2][n][i % 2 * 2] + p[i / 2][n][i % 2 * 2 + 1];
+      st.e[i] += d[i / 2][n][i % 2 * 2] + d[i / 2][n][i % 2 * 2 + 1];
+    }
+  }
+}

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "codegen/cuda/device/mma_rows.cuh"
+
+// Working memory of gradients by matrix instructions: of a tile's rows what S and what dP is the product of, and the same
+// of a block's keys, which are summed up, too.
+
+constexpr int kTileBytes = kRows * (kRowBytes + kValueBytes);
+constexpr int kStageBytes = kKeys * (kRowBytes + kValueBytes);
+constexpr int kStagedBytes = kTileBytes + kStages * kStageBytes;
+// Of a row of gradients on its way out: see mma_memory.cuh.
+constexpr int kSummedWide = (kSummed + 15) / 16 * 16;
+constexpr int kResultParts = kRows * (kSummedWide + 8) * 4 > kStagedBytes ? 2 : 1;
+constexpr int kResultFloats = kSummedWide / kResultParts + 8;
+constexpr int kWorkingBytes =
+    kStagedBytes > kRows * kResultFloats * 4 ? kStagedBytes : kRows * kResultFloats * 4;
+
+struct __align__(16) WorkingMemory {
+  Source of_keys[2];
+  Meets meets;
+  float2 terms[kTransposed ? kStages * kKeys : kRows];  // of the queries: see query_terms.cuh
+  float units;                                          // of dS as an operand: see scale_of_gradients
+  __align__(16) unsigned char bytes[kWorkingBytes];
+};

@@ -1,0 +1,214 @@
+#pragma once
+
+#include "codegen/cuda/device/mma_products.cuh"
+#include "codegen/cuda/device/mma_views.cuh"
+
+// A block of keys in the forward pass: the softmax between the two products.
+
+/// A row's m lies at most so far below its largest score: what was summed is rarely scaled anew. In between begins f16,
+/// so that small weights are no zeros, and 255 branches no infinity.
+constexpr float kSlack = 8, kHeadroom = kStored == Element::f16 ? 4 : 0;
+
+constexpr int kColumnTiles = kColumns / 8;
+
+struct State {
+  float o[kTilesEach][kColumnTiles][4];
+  float m[kRowsEach];  // what weights are measured from, in units of log 2
+  float l[kRowsEach];  // sum of weights: this thread's keys only
+};
+
+/// A block of keys between its two products.
+struct Block {
+  Scores scores;
+  Kept kept;
+  int from;
+  unsigned is;  // in one register: marks, and behind them how many keys it has
+};
+
+enum Mark : unsigned {
+  kMarkPartial = 1,  // of partial zones
+  kMarkMixed = 2,    // keys of full zones come before the partial ones
+  kMarkStrange = 4,  // V has a NaN or an infinity
+  // 8 and 16 are TileMark's.
+  kMarkMasked = 32,  // pairs differ
+  kMarkRun = 64,     // of a run: see next_run()
+  kMarkOdd = 128,    // in the second stage
+  kMarkCount = 256,  // times the number of keys
+};
+__device__ __forceinline__ int count_of(const Block& block) { return (int)(block.is / kMarkCount); }
+__device__ __forceinline__ int stage_of(const Block& block) {
+  return kStages > 1 && block.is & kMarkOdd ? kStageBytes : 0;
+}
+__device__ __forceinline__ void mark(Block& block, Mark mark, bool on) {
+  block.is = on ? block.is | mark : block.is & ~mark;
+}
+
+__device__ __forceinline__ void clear(Shared&, State& st) {
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    st.m[i] = kLowest;
+    st.l[i] = 0;
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) st.o[i / 2][c][i % 2] = st.o[i / 2][c][i % 2 + 2] = 0;
+  }
+}
+
+/// What a thread has settled of its sums, measured from m.
+struct __align__(16) Settled {
+  State sums, now;
+  int rounds;
+};
+
+/// By way of the thread's memory: turned in registers, or spelled out for all of them, the sums would not keep the ones
+/// in which the products want them.
+__device__ __forceinline__ void settle(Shared&, State& st, Settled& settled, bool begun, bool last) {
+  State &to = settled.sums, &now = settled.now;
+  now = st;
+#pragma unroll 1
+  for (int i = 0; i < kRowsEach; ++i) {
+    // fault(sums_of_matrices_not_scaled) value: begun ? 1 : 0
+    const float by = begun ? exp2_approx(to.m[i] - now.m[i]) : 0;
+    to.m[i] = now.m[i];
+    now.l[i] = settle_sum(to.l[i], now.l[i], by, begun, last);
+#pragma unroll(kColumnTiles > 8 ? 8 : kColumnTiles)
+    for (int c = 0; c < kColumnTiles; ++c) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& o = now.o[i / 2][c][i % 2 * 2 + e];
+        o = settle_sum(to.o[i / 2][c][i % 2 * 2 + e], o, by, begun, last);
+      }
+    }
+  }
+  st = now;
+}
+
+/// S = Q K^T.
+template <bool kAll>
+__device__ __forceinline__ void multiply_scores(Shared& s, Block& block) {
+  multiply_rows<kAll, kRowBytes, kDim>(block.scores, block.is, q_rows(s), k_rows(s) + stage_of(block));
+}
+
+/// O += P V.
+template <bool kAll>
+__device__ __forceinline__ void multiply_values(Shared& s, State& st, const Block& block) {
+  sum_rows<kAll, kValueBytes>(st.o, block.scores, block.is, v_rows(s) + stage_of(block));
+}
+
+/// Puts the pattern's score into the place of the products; position(i) is that of the block's key i.
+template <typename Pairs, typename Position>
+__device__ __forceinline__ void apply_score(const weft_args& a, Shared& s, Block& block, const Position& position) {
+  const Tile t = tile_of(s);
+  const float scale = (float)a.scale;
+  each_pair<Pairs::kKeysAtOnce, Pairs::kRowsAtOnce>(block.scores, [&](int i, int n, int j, float product) {
+    return Pairs::score(a, t, product * scale, get(s.x[row_of(i)]), position(key_of(n) + j));
+  });
+}
+
+/// Pairs that are not kept score minus infinity, or weigh nothing.
+__device__ __forceinline__ void mask_scores(Block& block) {
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+    const unsigned kept = kept_by_any(block.kept, i);
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if ((kept & 1u << (4 * n + e)) == 0) block.scores[i][n][e] = kDirect ? 0 : -infinity();
+      }
+    }
+  }
+}
+
+/// The same where all pairs of a tile are kept, or none.
+__device__ __forceinline__ void leave_out_tiles(Block& block) {
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+    if (block.is & kMarkTile << i) continue;
+#pragma unroll
+    for (int e = 0; e < 4 * kKeyTiles; ++e) block.scores[i][e / 4][e % 4] = kDirect ? 0 : -infinity();
+  }
+}
+
+/// New measures where a row's largest score has left the old one too far below; what was summed before is scaled.
+__device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, float scale) {
+  float by[kRowsEach];
+  bool moved = false;
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    float top = -infinity();
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      top = fmaxf(top, fmaxf(scores[i / 2][n][i % 2 * 2], scores[i / 2][n][i % 2 * 2 + 1]));
+    }
+    // A NaN loses, and reaches its row through the sum.
+    top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2)) * scale;
+    const float m = top > st.m[i] + kSlack ? top - kHeadroom : st.m[i];
+    by[i] = exp2_approx(st.m[i] - m);
+    moved = moved || st.m[i] != m;
+    st.m[i] = m;
+  }
+  if (!__any_sync(0xFFFFFFFFu, moved)) return;
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    // fault(no_rescale_of_a_lanes_sum) leaves this out
+    st.l[i] *= by[i];
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+      // fault(no_rescale_of_fragments) leaves this out
+      st.o[i / 2][c][i % 2 * 2] *= by[i];
+      st.o[i / 2][c][i % 2 * 2 + 1] *= by[i];
+    }
+  }
+}
+
+/// Times the number of branches that keep each pair; full blocks have one for each key.
+__device__ __forceinline__ void count_branches(Shared& s, Block& block) {
+  if (block.is & kMarkMasked) {
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+      if (__all_sync(0xFFFFFFFFu, none_count_twice(block.kept, i))) continue;
+#pragma unroll
+      for (int e = 0; e < 4 * kKeyTiles; ++e) count_pair(block.kept, i, e, block.scores[i][e / 4][e % 4]);
+    }
+    return;
+  }
+#pragma unroll
+  for (int n = 0; n < kKeyTiles; ++n) {
+    const float2 count = load_shared<float2>(&s.key_weight[block.from + key_of(n)]);
+#pragma unroll
+    for (int i = 0; i < kRowsEach; ++i) {
+      // fault(no_counts_of_full_blocks) leaves this out
+      block.scores[i / 2][n][i % 2 * 2] *= count.x;
+      block.scores[i / 2][n][i % 2 * 2 + 1] *= count.y;
+    }
+  }
+}
+
+/// P = count * 2^(score - m), or count * score, in the place of S.
+__device__ __forceinline__ void weigh_scores(Shared& s, State& st, Block& block, float scale) {
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float& p = block.scores[i][n][e];
+        p = kDirect ? p * kDirect : exp2_approx(__fmaf_rn(p, scale, -st.m[2 * i + e / 2]));
+      }
+    }
+  }
+  if constexpr (kCounts) count_branches(s, block);
+  if (kDirect) return;
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      st.l[i] += block.scores[i / 2][n][i % 2 * 2] + block.scores[i / 2][n][i % 2 * 2 + 1];
+    }
+  }
+}
+
+/// For patterns that drop weights: mma_dropout.cuh.
+template <typename Pairs>
+__device__ __forceinline__ void drop_weights(const weft_args& a, Shared& s, Block& block);

@@ -1,0 +1,155 @@
+#pragma once
+
+#include "codegen/cuda/device/query_terms.cuh"
+
+// How the rows of a tile, and of a block of keys, come to shared memory as they are stored.
+
+/// How the columns of a row are dealt to lanes, 16 bytes to each.
+template <int kOfRow>
+struct Deal {
+  static constexpr int kChunks = (kOfRow + 7) / 8;
+  static constexpr int kLanes = kChunks > 16 ? 32 : kChunks > 8 ? 16 : kChunks > 4 ? 8 : kChunks > 2 ? 4 : kChunks;
+  static constexpr int kAtOnce = kThreads / kLanes;               // rows
+  static constexpr int kTimes = (kKeys + kAtOnce - 1) / kAtOnce;  // until a block of keys is dealt
+  static constexpr int kApart = bytes_apart(kOfRow);              // bytes between rows in shared memory
+
+  /// Calls use(row, chunk, turn) for what is this thread's.
+  template <typename Use>
+  static __device__ __forceinline__ void each(const Use& use, unsigned thread = threadIdx.x) {
+    const int chunk = thread % kLanes, first = thread / kLanes;
+    if (kChunks != kLanes && chunk >= kChunks) return;
+#pragma unroll
+    for (int i = 0; i < kTimes; ++i) {
+      const int row = first + i * kAtOnce;
+      if (kKeys % kAtOnce == 0 || row < kKeys) use(row, chunk, i);
+    }
+  }
+};
+
+__device__ __forceinline__ Source source_of(const Source& from) {
+  return {get(from.base), get(from.step), kPaged ? get(from.page) : 0, 0, kTransposed ? get(from.first) : 0};
+}
+
+/// The row that key y has.
+__device__ __forceinline__ int row_of_source(const Source& source, int y) { return kTransposed ? y - source.first : y; }
+
+/// The rows of a block of keys on their way to shared memory: without asynchronous copies they wait in registers.
+template <int kOfRow>
+struct Rows {
+  uint4 chunks[kAsync ? 1 : Deal<kOfRow>::kTimes];
+};
+
+/// Where the row of place `at` of the list begins. `near`: rows lie less than 2 GB apart.
+__device__ __forceinline__ const unsigned char* key_row(Shared& s, const Source& source, int at, bool near) {
+  if (kPaged) return source.base + times(get(s.page[at]), source.page) + times(get(s.in_page[at]), source.step);
+  const int row = row_of_source(source, get(s.key[at]));
+  return source.base + (near ? (i64)((u64)(unsigned)row * (unsigned)source.step) : times(row, source.step));
+}
+
+/// One element at a time, for rows that start or step anywhere.
+template <int kOfRow>
+__device__ __forceinline__ void copy_each(Shared& s, const Source& source, unsigned char* to, int from, int count) {
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kKeys * kOfRow; i += kThreads) {
+    const int row = i / kOfRow, c = i % kOfRow;
+    unsigned short x = 0;
+    if (row < count) x = load_global<unsigned short>(key_row(s, source, from + row, false) + 2 * c);
+    store_shared(to + row * Deal<kOfRow>::kApart + 2 * c, x);
+  }
+}
+
+/// Begins to copy as many rows as a block has keys, number `key` and each `step` behind the one before: one address, and
+/// a constant between.
+template <int kOfRow>
+__device__ __forceinline__ void start_run(Rows<kOfRow>& rows, const Source& source, unsigned char* to, int key,
+                                          int step, unsigned thread) {
+  using By = Deal<kOfRow>;
+  const unsigned chunk = thread % By::kLanes, first = thread / By::kLanes;
+  // fault(first_row_of_the_next) value: right + (u64)(unsigned)step * (unsigned)source.step
+  const unsigned char* at = source.base + (u64)((unsigned)key + first * step) * (unsigned)source.step;
+  // fault(chunk_of_other_columns_in_steps) instead: at += (chunk ^ 1) * 16;
+  at += chunk * 16;
+  // fault(rows_too_near) value: (u64)By::kAtOnce * (unsigned)source.step
+  const u64 apart = (u64)(unsigned)(By::kAtOnce * step) * (unsigned)source.step;
+  By::each([&](int row, int its_chunk, int turn) {
+    if constexpr (kAsync) {
+      copy_async(to + row * By::kApart + its_chunk * 16, at);
+    } else {
+      rows.chunks[turn] = load_global<uint4>(at);
+    }
+    at += apart;
+  }, thread);
+}
+
+/// Begins to copy the rows of `count` keys from place `from` of the list on, and zeros for those behind the last. The
+/// keys are `step` apart, if it is not 0.
+template <int kOfRow>
+__device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const Source& from_source, unsigned char* to,
+                                           int from, int count, int step) {
+  const Source source = source_of(from_source);
+  if (!get(from_source.aligned)) return copy_each<kOfRow>(s, source, to, from, count);
+  if (!kPaged && step > 0 && count == kKeys) return start_run<kOfRow>(rows, source, to, row_of_source(source, get(s.key[from])), step, thread_anew());
+  Deal<kOfRow>::each([&](int row, int chunk, int turn) {
+    const bool inside = row < count;
+    // fault(chunk_of_other_columns) value: right + (chunk % 2 == 0 ? 16 : -16)
+    const unsigned char* const at = key_row(s, source, from + (inside ? row : 0), true) + chunk * 16;
+    if constexpr (kAsync) {
+      // fault(rows_behind_the_last_not_zero) instead:
+      //   copy_padded(to + row * Deal<kOfRow>::kApart + chunk * 16, at, 16);
+      copy_padded(to + row * Deal<kOfRow>::kApart + chunk * 16, at, inside ? 16 : 0);
+    } else {
+      rows.chunks[turn] = inside ? load_global<uint4>(at) : make_uint4(0, 0, 0, 0);
+    }
+  });
+}
+
+/// Behind this and a barrier they are there.
+template <int kOfRow>
+__device__ __forceinline__ void finish_rows(const Rows<kOfRow>& rows, const Source& source, unsigned char* to) {
+  if constexpr (kAsync) {
+    // fault(copies_not_waited_for) leaves this out
+    wait_for_copies();
+  } else if (get(source.aligned)) {
+    Deal<kOfRow>::each([&](int row, int chunk, int turn) {
+      store_shared(to + row * Deal<kOfRow>::kApart + chunk * 16, rows.chunks[turn]);
+    });
+  }
+}
+
+/// Zeros behind the last column of every row, up to a whole fragment.
+template <int kOfRow>
+__device__ __forceinline__ void clear_padding(unsigned char* rows, int count) {
+  constexpr int kPadding = (kOfRow + 15) / 16 * 16 - kOfRow;
+  if constexpr (kPadding > 0) {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < count * kPadding; i += kThreads) {
+      const int column = kOfRow + i % kPadding;
+      store_shared<unsigned short>(rows + i / kPadding * Deal<kOfRow>::kApart + 2 * column, 0);
+    }
+  }
+}
+
+/// The tile's rows of a tensor to shared memory; row_at(r) is where row r of the tile begins, `flip` changes signs where it
+/// says so.
+template <int kOfRow, typename RowAt>
+__device__ __forceinline__ void stage_tile(unsigned char* to, bool aligned, unsigned flip, const RowAt& row_at) {
+  using By = Deal<kOfRow>;
+  if (aligned) {
+#pragma unroll 4
+    for (int i = threadIdx.x; i < kRows * By::kLanes; i += kThreads) {
+      const int row = i / By::kLanes, chunk = i % By::kLanes;
+      if (By::kChunks != By::kLanes && chunk >= By::kChunks) continue;
+      uint4 x = load_global<uint4>(row_at(row) + chunk * 16);
+      x = make_uint4(x.x ^ flip, x.y ^ flip, x.z ^ flip, x.w ^ flip);
+      store_shared(to + row * By::kApart + chunk * 16, x);
+    }
+  } else {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < kRows * kOfRow; i += kThreads) {
+      const int row = i / kOfRow, c = i % kOfRow;
+      const unsigned x = load_global<unsigned short>(row_at(row) + 2 * c);
+      store_shared(to + row * By::kApart + 2 * c, (unsigned short)(x ^ flip));
+    }
+  }
+  clear_padding<kOfRow>(to, kRows);
+}

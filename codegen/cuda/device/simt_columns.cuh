@@ -1,0 +1,74 @@
+#pragma once
+
+#include "codegen/cuda/device/simt_products.cuh"
+
+// From what plain lanes summed up to rows in memory, and back.
+
+/// The thread's columns [at, at + kWide) of its rows go to shared memory, or come from there.
+template <bool kOut, int kWide>
+__device__ __forceinline__ void move_columns(Shared& s, Sums& sums, int at) {
+  constexpr int kWidth = 8 * kWide * kColumnWarps;
+#pragma unroll
+  for (int r = 0; r < kRowsEach; ++r) {
+    float* const there = &s.weights[row_of(r) * kWidth + (8 * warp_of_columns() + lane_of_row()) * kWide];
+#pragma unroll
+    for (int i = 0; i < kWide; i += 4) {
+      float* const o = &sums[r][at + i];
+      if constexpr (kOut && kWide == 4) store_shared(there, make_float4(o[0], o[1], o[2], o[3]));
+      if constexpr (kOut && kWide == 2) store_shared(there, make_float2(o[0], o[1]));
+      if constexpr (kOut && kWide == 1) store_shared(there, o[0]);
+      if constexpr (!kOut && kWide == 4) unpack(o, load_shared<float4>(there));
+      if constexpr (!kOut && kWide == 2) {
+        const float2 two = load_shared<float2>(there);
+        o[0] = two.x;
+        o[1] = two.y;
+      }
+      if constexpr (!kOut && kWide == 1) o[0] = load_shared<float>(there);
+    }
+  }
+}
+
+/// Columns [column, column + 8 * kWide) of every warp's.
+template <bool kOut, int kColumnsThereAre, int kWide, typename Use>
+__device__ __forceinline__ void each_four(Shared& s, Sums& sums, const Tile& t, int at, int column, const Use& use) {
+  constexpr int kOfWarp = 8 * kWide, kFoursWide = kOfWarp * kColumnWarps / 4;
+  __syncthreads();
+  if (kOut) {
+    move_columns<true, kWide>(s, sums, at);
+    __syncthreads();
+  }
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kRows * kFoursWide; i += kThreads) {
+    const int row = i / kFoursWide, in_row = i % kFoursWide * 4;
+    const int c = column + in_row / kOfWarp * (kColumns / kColumnWarps) + in_row % kOfWarp;
+    if (is_computed(t, row) && c < kColumnsThereAre) use(row, c, &s.weights[4 * i]);
+  }
+  if (!kOut) {
+    __syncthreads();
+    move_columns<false, kWide>(s, sums, at);
+  }
+}
+
+/// Calls use(row of the tile, column, where four values of it are) for all there are: of sums as they are, or to become
+/// them. By
+/// way of shared memory, because then neighbouring threads hold neighbouring columns, and the code stands here once
+/// instead of once for each row of a thread. Columns turn, so that it stands once for all fours.
+template <bool kOut, int kColumnsThereAre, typename Use>
+__device__ __forceinline__ void each_sum_of_values(Shared& s, Sums& sums, const Tile& t, const Use& use) {
+  if constexpr (kTwo) each_four<kOut, kColumnsThereAre, 2>(s, sums, t, 4 * kFours, 32 * kFours, use);
+  if constexpr (kSingle) each_four<kOut, kColumnsThereAre, 1>(s, sums, t, kColumnsEach - 1, kColumns / kColumnWarps - 8, use);
+#pragma unroll 1
+  for (int g = 0; g < kFours; ++g) {
+    each_four<kOut, kColumnsThereAre, 4>(s, sums, t, 0, 32 * g, use);
+#pragma unroll
+    for (int r = 0; r < kRowsEach; ++r) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float first = sums[r][0];
+#pragma unroll
+        for (int c = 1; c < 4 * kFours; ++c) sums[r][c - 1] = sums[r][c];
+        sums[r][4 * kFours - 1] = first;
+      }
+    }
+  }
+}

@@ -1,0 +1,254 @@
+#include "runtime/engine/gradient_steps.h"
+
+#include "compiler/ir/few_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace weft {
+
+namespace {
+
+using ir::Regime;
+
+/// Warps of a block, each of which has a row.
+constexpr std::int64_t kWarp = 32;
+
+/// In the order of codegen/cuda/device/input_sums.cuh.
+enum InputStep : std::int64_t { kClear, kMeasure, kAdd, kResult };
+
+std::int64_t up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
+
+/// Is there anything to find out of queries before their pairs?
+bool has_terms(const ir::Plan& plan) { return plan.weights == ir::Weights::softmax || plan.scales_gradients(); }
+
+/// The largest dO of heads that share keys stand before the terms: so many numbers, whose end is aligned.
+std::int64_t bounds_of(const ir::Shape& shape) { return up(shape.batch * shape.kv_heads, 4); }
+/// Each entry of a batch has as much room as the longest needs.
+void place_terms(const Job& job, const Piece& piece, const Room& room, weft_args& block) {
+  block.d_o_bounds = reinterpret_cast<std::uint32_t*>(room.terms);
+  if (room.terms == nullptr) return;
+  const auto softmaxes = std::ssize(job.kernel.plan.phases.front().passes);
+  const auto shorter = job.launch.shape.rows_computed() - piece.shape.rows_computed();
+  block.query_terms =
+      room.terms + bounds_of(piece.shape) + 2 * softmaxes * piece.first_head * std::max<std::int64_t>(shorter, 0);
+}
+
+/// Do the query heads of a group take turns, because each groups keys into tiles in its own way?
+bool takes_heads_in_turns(const ir::Plan& transposed) {
+  return std::any_of(transposed.phases.begin(), transposed.phases.end(),
+                     [](const ir::Phase& phase) { return phase.rows.classes; });
+}
+
+Result<std::size_t> product(std::int64_t bytes, std::initializer_list<std::int64_t> extents, const char* what) {
+  for (const auto extent : extents) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > kMostCarryBytes)
+      return user_error(fmt::format("{} is larger than memory", what));
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
+std::int64_t elements_of(const TensorView& view) {
+  std::int64_t out = 1;
+  for (int axis = 0; axis < view.rank; ++axis) out *= view.extent[static_cast<std::size_t>(axis)];
+  return out;
+}
+
+/// The most that an input of a shape has.
+std::int64_t most_elements(const ir::Input& input, const ir::Shape& shape) {
+  using Kind = ir::Axis::Kind;
+  std::int64_t out = 1;
+  for (const auto& axis : input.axes) {
+    const std::int64_t extent = axis.kind == Kind::extent    ? axis.extent
+                                : axis.kind == Kind::batch   ? shape.batch
+                                : axis.kind == Kind::heads   ? shape.heads
+                                : axis.kind == Kind::queries ? shape.n_q
+                                                             : shape.n_k;
+    if (__builtin_mul_overflow(out, extent, &out)) return std::numeric_limits<std::int64_t>::max();
+  }
+  return out;
+}
+
+constexpr std::int64_t kBytesOfSum = sizeof(std::int64_t) + sizeof(std::uint32_t);
+constexpr std::int64_t kBytesOfBounds = kWeftMostInputs * sizeof(std::uint32_t);
+
+/// Bounds, then for each input that is asked for its sums and what is strange of them.
+void place_tables(const Launch& launch, std::byte* room, weft_args& block) {
+  block.input_bounds = reinterpret_cast<std::uint32_t*>(room);
+  auto* sums = reinterpret_cast<std::int64_t*>(room + kBytesOfBounds);
+  for (std::size_t i = 0; i < launch.d_inputs.size(); ++i) {
+    if (launch.d_inputs[i].data == nullptr) continue;
+    weft_input_sums& table = block.input_sums[i];
+    const auto& view = launch.inputs[i];
+    table.elements = elements_of(view);
+    table.sums = sums;
+    table.strange = reinterpret_cast<std::uint32_t*>(sums + table.elements);
+    sums += table.elements + up(table.elements, 2) / 2;
+    std::int64_t stride = 1;
+    for (auto axis = static_cast<std::size_t>(view.rank); axis-- > 0; stride *= view.extent[axis])
+      table.strides[axis] = stride;
+  }
+}
+
+weft_input output_of(const OutputView& view) {
+  weft_input out = {.data = view.data, .strides = {}, .extents = {1, 1, 1, 1}};
+  // Places count from the last axis, which is number 3 of the kernel's.
+  const auto first = static_cast<std::size_t>(4 - view.rank);
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis) {
+    out.strides[first + axis] = view.stride[axis];
+    out.extents[first + axis] = view.extent[axis];
+  }
+  return out;
+}
+
+}  // namespace
+
+Status check_tiles(const Piece& piece, std::int64_t most_of_head) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  std::int64_t most = 0;
+  if (!__builtin_mul_overflow(piece.first_head + piece.heads, most_of_head, &most) && most <= kMost) return done;
+  return user_error(fmt::format("batch {}, {} heads and {} row tiles a head are more than the {} tiles of one launch",
+                                piece.shape.batch, piece.shape.heads, piece.block.tiles_per_head, kMost));
+}
+
+Status add_gradient_room(const ir::Plan& plan, const Launch* launch, const ir::Shape& shape, RoomSizes& sizes) {
+  const ir::Plan& of_keys = *plan.transposed;
+  const bool once = of_keys.phases.size() == 1 && (shape.heads == shape.kv_heads || !takes_heads_in_turns(of_keys));
+  WEFT_TRY(const auto carry, product(once ? 0 : of_keys.state_bytes(), {shape.batch, shape.kv_heads, shape.n_k},
+                                     "the state that keys carry between launches"));
+  sizes.carry = std::max(sizes.carry, carry);
+  if (has_terms(plan)) {
+    const auto softmaxes = std::ssize(plan.phases.front().passes);
+    WEFT_TRY(sizes.terms, product(2 * sizeof(float), {softmaxes, shape.batch, shape.heads, shape.rows_computed()},
+                                  "what is known of each query"));
+    sizes.terms += static_cast<std::size_t>(bounds_of(shape)) * sizeof(float);
+  }
+  if (!plan.of_inputs) return done;
+  std::int64_t bytes = kBytesOfBounds;
+  for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
+    if (plan.inputs[i].type != ir::InputType::f32) continue;
+    if (launch != nullptr && (launch->d_inputs.empty() || launch->d_inputs[i].data == nullptr)) continue;
+    const auto elements = launch != nullptr ? elements_of(launch->inputs[i]) : most_elements(plan.inputs[i], shape);
+    WEFT_TRY(const auto of_input, product(kBytesOfSum, {elements}, "the sum of an input's gradients"));
+    bytes += static_cast<std::int64_t>(of_input) + static_cast<std::int64_t>(sizeof(std::int64_t));
+  }
+  if (bytes > kBytesOfBounds) sizes.input_sums = static_cast<std::size_t>(bytes);
+  return done;
+}
+
+Status run_gradients(const Job& job, Piece& piece, const Room& room, const Machine& machine,
+                     const std::function<Status(std::size_t phase)>& run_phase) {
+  const ir::Plan &plan = job.kernel.plan, &of_keys = *plan.transposed;
+  weft_args& block = piece.block;
+  const std::int64_t rows = piece.shape.rows_computed(), group = piece.shape.heads / piece.shape.kv_heads;
+  place_terms(job, piece, room, block);
+  block.chunks = 1;
+  const auto step = [&](Step::Kernel kernel, std::size_t number, std::int64_t blocks) {
+    return machine.run({.kernel = kernel, .number = number, .blocks = blocks, .args = &block, .piece = &piece});
+  };
+  if (rows > 0) {
+    if (plan.scales_gradients()) {
+      WEFT_CHECK(machine.clear(block.d_o_bounds, static_cast<std::size_t>(piece.shape.batch * piece.shape.kv_heads)));
+    }
+    if (has_terms(plan) && piece.shape.n_k > 0) {
+      WEFT_CHECK(check_tiles(piece, rows));
+      block.phase = 0;
+      block.tile_begin = piece.first_head * rows;
+      block.tile_end = block.tile_begin + piece.heads * rows;
+      WEFT_CHECK(
+          step(Step::Kernel::terms, 0, up(piece.heads * rows * kWarp, plan.choices.threads) / plan.choices.threads));
+    }
+    if (block.d_q.data != nullptr || plan.finds_deltas()) {
+      for (std::size_t phase = 0; phase < plan.phases.size(); ++phase) WEFT_CHECK(run_phase(phase));
+    }
+  }
+  if ((block.d_k.data == nullptr && block.d_v.data == nullptr) || piece.shape.n_k == 0) return done;
+  const auto& tables = *job.beside[static_cast<std::size_t>(Regime::transposed)];
+  block.tables = room.beside[static_cast<std::size_t>(Regime::transposed)];
+  block.most_terms = tables.tables.most_terms;
+  const bool in_turns = takes_heads_in_turns(of_keys);
+  for (std::int64_t head = 0; head < (in_turns ? group : 1); ++head) {
+    block.group_begin = in_turns ? head : 0;
+    block.group_end = in_turns ? head + 1 : group;
+    for (std::size_t phase = 0; phase < of_keys.phases.size(); ++phase) {
+      block.phase = static_cast<std::int64_t>(phase);
+      number_tiles(of_keys, tables, phase, piece.shape, block);
+      const std::int64_t tiles = block.tiles_per_head;
+      WEFT_CHECK(check_tiles(piece, tiles));
+      block.tile_begin = piece.first_head / group * tiles;
+      block.tile_end = block.tile_begin + piece.heads / group * tiles;
+      WEFT_CHECK(step(Step::Kernel::transposed, phase, piece.heads / group * tiles));
+    }
+  }
+  return done;
+}
+
+Status run_input_gradients(const Job& job, std::vector<Piece>& pieces, const Room& room, const RunStep& run) {
+  const Launch& launch = job.launch;
+  const auto is_wanted = [](const OutputView& view) { return view.data != nullptr; };
+  if (!job.kernel.plan.of_inputs || std::none_of(launch.d_inputs.begin(), launch.d_inputs.end(), is_wanted))
+    return done;
+  const ir::Plan& plan = *job.kernel.plan.of_inputs;
+  const auto& tables = *job.beside[static_cast<std::size_t>(Regime::inputs)];
+  std::int64_t blocks = 0;
+  for (auto& piece : pieces) {
+    weft_args& block = piece.block;
+    block.tables = room.beside[static_cast<std::size_t>(Regime::inputs)];
+    block.most_terms = tables.tables.most_terms;
+    place_terms(job, piece, room, block);
+    place_tables(launch, room.input_sums, block);
+    for (std::size_t phase = 0; phase < plan.phases.size() && piece.shape.rows_computed() > 0; ++phase) {
+      number_tiles(plan, tables, phase, piece.shape, block);
+      WEFT_CHECK(check_tiles(piece, block.tiles_per_head));
+      blocks += piece.heads * block.tiles_per_head;
+    }
+  }
+  // Every thread adds up to 16 elements, each of several phases.
+  const auto adders = static_cast<std::uint64_t>(std::max<std::int64_t>(blocks, 1) * plan.choices.threads * 16);
+  const auto of_tables = [&](InputStep what) -> Status {
+    if (pieces.empty()) return done;
+    weft_args block = pieces.front().block;
+    block.input_step = what;
+    for (std::size_t i = 0; i < launch.d_inputs.size(); ++i) {
+      if (!is_wanted(launch.d_inputs[i])) continue;
+      block.input_number = static_cast<std::int64_t>(i);
+      block.d_input = output_of(launch.d_inputs[i]);
+      WEFT_CHECK(run({.kernel = Step::Kernel::input_tables,
+                      .blocks = up(block.input_sums[i].elements, plan.choices.threads) / plan.choices.threads,
+                      .args = &block,
+                      .piece = &pieces.front()}));
+    }
+    return done;
+  };
+  const auto of_pairs = [&](InputStep what) -> Status {
+    for (auto& piece : pieces) {
+      weft_args& block = piece.block;
+      block.input_step = what;
+      for (std::size_t phase = 0; phase < plan.phases.size() && piece.shape.rows_computed() > 0; ++phase) {
+        block.phase = static_cast<std::int64_t>(phase);
+        number_tiles(plan, tables, phase, piece.shape, block);
+        const std::int64_t tiles = block.tiles_per_head;
+        block.tile_begin = piece.first_head * tiles;
+        block.tile_end = block.tile_begin + piece.heads * tiles;
+        WEFT_CHECK(run({.kernel = Step::Kernel::inputs,
+                        .number = phase,
+                        .blocks = piece.heads * tiles,
+                        .args = &block,
+                        .piece = &piece}));
+      }
+    }
+    return done;
+  };
+  for (auto& piece : pieces) piece.block.input_share = static_cast<std::int64_t>(std::bit_width(adders));
+  WEFT_CHECK(of_tables(kClear));
+  if (plan.reads_elements()) {
+    WEFT_CHECK(of_pairs(kMeasure));
+    WEFT_CHECK(of_pairs(kAdd));
+  }
+  return of_tables(kResult);
+}
+
+}  // namespace weft
