@@ -68,7 +68,8 @@ bool plan_reads_batch(const ir::Plan& plan) {
          });
 }
 
-/// Does what is kept differ between entries of the batch?
+}  // namespace
+
 bool differs_by_entry(const ir::Plan& plan, const ir::Shape& shape) {
   const auto reads = [](const Bound& b) { return b.kind == Bound::Kind::input; };
   bool differs = shape.offset.size() > 1 || plan_reads_batch(plan);
@@ -83,8 +84,6 @@ bool differs_by_entry(const ir::Plan& plan, const ir::Shape& shape) {
   }
   return differs;
 }
-
-}  // namespace
 
 Work& Work::operator+=(const Work& other) {
   pairs += other.pairs;

@@ -32,6 +32,9 @@ struct Work {
 Work count_work(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape& shape,
                 const std::vector<ir::Tensor>& inputs);
 
+/// Does what is kept differ between entries of the batch?
+bool differs_by_entry(const ir::Plan& plan, const ir::Shape& shape);
+
 /// Are there keys that a kernel must look at one by one, because no bound or stride says which are kept?
 bool scans(const ir::Plan& plan, const ir::Phase& phase);
 

@@ -89,6 +89,18 @@ class TileCounter {
     return pairs;
   }
 
+  /// Each branch's terms are a union; branches add up.
+  double kept_by_row(const PassTable& pass, std::int64_t x, std::uint64_t bits) const {
+    double pairs = 0;
+    for (std::size_t i = 0; i < pass.terms.size();) {
+      std::size_t end = i + 1;
+      while (end < pass.terms.size() && pass.terms[end].branch == pass.terms[i].branch) ++end;
+      pairs += end == i + 1 ? kept_by_term(pass, i, x, bits) : kept_by_union(pass, i, end, x, bits);
+      i = end;
+    }
+    return pairs;
+  }
+
  private:
   void count_pass(const PassTable& pass, const TileRows& rows, Work& work) {
     ir::zones_of_tile(pass, rows, extent_, zones_);
@@ -156,18 +168,6 @@ class TileCounter {
         before += count_hits(pass, zone, counts_, zone.lo, zone.hi);
       }
       pairs += static_cast<double>(groups) * c.sub_k * c.sub_q;
-    }
-    return pairs;
-  }
-
-  /// Each branch's terms are a union; branches add up.
-  double kept_by_row(const PassTable& pass, std::int64_t x, std::uint64_t bits) const {
-    double pairs = 0;
-    for (std::size_t i = 0; i < pass.terms.size();) {
-      std::size_t end = i + 1;
-      while (end < pass.terms.size() && pass.terms[end].branch == pass.terms[i].branch) ++end;
-      pairs += end == i + 1 ? kept_by_term(pass, i, x, bits) : kept_by_union(pass, i, end, x, bits);
-      i = end;
     }
     return pairs;
   }
@@ -361,6 +361,21 @@ class HeadCounter {
 Work count_bounded(const ir::Plan& plan, const ir::Phase& phase, const HeadTable& head, const Extent& extent,
                    std::int64_t together) {
   return HeadCounter(plan, phase, head, extent, together).count();
+}
+
+double pairs_of_rows(const ir::Plan& plan, const HeadTable& head, std::size_t pass, const Extent& extent,
+                     std::int64_t first, std::int64_t count, std::int64_t stride) {
+  const TileCounter counter(plan, extent);
+  double pairs = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t x = first + i * stride;
+    std::uint64_t bits = 0;
+    for (std::size_t bit = 0; bit < head.row_bits.size(); ++bit) {
+      if (head.row_bits[bit].holds(x)) bits |= std::uint64_t{1} << bit;
+    }
+    pairs += counter.kept_by_row(head.passes[pass], x, bits);
+  }
+  return pairs;
 }
 
 }  // namespace weft::planner

@@ -10,4 +10,8 @@ namespace weft::planner {
 Work count_bounded(const ir::Plan& plan, const ir::Phase& phase, const ir::HeadTable& head, const ir::Extent& extent,
                    std::int64_t together);
 
+/// Kept pairs of some rows of one pass, looked at row by row: `count` of them from `first` on, `stride` apart.
+double pairs_of_rows(const ir::Plan& plan, const ir::HeadTable& head, std::size_t pass, const ir::Extent& extent,
+                     std::int64_t first, std::int64_t count, std::int64_t stride);
+
 }  // namespace weft::planner

@@ -1,0 +1,88 @@
+#include "compiler/ring/pairs.h"
+
+namespace weft::ring {
+
+namespace {
+
+__extension__ using Wide = __int128;
+
+/// Sum over i < n of floor((a i + b) / m), all at least 0 (Euclid's algorithm on a and m).
+Wide floor_sum(Wide n, Wide m, Wide a, Wide b) {
+  Wide sum = 0;
+  while (n > 0) {
+    sum += (n - 1) * n / 2 * (a / m) + n * (b / m);
+    a %= m;
+    b %= m;
+    const Wide most = a * n + b;
+    if (most < m) break;
+    n = most / m;
+    b = most % m;
+    std::swap(m, a);
+  }
+  return sum;
+}
+
+/// Keys of a stream in [0, y).
+class Below {
+ public:
+  explicit Below(const ir::ResolvedCongruence& stream) : stream_(stream) {}
+
+  Wide at(std::int64_t y) const {
+    if (stream_.segment == 0) return in_segment(y);
+    const std::int64_t whole = y / stream_.segment;
+    return Wide{whole} * in_segment(stream_.segment) + in_segment(y - whole * stream_.segment);
+  }
+
+  /// Sum of at(y) over a progression of y.
+  Wide sum(Run of) const {
+    Wide total = 0;
+    while (of.count > 0) {
+      const std::int64_t w = stream_.segment, whole = w > 0 ? of.first / w : 0;
+      Run now = of;
+      if (w > 0) now.count = std::min(of.count, ((whole + 1) * w - of.first + of.stride - 1) / of.stride);
+      if (w > 0) total += Wide{now.count} * whole * in_segment(w);
+      total += floor_sum(now.count, stream_.rate, now.stride, now.first - whole * w - stream_.phase + stream_.rate - 1);
+      of = {.first = of.first + now.count * of.stride, .count = of.count - now.count, .stride = of.stride};
+    }
+    return total;
+  }
+
+ private:
+  /// A phase is below its rate, so this is never negative.
+  std::int64_t in_segment(std::int64_t length) const {
+    return (length - stream_.phase + stream_.rate - 1) / stream_.rate;
+  }
+
+  const ir::ResolvedCongruence& stream_;
+};
+
+/// Rows of a progression from x on, and before it.
+Run from(const Run& rows, std::int64_t x) { return members({rows.stride, ir::floor_mod(rows.first, rows.stride)}, std::max(rows.first, x), rows.end()); }
+Run before(const Run& rows, std::int64_t x) { return members({rows.stride, ir::floor_mod(rows.first, rows.stride)}, rows.first, std::min(rows.end(), x)); }
+Run shifted(Run rows, std::int64_t by) {
+  rows.first += by;
+  return rows;
+}
+
+Wide kept(const Stretch& stretch, const Below& below) {
+  const Line& line = stretch.line;
+  if (line.floor >= line.ceiling || line.after >= line.before) return 0;
+  // Of rows that keep a key of the interval, some begin at the floor and some end at the ceiling.
+  const Run rows = before(from(stretch.rows, line.floor - line.before + 1), line.ceiling - line.after);
+  if (rows.count <= 0) return 0;
+  const Run at_floor = before(rows, line.floor - line.after), behind = from(rows, line.floor - line.after);
+  const Run inside = before(rows, line.ceiling - line.before), at_ceiling = from(rows, line.ceiling - line.before);
+  return below.sum(shifted(inside, line.before)) + Wide{at_ceiling.count} * below.at(line.ceiling) -
+         below.sum(shifted(behind, line.after)) - Wide{at_floor.count} * below.at(line.floor);
+}
+
+}  // namespace
+
+double pairs_of(const TermForm& term, const Run& rows) {
+  const Below below(term.term().stream);
+  Wide total = 0;
+  term.each_stretch(rows, [&](const Stretch& stretch) { total += kept(stretch, below); });
+  return static_cast<double>(total);
+}
+
+}  // namespace weft::ring
