@@ -55,8 +55,7 @@ OwnerMap snake(std::int64_t tokens, std::int64_t ranks, std::int64_t group, std:
     for (std::int64_t round = 0; round < rounds; ++round) {
       for (std::int64_t place = 0; place < size; ++place, ++piece) {
         const std::int64_t rank = first + (round % 2 == 0 ? place : size - 1 - place);
-        own(map.runs[static_cast<std::size_t>(rank)], border(piece, pieces, tokens),
-            border(piece + 1, pieces, tokens));
+        own(map.runs[static_cast<std::size_t>(rank)], border(piece, pieces, tokens), border(piece + 1, pieces, tokens));
       }
     }
   }

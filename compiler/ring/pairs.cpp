@@ -57,8 +57,12 @@ class Below {
 };
 
 /// Rows of a progression from x on, and before it.
-Run from(const Run& rows, std::int64_t x) { return members({rows.stride, ir::floor_mod(rows.first, rows.stride)}, std::max(rows.first, x), rows.end()); }
-Run before(const Run& rows, std::int64_t x) { return members({rows.stride, ir::floor_mod(rows.first, rows.stride)}, rows.first, std::min(rows.end(), x)); }
+Run from(const Run& rows, std::int64_t x) {
+  return members({rows.stride, ir::floor_mod(rows.first, rows.stride)}, std::max(rows.first, x), rows.end());
+}
+Run before(const Run& rows, std::int64_t x) {
+  return members({rows.stride, ir::floor_mod(rows.first, rows.stride)}, rows.first, std::min(rows.end(), x));
+}
 Run shifted(Run rows, std::int64_t by) {
   rows.first += by;
   return rows;

@@ -52,16 +52,41 @@ void add_stretch(const TermForm& term, const Stretch& stretch, std::int64_t lo, 
   }
 }
 
-/// Keys of [lo, hi) that some of the pieces, which all reach over it, have and the residue `own` has not.
+bool has(const Piece& piece, std::int64_t key) {
+  return piece.of.holds(key) &&
+         std::none_of(piece.without.begin(), piece.without.end(), [&](const Residue& r) { return r.holds(key); });
+}
+
+/// Every key of the inner one is one of the outer.
+bool covers(const Piece& outer, const Piece& inner) {
+  return outer.without.empty() && inner.of.rate % outer.of.rate == 0 && outer.of.holds(inner.of.residue);
+}
+
+using Pieces = std::vector<const Piece*>;
+
+/// Keys that some pieces have and others have not, where all of them reach over one interval.
 class Stretcher {
  public:
-  Stretcher(std::vector<const Piece*> over, const std::optional<Residue>& own) : over_(std::move(over)), own_(own) {
-    drop_nested();
+  Stretcher(const Pieces& over, const Pieces& before, const std::optional<Residue>& own) : own_(own) {
+    Pieces sorted = over;
+    std::sort(sorted.begin(), sorted.end(), [](const Piece* a, const Piece* b) {
+      return std::pair(a->of.rate, a->of.residue) < std::pair(b->of.rate, b->of.residue);
+    });
+    const auto covered = [](const Pieces& by, const Piece& piece) {
+      return std::any_of(by.begin(), by.end(), [&](const Piece* outer) { return covers(*outer, piece); });
+    };
+    for (const auto* piece : sorted) {
+      if (!covered(before, *piece) && !covered(over_, *piece)) over_.push_back(piece);
+    }
+    for (const auto* piece : before) {
+      const auto meets = [&](const Piece* other) { return common(piece->of, other->of).has_value(); };
+      if (!covered(before_, *piece) && std::any_of(over_.begin(), over_.end(), meets)) before_.push_back(piece);
+    }
   }
 
   void emit(std::int64_t lo, std::int64_t hi, Runs& out) const {
     if (over_.empty()) return;
-    if (simple()) {
+    if (is_simple()) {
       for (const auto* piece : over_) add(members(piece->of, lo, hi), out);
       return;
     }
@@ -78,23 +103,9 @@ class Stretcher {
   }
 
  private:
-  /// Progressions inside of others add nothing.
-  void drop_nested() {
-    std::sort(over_.begin(), over_.end(), [](const Piece* a, const Piece* b) {
-      return std::pair(a->of.rate, a->of.residue) < std::pair(b->of.rate, b->of.residue);
-    });
-    std::vector<const Piece*> kept;
-    for (const auto* piece : over_) {
-      const bool nested = std::any_of(kept.begin(), kept.end(), [&](const Piece* k) {
-        return k->without.empty() && piece->of.rate % k->of.rate == 0 && k->of.holds(piece->of.residue);
-      });
-      if (!nested) kept.push_back(piece);
-    }
-    over_ = std::move(kept);
-  }
-
-  bool simple() const {
-    if (own_) return false;
+  /// No two have a key in common, and nothing is taken from them.
+  bool is_simple() const {
+    if (own_ || !before_.empty()) return false;
     for (std::size_t i = 0; i < over_.size(); ++i) {
       if (!over_[i]->without.empty()) return false;
       for (std::size_t j = 0; j < i; ++j) {
@@ -110,19 +121,20 @@ class Stretcher {
       if (period > 0) period = r.rate > kLongestPeriod ? 0 : std::lcm(period, r.rate);
       if (period > kLongestPeriod) period = 0;
     };
-    for (const auto* piece : over_) {
-      join(piece->of);
-      for (const auto& residue : piece->without) join(residue);
+    for (const auto* pieces : {&over_, &before_}) {
+      for (const auto* piece : *pieces) {
+        join(piece->of);
+        for (const auto& residue : piece->without) join(residue);
+      }
     }
     return period;
   }
 
   bool hit(std::int64_t key) const {
-    if (own_ && own_->holds(key)) return false;
-    return std::any_of(over_.begin(), over_.end(), [&](const Piece* piece) {
-      return piece->of.holds(key) && std::none_of(piece->without.begin(), piece->without.end(),
-                                                  [&](const Residue& r) { return r.holds(key); });
-    });
+    const auto any = [&](const Pieces& pieces) {
+      return std::any_of(pieces.begin(), pieces.end(), [&](const Piece* piece) { return has(*piece, key); });
+    };
+    return !(own_ && own_->holds(key)) && any(over_) && !any(before_);
   }
 
   static void add(const Run& run, Runs& out) {
@@ -134,8 +146,33 @@ class Stretcher {
       out.push_back(run);
   }
 
-  std::vector<const Piece*> over_;
+  Pieces over_, before_;
   const std::optional<Residue>& own_;
+};
+
+/// Those of a list, sorted by where they begin, that reach over intervals which ascend.
+class Sweep {
+ public:
+  explicit Sweep(std::span<const Piece> pieces) {
+    for (const auto& piece : pieces) {
+      if (piece.lo < piece.hi) sorted_.push_back(&piece);
+    }
+    std::sort(sorted_.begin(), sorted_.end(), [](const Piece* a, const Piece* b) { return a->lo < b->lo; });
+  }
+
+  void add_cuts(std::vector<std::int64_t>& cuts) const {
+    for (const auto* piece : sorted_) cuts.insert(cuts.end(), {piece->lo, piece->hi});
+  }
+
+  const Pieces& over(std::int64_t lo) {
+    std::erase_if(over_, [&](const Piece* piece) { return piece->hi <= lo; });
+    for (; next_ < sorted_.size() && sorted_[next_]->lo <= lo; ++next_) over_.push_back(sorted_[next_]);
+    return over_;
+  }
+
+ private:
+  Pieces sorted_, over_;
+  std::size_t next_ = 0;
 };
 
 }  // namespace
@@ -144,33 +181,31 @@ void add_pieces(const TermForm& term, const Run& rows, std::int64_t lo, std::int
   term.each_stretch(rows, [&](const Stretch& stretch) { add_stretch(term, stretch, lo, hi, out); });
 }
 
-Runs disjoint(std::vector<Piece> pieces, const Runs& own) {
+Runs disjoint(std::span<const Piece> pieces, const Runs& own, std::span<const Piece> before) {
   // A striped rank owns a residue everywhere; the runs of others are holes.
   std::optional<Residue> striped;
   if (own.size() == 1 && own[0].stride > 1)
     striped = Residue{own[0].stride, ir::floor_mod(own[0].first, own[0].stride)};
+  Sweep wanted(pieces), had(before);
   std::vector<std::int64_t> cuts;
-  std::erase_if(pieces, [](const Piece& piece) { return piece.lo >= piece.hi; });
-  for (const auto& piece : pieces) cuts.insert(cuts.end(), {piece.lo, piece.hi});
+  wanted.add_cuts(cuts);
+  had.add_cuts(cuts);
   if (!striped) {
     for (const auto& run : own) cuts.insert(cuts.end(), {run.first, run.end()});
   }
   std::sort(cuts.begin(), cuts.end());
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.lo < b.lo; });
   Runs out;
-  std::vector<const Piece*> over;
-  auto next = pieces.begin();
   auto hole = own.begin();
   for (std::size_t c = 0; c + 1 < cuts.size(); ++c) {
     const std::int64_t lo = cuts[c], hi = cuts[c + 1];
-    std::erase_if(over, [&](const Piece* piece) { return piece->hi <= lo; });
-    for (; next != pieces.end() && next->lo <= lo; ++next) over.push_back(&*next);
+    const auto& over = wanted.over(lo);
+    const auto& under = had.over(lo);
     if (!striped) {
       while (hole != own.end() && hole->end() <= lo) ++hole;
       if (hole != own.end() && hole->first <= lo) continue;
     }
-    Stretcher(over, striped).emit(lo, hi, out);
+    Stretcher(over, under, striped).emit(lo, hi, out);
   }
   return out;
 }

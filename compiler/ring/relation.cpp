@@ -51,8 +51,8 @@ void add_foreign(const TermForm& form, const Run& rows, std::int64_t tokens, std
   if (outside < rows.end()) add_pieces(form, {outside, rows.end() - outside}, rows.end(), tokens, out);
 }
 
-/// Hits of the tiles that hold rows of [begin, end) of one head: visit(y, its weight for row x, x, pass number). `wants`
-/// says of which rows and keys the weight is asked for.
+/// Hits of the tiles that hold rows of [begin, end) of one head: visit(y, its weight for row x, x, pass number).
+/// `wants` says of which rows and keys the weight is asked for.
 template <typename Wants, typename Visit>
 void walk(const ir::Phase& phase, const ir::HeadTable& head, const ir::Extent& extent, const Run& among,
           const Wants& wants, const Visit& visit) {
@@ -85,6 +85,19 @@ Runs runs_of(const std::vector<char>& marked) {
     else
       out.push_back({i, 1});
   }
+  return out;
+}
+
+/// Phases and numbers of their tables that some heads use, each once.
+using TablesOfHeads = std::vector<std::pair<std::size_t, int>>;
+TablesOfHeads tables_of_heads(const ir::Plan& plan, const ir::Tables& tables, std::int64_t first, std::int64_t end) {
+  TablesOfHeads out;
+  for (std::size_t p = 0; p < plan.phases.size(); ++p) {
+    for (std::int64_t h = first; h < end; ++h)
+      out.emplace_back(p, tables.phases[p].head_of[static_cast<std::size_t>(h)]);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 
@@ -137,68 +150,74 @@ ir::Extent Relation::extent_of(const ir::Phase& phase, std::int64_t entry) const
   return extent;
 }
 
-Needs Relation::needs_of(const Runs& rows) const { return closed_ ? closed_needs(rows) : walked_needs(rows); }
+std::vector<Needs> Relation::needs_by_portion(const std::vector<Runs>& portions, const Runs& own) const {
+  return closed_ ? closed_needs(portions, own) : walked_needs(portions, own);
+}
 
-Needs Relation::closed_needs(const Runs& rows) const {
-  Needs needs{.sets = {}, .of = {}, .kv_heads = shape_->kv_heads};
+std::vector<Needs> Relation::closed_needs(const std::vector<Runs>& portions, const Runs& own) const {
+  std::vector<Needs> out(portions.size());
+  for (auto& needs : out) needs.kv_heads = shape_->kv_heads;
   const std::int64_t group = shape_->heads / shape_->kv_heads;
   for (std::int64_t entry = 0; entry < entries_; ++entry) {
     // Which tables the query heads of a kv head have: kv heads with the same ones need the same.
-    std::map<std::vector<std::pair<std::size_t, int>>, int> known;
+    std::map<TablesOfHeads, int> known;
     for (std::int64_t kv = 0; kv < shape_->kv_heads; ++kv) {
-      std::vector<std::pair<std::size_t, int>> tables;
-      for (std::size_t p = 0; p < plan_->phases.size(); ++p) {
-        for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h)
-          tables.emplace_back(p, tables_->phases[p].head_of[static_cast<std::size_t>(h)]);
-      }
-      std::sort(tables.begin(), tables.end());
-      tables.erase(std::unique(tables.begin(), tables.end()), tables.end());
-      const auto [at, is_new] = known.try_emplace(tables, static_cast<int>(needs.sets.size()));
-      needs.of.push_back(at->second);
+      const auto tables = tables_of_heads(*plan_, *tables_, kv * group, (kv + 1) * group);
+      const auto [at, is_new] = known.try_emplace(tables, static_cast<int>(out[0].sets.size()));
+      for (auto& needs : out) needs.of.push_back(at->second);
       if (!is_new) continue;
-      std::vector<Piece> pieces;
-      for (const auto& [p, table] : tables) {
-        const auto& head = tables_->phases[p].head[static_cast<std::size_t>(table)];
-        const auto extent = extent_of(plan_->phases[p], entry);
-        for (const auto& pass : head.passes) {
-          for (const auto& term : pass.terms) {
-            const TermForm form(term, head, extent);
-            for (const auto& run : rows) add_foreign(form, run, shape_->n_k, pieces);
+      std::vector<Piece> before;
+      for (std::size_t i = 0; i < portions.size(); ++i) {
+        std::vector<Piece> pieces;
+        for (const auto& [p, table] : tables) {
+          const auto& head = tables_->phases[p].head[static_cast<std::size_t>(table)];
+          const auto extent = extent_of(plan_->phases[p], entry);
+          for (const auto& pass : head.passes) {
+            for (const auto& term : pass.terms) {
+              const TermForm form(term, head, extent);
+              for (const auto& run : portions[i]) add_foreign(form, run, shape_->n_k, pieces);
+            }
           }
         }
+        out[i].sets.push_back(disjoint(pieces, own, before));
+        before.insert(before.end(), pieces.begin(), pieces.end());
       }
-      needs.sets.push_back(disjoint(std::move(pieces), rows));
     }
   }
-  return needs;
+  return out;
 }
 
-Needs Relation::walked_needs(const Runs& rows) const {
-  Needs needs{.sets = {}, .of = {}, .kv_heads = shape_->kv_heads};
+std::vector<Needs> Relation::walked_needs(const std::vector<Runs>& portions, const Runs& own) const {
+  std::vector<Needs> out(portions.size());
+  for (auto& needs : out) needs.kv_heads = shape_->kv_heads;
   const std::int64_t group = shape_->heads / shape_->kv_heads;
-  const auto own = marks_of(rows, shape_->n_k);
+  const auto owned = marks_of(own, shape_->n_k);
   for (std::int64_t entry = 0; entry < entries_; ++entry) {
     for (std::int64_t kv = 0; kv < shape_->kv_heads; ++kv) {
-      std::vector<char> marked(static_cast<std::size_t>(shape_->n_k), 0);
-      for (std::size_t p = 0; p < plan_->phases.size(); ++p) {
-        auto extent = extent_of(plan_->phases[p], entry);
-        for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
-          extent.h = h;
-          const auto wanted = [&](std::int64_t x, std::int64_t y) {
-            return own[static_cast<std::size_t>(x)] != 0 && own[static_cast<std::size_t>(y)] == 0 &&
-                   marked[static_cast<std::size_t>(y)] == 0;
-          };
-          const auto mark = [&](std::int64_t, std::int64_t y, int, std::size_t) {
-            marked[static_cast<std::size_t>(y)] = 1;
-          };
-          for (const auto& run : rows) walk(plan_->phases[p], tables_->phases[p].of(h), extent, run, wanted, mark);
+      std::vector<char> had = owned;
+      for (std::size_t i = 0; i < portions.size(); ++i) {
+        const auto asked = marks_of(portions[i], shape_->n_k);
+        std::vector<char> marked(had.size(), 0);
+        for (std::size_t p = 0; p < plan_->phases.size(); ++p) {
+          auto extent = extent_of(plan_->phases[p], entry);
+          for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+            extent.h = h;
+            const auto wanted = [&](std::int64_t x, std::int64_t y) {
+              return asked[static_cast<std::size_t>(x)] != 0 && had[static_cast<std::size_t>(y)] == 0;
+            };
+            const auto mark = [&](std::int64_t, std::int64_t y, int, std::size_t) {
+              had[static_cast<std::size_t>(y)] = marked[static_cast<std::size_t>(y)] = 1;
+            };
+            for (const auto& run : portions[i])
+              walk(plan_->phases[p], tables_->phases[p].of(h), extent, run, wanted, mark);
+          }
         }
+        out[i].of.push_back(static_cast<int>(out[i].sets.size()));
+        out[i].sets.push_back(runs_of(marked));
       }
-      needs.of.push_back(static_cast<int>(needs.sets.size()));
-      needs.sets.push_back(runs_of(marked));
     }
   }
-  return needs;
+  return out;
 }
 
 double Relation::pairs_of(const Runs& rows) const {
@@ -236,7 +255,8 @@ double Relation::closed_pairs(const Runs& rows) const {
                               }) == terms.end();
           for (const auto& run : rows) {
             // Terms of one branch are a union, which is counted row by row.
-            if (!simple || std::any_of(terms.begin(), terms.end(), [](const ir::Term& term) { return !term.filters.empty(); })) {
+            if (!simple ||
+                std::any_of(terms.begin(), terms.end(), [](const ir::Term& term) { return !term.filters.empty(); })) {
               of_head += planner::pairs_of_rows(*plan_, head, s, extent, run.first, run.count, run.stride);
               continue;
             }

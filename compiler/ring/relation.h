@@ -39,14 +39,16 @@ class Relation {
   /// Entries of the batch that are asked about: 1 where all are alike.
   std::int64_t entries() const { return entries_; }
 
-  Needs needs_of(const Runs& rows) const;
+  Needs needs_of(const Runs& rows) const { return std::move(needs_by_portion({rows}, rows)[0]); }
+  /// Of portions of the rows that own `own`, each without what those before it need.
+  std::vector<Needs> needs_by_portion(const std::vector<Runs>& portions, const Runs& own) const;
   /// Kept pairs of these rows, counted with multiplicity, over batch and heads.
   double pairs_of(const Runs& rows) const;
 
  private:
   Relation() = default;
-  Needs closed_needs(const Runs& rows) const;
-  Needs walked_needs(const Runs& rows) const;
+  std::vector<Needs> closed_needs(const std::vector<Runs>& portions, const Runs& own) const;
+  std::vector<Needs> walked_needs(const std::vector<Runs>& portions, const Runs& own) const;
   double closed_pairs(const Runs& rows) const;
   void count_rows();
   ir::Extent extent_of(const ir::Phase& phase, std::int64_t entry) const;

@@ -28,8 +28,8 @@ std::optional<Residue> common(const Residue& a, const Residue& b) {
   const std::int64_t shared = std::gcd(a.rate, b.rate), difference = b.residue - a.residue;
   if (difference % shared != 0) return std::nullopt;
   const std::int64_t others = b.rate / shared;
-  const auto steps =
-      static_cast<std::int64_t>(Wide{ir::floor_mod(difference / shared, others)} * inverse(a.rate / shared, others) % others);
+  const auto steps = static_cast<std::int64_t>(Wide{ir::floor_mod(difference / shared, others)} *
+                                               inverse(a.rate / shared, others) % others);
   const std::int64_t rate = a.rate * others;
   return Residue{.rate = rate, .residue = ir::floor_mod(a.residue + a.rate * steps, rate)};
 }
@@ -42,8 +42,8 @@ Run members(const Residue& of, std::int64_t lo, std::int64_t hi) {
 std::optional<Run> common(const Run& a, const Run& b) {
   const std::int64_t lo = std::max(a.first, b.first), hi = std::min(a.end(), b.end());
   if (a.count == 0 || b.count == 0 || lo >= hi) return std::nullopt;
-  const auto both = common(Residue{a.stride, ir::floor_mod(a.first, a.stride)},
-                           Residue{b.stride, ir::floor_mod(b.first, b.stride)});
+  const auto both =
+      common(Residue{a.stride, ir::floor_mod(a.first, a.stride)}, Residue{b.stride, ir::floor_mod(b.first, b.stride)});
   if (!both) return std::nullopt;
   const Run out = members(*both, lo, hi);
   if (out.count == 0) return std::nullopt;

@@ -52,9 +52,9 @@ class TermForm {
   std::optional<Residue> residue_at(std::int64_t x, Residue of) const;
 
   const ir::Term& term_;
-  Line line_;                                 ///< of bounds without segments
-  std::vector<SegmentBound> los_, his_;       ///< the others
-  std::vector<std::int64_t> segments_;        ///< of any of it
+  Line line_;                                          ///< of bounds without segments
+  std::vector<SegmentBound> los_, his_;                ///< the others
+  std::vector<std::int64_t> segments_;                 ///< of any of it
   std::vector<ir::ResolvedCongruence> holds_, fails_;  ///< of rows; `negated` is no more looked at
   std::int64_t row_begin_ = 0, row_end_ = 0;
 };

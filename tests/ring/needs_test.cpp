@@ -35,6 +35,28 @@ struct Counted {
   std::int64_t needed = 0;
 };
 
+/// Portions of a rank's rows need together what all of them need, and each key once.
+std::string check_portions(const Relation& relation, const Runs& rows, const Needs& all) {
+  std::vector<Runs> portions(3);
+  for (const auto& run : rows) {
+    for (std::int64_t part = 0; part < 3; ++part) {
+      const std::int64_t begin = part * run.count / 3, end = (part + 1) * run.count / 3;
+      if (begin < end)
+        portions[static_cast<std::size_t>(part)].push_back({run.first + begin * run.stride, end - begin, run.stride});
+    }
+  }
+  const auto parts = relation.needs_by_portion(portions, rows);
+  for (std::int64_t entry = 0; entry < relation.entries(); ++entry) {
+    for (std::int64_t kv = 0; kv < all.kv_heads; ++kv) {
+      Runs together;
+      for (const auto& part : parts)
+        together.insert(together.end(), part.at(entry, kv).begin(), part.at(entry, kv).end());
+      if (tokens_of(together) != tokens_of(all.at(entry, kv))) return "portions need something else";
+    }
+  }
+  return "";
+}
+
 /// What is wrong with the needs of one map; empty: nothing.
 std::string check(const RandomProblem& problem, const OwnerMap& map, Counted& counted) {
   const auto plan = planner::plan(problem.pattern, {.d = 64, .d_v = 64}, find_target("cpu:x86-64-v3").value(),
@@ -43,7 +65,8 @@ std::string check(const RandomProblem& problem, const OwnerMap& map, Counted& co
   const auto tables = ir::make_tables(*plan, problem.shape.heads);
   if (!tables.ok()) return "";
   const auto relation = Relation::make(*plan, *tables, problem.shape, problem.inputs);
-  if (!relation.ok()) return relation.error().message.find("by: pooled") != std::string::npos ? "" : relation.error().message;
+  if (!relation.ok())
+    return relation.error().message.find("by: pooled") != std::string::npos ? "" : relation.error().message;
   (relation->is_closed() ? counted.closed : counted.walked) += 1;
 
   const auto& shape = problem.shape;
@@ -62,8 +85,10 @@ std::string check(const RandomProblem& problem, const OwnerMap& map, Counted& co
   for (std::int64_t g = 0; g < map.ranks(); ++g) {
     const auto& rows = map.runs[static_cast<std::size_t>(g)];
     if (const double found = relation->pairs_of(rows); found != pairs[static_cast<std::size_t>(g)])
-      return fmt::format("{}: rank {} has {} pairs, counted {}", map.name, g, pairs[static_cast<std::size_t>(g)], found);
+      return fmt::format("{}: rank {} has {} pairs, counted {}", map.name, g, pairs[static_cast<std::size_t>(g)],
+                         found);
     const Needs needs = relation->needs_of(rows);
+    if (auto wrong = check_portions(*relation, rows, needs); !wrong.empty()) return map.name + ": " + wrong;
     for (std::int64_t b = 0; b < shape.batch; ++b) {
       for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv) {
         const auto found = tokens_of(needs.at(b, kv));
