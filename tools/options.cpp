@@ -1,5 +1,7 @@
 #include "tools/options.h"
 
+#include "tools/ring_option.h"
+
 #include "compiler/base/diagnostic.h"
 #include "runtime/engine/destination.h"
 #include "tools/console.h"
@@ -139,7 +141,7 @@ std::string mistake(const Options& options, Files files) {
   for (auto found : {one_of("--color", options.color, kColors), one_of("--layout", options.layout, kLayouts),
                      one_of("--against", options.against, kRivals), one_of("--dtype", options.dtype, kDtypes),
                      one_of("--stage", options.stage, kStages), wrong_pair("--input", options.inputs),
-                     wrong_pair("--dinput", options.dinput), wrong_target(options.target)}) {
+                     wrong_pair("--dinput", options.dinput), wrong_target(options.target), wrong_ring(options)}) {
     if (!found.empty()) return found;
   }
   if (options.dtype == "f64" && !options.target.empty() && options.target != "interpreter") {

@@ -215,8 +215,8 @@ void PatternElaborator::ring(const dsl::Statement& s) {
   run_.pattern.ring = Ring{.ranks = positive(s.value, constant_context("the number of ranks"))};
   if (s.word.empty()) return;
   one_of(WordKind::layout, s.word, s.name_range, "a ring layout");
-  run_.pattern.ring->layout =
-      enum_of(s.word, std::array{RingLayout::contiguous, RingLayout::zigzag, RingLayout::striped});
+  run_.pattern.ring->layout = enum_of(
+      s.word, std::array{RingLayout::automatic, RingLayout::contiguous, RingLayout::zigzag, RingLayout::striped});
 }
 
 void PatternElaborator::schedule(const dsl::Statement& s) {

@@ -184,7 +184,7 @@ const char* to_string(Combine c) {
 }
 
 const char* to_string(RingLayout l) {
-  constexpr std::array kNames = {"contiguous", "zigzag", "striped"};
+  constexpr std::array kNames = {"auto", "contiguous", "zigzag", "striped"};
   return kNames[static_cast<std::size_t>(l)];
 }
 

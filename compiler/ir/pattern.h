@@ -39,13 +39,14 @@ enum class SetKind {
 struct Set;
 using SetPtr = std::shared_ptr<const Set>;
 
-enum class RingLayout { contiguous, zigzag, striped };
+/// `automatic`, the word `auto`: whichever owner map is predicted fastest.
+enum class RingLayout { automatic, contiguous, zigzag, striped };
 
 /// One node of a set expression. `args` by kind:
 ///   window a c · segment w · dilated w r (phase in `expr`; `all_queries`) · strided step o · lag step
 ///   sink n · global n · prefix n · neighborhood: four numbers (size dilation stride causal) per
 ///   axis · blocks B (children[0]) · random c seed · top c (`causal_top`; input -1 = pooled)
-///   own_*: ranks, rank (`layout`)
+///   own_*: ranks, rank (`layout`, one that a formula says)
 struct Set {
   SetKind kind = SetKind::all;
   SourceRange range = {};
@@ -88,7 +89,7 @@ struct Tokens {
 
 struct Ring {
   std::optional<std::int64_t> ranks;  ///< empty: `any`
-  RingLayout layout = RingLayout::contiguous;
+  RingLayout layout = RingLayout::automatic;
 };
 
 struct ScheduleHint {

@@ -33,8 +33,10 @@ inline constexpr Word<List::Kind> kLists[] = {{List::Kind::random, "random"},
                                               {List::Kind::top, "top"},
                                               {List::Kind::spans, "spans"},
                                               {List::Kind::meets, "meets"}};
-inline constexpr Word<RingLayout> kLayouts[] = {
-    {RingLayout::contiguous, "contiguous"}, {RingLayout::zigzag, "zigzag"}, {RingLayout::striped, "striped"}};
+inline constexpr Word<RingLayout> kLayouts[] = {{RingLayout::automatic, "auto"},
+                                                {RingLayout::contiguous, "contiguous"},
+                                                {RingLayout::zigzag, "zigzag"},
+                                                {RingLayout::striped, "striped"}};
 inline constexpr Word<Axis::Kind> kAxes[] = {{Axis::Kind::batch, "batch"},     {Axis::Kind::heads, "heads"},
                                              {Axis::Kind::queries, "queries"}, {Axis::Kind::keys, "keys"},
                                              {Axis::Kind::tokens, "tokens"},   {Axis::Kind::blocks, "blocks"}};

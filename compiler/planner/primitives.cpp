@@ -97,6 +97,7 @@ Dnf owned(const Set& set, const Context& at) {
     case ir::RingLayout::zigzag:
       return {piece(2 * ranks, rank), piece(2 * ranks, 2 * ranks - 1 - rank)};
     case ir::RingLayout::striped:
+    case ir::RingLayout::automatic:  // no set has it
       break;
   }
   const ir::Congruence c{.segment = 0, .rate = ranks, .phase = ir::constant(rank), .negated = false};

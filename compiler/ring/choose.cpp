@@ -69,20 +69,21 @@ std::vector<Snake> candidates(const Relation& relation, std::int64_t ranks) {
 
 }  // namespace
 
-Choice choose(const Relation& relation, std::int64_t ranks, const Machine& machine) {
+Choice choose(const Relation& relation, ir::RingLayout layout, std::int64_t ranks, const Machine& machine) {
+  if (layout != ir::RingLayout::automatic) return {.map = owners(layout, relation.shape().n_q, ranks)};
   std::optional<OwnerMap> best;
   double fastest = 0;
   std::vector<std::string> reasons;
   for (const auto& candidate : candidates(relation, ranks)) {
     auto map = snake(relation.shape().n_q, ranks, candidate.group, candidate.rounds);
     const double seconds = slowest_of_some(relation, map, candidate.pairs, machine);
-    reasons.push_back(fmt::format("{} takes {:.4g} ms, imbalance {:.3f}", map.name, 1e3 * seconds, candidate.imbalance));
+    reasons.push_back(
+        fmt::format("{} takes {:.4g} ms, imbalance {:.3f}", map.name, 1e3 * seconds, candidate.imbalance));
     if (best && seconds > 0.999 * fastest) continue;  // the simpler one comes first
     fastest = seconds;
     best = std::move(map);
   }
-  auto report = report_of(relation, *best, machine);
-  return {.map = std::move(*best), .report = std::move(report), .reasons = std::move(reasons)};
+  return {.map = std::move(*best), .reasons = std::move(reasons)};
 }
 
 }  // namespace weft::ring

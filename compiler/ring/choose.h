@@ -6,12 +6,11 @@ namespace weft::ring {
 
 struct Choice {
   OwnerMap map;
-  Report report;
-  std::vector<std::string> reasons;  ///< for people
+  std::vector<std::string> reasons = {};  ///< for people
 };
 
-/// What `auto` is: of contiguous, zigzag and snakes the map whose slowest rank is predicted fastest. The same on every
-/// rank.
-Choice choose(const Relation& relation, std::int64_t ranks, const Machine& machine);
+/// Who owns what under a layout of the language. `auto` is, of contiguous, zigzag and snakes, the map whose slowest
+/// rank is predicted fastest: the same on every rank.
+Choice choose(const Relation& relation, ir::RingLayout layout, std::int64_t ranks, const Machine& machine);
 
 }  // namespace weft::ring

@@ -36,7 +36,8 @@ Machine machine_of(const ir::Plan& plan, const Target& target) {
     const double peak = planner::peak_per_sm(plan, target) * target.card.sms * target.card.hertz * 2;
     out.flops_per_s = peak * planner::share_of_peak(plan, target);
     out.bytes_per_s = target.card.bytes_per_s;
-    out.assumed = fmt::format("a {} a rank at {:.1f} TFLOP/s, {}", target.card.name, out.flops_per_s / 1e12, out.assumed);
+    out.assumed =
+        fmt::format("a {} a rank at {:.1f} TFLOP/s, {}", target.card.name, out.flops_per_s / 1e12, out.assumed);
     return out;
   }
   // A node of 64 cores at 2.5 GHz, two vectors of multiply-adds a clock, four fifths of which a kernel reaches.

@@ -72,6 +72,7 @@ OwnerMap owners(ir::RingLayout layout, std::int64_t tokens, std::int64_t ranks) 
       return map;
     }
     case ir::RingLayout::striped:
+    case ir::RingLayout::automatic:
       break;
   }
   return striped(tokens, ranks);

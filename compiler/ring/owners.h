@@ -28,7 +28,7 @@ struct OwnerMap {
 /// where section 9 has them, at floor(i n / pieces).
 OwnerMap snake(std::int64_t tokens, std::int64_t ranks, std::int64_t group, std::int64_t rounds);
 
-/// What a layout of the language says.
+/// What a layout of the language says; `auto` is for choose.h.
 OwnerMap owners(ir::RingLayout layout, std::int64_t tokens, std::int64_t ranks);
 
 }  // namespace weft::ring

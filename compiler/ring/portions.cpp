@@ -4,15 +4,16 @@ namespace weft::ring {
 
 namespace {
 
-constexpr std::int64_t kPortions = 32;
+/// A walk over pairs for every portion takes long.
+constexpr std::int64_t kPortions = 32, kWalkedPortions = 4;
 
 bool needs_nothing(const Needs& needs) {
   return std::all_of(needs.sets.begin(), needs.sets.end(), [](const Runs& runs) { return runs.empty(); });
 }
 
 /// The rows, ascending, in parts of about as many.
-std::vector<Runs> cut(const Runs& own) {
-  const std::int64_t rows = count_of(own), parts = std::min(kPortions, rows);
+std::vector<Runs> cut(const Runs& own, std::int64_t most) {
+  const std::int64_t rows = count_of(own), parts = std::min(most, rows);
   std::vector<Runs> out;
   std::int64_t done = 0;
   for (Run run : own) {
@@ -36,7 +37,7 @@ std::vector<Runs> cut(const Runs& own) {
 
 std::vector<Portion> portions_of(const Relation& relation, const Runs& own) {
   std::vector<Portion> out;
-  for (auto& rows : cut(own)) {
+  for (auto& rows : cut(own, relation.is_closed() ? kPortions : kWalkedPortions)) {
     Portion portion{.rows = std::move(rows), .news = {}, .local = false};
     portion.local = needs_nothing(relation.needs_by_portion({portion.rows}, own)[0]);
     out.push_back(std::move(portion));

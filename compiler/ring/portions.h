@@ -7,7 +7,7 @@ namespace weft::ring {
 /// Some of a rank's rows, computed together: as soon as the keys are there that they and the portions before need.
 struct Portion {
   Runs rows;
-  Needs news;  ///< what no portion before needs
+  Needs news;          ///< what no portion before needs
   bool local = false;  ///< its rows need nothing of others
 };
 

@@ -14,8 +14,8 @@ namespace weft::ring {
 
 namespace {
 
-/// Pairs that are walked at most: some ten seconds.
-constexpr double kMostWalked = 1 << 30;
+/// Pairs that are walked at most: a second a walk.
+constexpr double kMostWalked = 1 << 28;
 
 bool has_closed_forms(const ir::Plan& plan) { return plan.predicates.empty() && plan.forms.empty(); }
 

@@ -59,8 +59,7 @@ double seconds_of(const Relation& relation, const Runs& own, const RankShare& sh
   const double near = share.needed_bytes > 0 ? share.near_bytes / share.needed_bytes : 0;
   const double s_per_byte = std::max(near / machine.near_bytes_per_s, (1 - near) / machine.far_bytes_per_s);
   const double first_byte = near < 1 ? machine.far_s : machine.near_s;
-  const double own_bytes =
-      static_cast<double>(share.tokens * shape.kv_heads * shape.batch) * row_bytes(relation);
+  const double own_bytes = static_cast<double>(share.tokens * shape.kv_heads * shape.batch) * row_bytes(relation);
   // Its own rows go into the arena, where there is one.
   double now = share.needed_bytes > 0 || own.size() > 1 ? 2 * own_bytes / machine.bytes_per_s : 0;
   const double transferred = first_byte + share.needed_bytes * s_per_byte;
@@ -112,7 +111,8 @@ RankShare share_of(const Relation& relation, const OwnerMap& map, const OwnerInd
   RankShare share{.tokens = count_of(own), .pairs = relation.pairs_of(own)};
   share.field_bytes =
       static_cast<double>((map.tokens - share.tokens) * shape.kv_heads * shape.batch) * row_bytes(relation);
-  const double of_key = row_bytes(relation) * static_cast<double>(shape.batch) / static_cast<double>(relation.entries());
+  const double of_key =
+      row_bytes(relation) * static_cast<double>(shape.batch) / static_cast<double>(relation.entries());
   const Needs needs = relation.needs_of(own);
   std::vector<double> times(needs.sets.size(), 0);  // heads and entries that need a set
   for (const int set : needs.of) ++times[static_cast<std::size_t>(set)];
@@ -139,8 +139,9 @@ double slowest_of_some(const Relation& relation, const OwnerMap& map, const std:
                        const Machine& machine) {
   const OwnerIndex owner(map);
   const auto last = pairs.size() - 1;
-  std::vector<std::size_t> some = {0, last / 3, 2 * last / 3, last,
-                                   static_cast<std::size_t>(std::max_element(pairs.begin(), pairs.end()) - pairs.begin())};
+  std::vector<std::size_t> some = {
+      0, last / 3, 2 * last / 3, last,
+      static_cast<std::size_t>(std::max_element(pairs.begin(), pairs.end()) - pairs.begin())};
   std::sort(some.begin(), some.end());
   some.erase(std::unique(some.begin(), some.end()), some.end());
   double slowest = 0;

@@ -12,16 +12,16 @@ namespace weft::ring {
 struct RankShare {
   std::int64_t tokens = 0;
   double pairs = 0;
-  double needed_bytes = 0;     ///< of K and V, from others: what it receives
-  double sent_bytes = 0;       ///< to others
-  std::int64_t messages = 0;   ///< ranks that it receives from
-  double field_bytes = 0;      ///< what it would receive in a ring or all-gather of all keys
-  double near_bytes = 0;       ///< of needed_bytes those from its own node
+  double needed_bytes = 0;    ///< of K and V, from others: what it receives
+  double sent_bytes = 0;      ///< to others
+  std::int64_t messages = 0;  ///< ranks that it receives from
+  double field_bytes = 0;     ///< what it would receive in a ring or all-gather of all keys
+  double near_bytes = 0;      ///< of needed_bytes those from its own node
 };
 
 struct Report {
   std::vector<RankShare> ranks;
-  double imbalance = 1;  ///< the largest share of pairs by the mean one
+  double imbalance = 1;    ///< the largest share of pairs by the mean one
   double predicted_s = 0;  ///< of the slowest rank
   double efficiency = 1;   ///< one device's predicted time, over all ranks, by it
   bool is_local() const;   ///< nothing travels

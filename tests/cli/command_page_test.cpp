@@ -61,6 +61,7 @@ TEST(CommandPage, NamesEveryKeyThatIsPrinted) {
            {"fmt", "--check", window},
            {"draw", window, "--tokens", "16"},
            {"explain", window, "--tokens", "64"},
+           {"explain", window, "--tokens", "64", "--ring", "4"},
            {"explain", window, "--tokens", "64", "--target", "cpu", "--grad"},
            {"emit", window, "--stage", "pattern"},
            {"bench", window, "--tokens", "64", "--heads", "1"},

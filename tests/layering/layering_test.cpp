@@ -25,7 +25,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"compiler/ir", {"compiler/base", "compiler/target", "dsl", "compiler/walk"}},
     {"compiler/walk", {}},
     {"compiler/planner", {"compiler/base", "compiler/target", "dsl", "compiler/ir", "compiler/walk"}},
-    {"compiler/ring", {"compiler/base", "compiler/ir", "compiler/planner"}},
+    {"compiler/ring", {"compiler/base", "compiler/target", "compiler/ir", "compiler/planner"}},
     {"codegen", {"compiler/base", "compiler/target", "compiler/ir", "compiler/walk"}},
     {"kernels_cache", {"compiler/base"}},
     {"kernels_cache/bundle", {"compiler/base", "kernels_cache"}},

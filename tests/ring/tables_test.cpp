@@ -20,16 +20,16 @@ struct Workload {
   std::int64_t heads, kv_heads;
 };
 
-const Workload kLongnet3 = {
-    "pattern p { branches dilated(segments: [2k, 4k, 8k], rates: [1, 2, 4]); keep causal; }",
-    {.d = 64, .d_v = 64, .dtype = ir::DType::f16},
-    8,
-    8};
-const Workload kLongnet5 = {"pattern p { branches dilated(segments: [2k, 4k, 8k, 16k, 32k], rates: [1, 2, 4, 6, 12]); "
-                            "keep causal; }",
-                            {.d = 64, .d_v = 64, .dtype = ir::DType::bf16},
-                            12,
-                            12};
+const Workload kLongnet3 = {"pattern p { branches dilated(segments: [2k, 4k, 8k], rates: [1, 2, 4]); keep causal; }",
+                            {.d = 64, .d_v = 64, .dtype = ir::DType::f16},
+                            8,
+                            8};
+const Workload kLongnet5 = {
+    "pattern p { branches dilated(segments: [2k, 4k, 8k, 16k, 32k], rates: [1, 2, 4, 6, 12]); "
+    "keep causal; }",
+    {.d = 64, .d_v = 64, .dtype = ir::DType::bf16},
+    12,
+    12};
 const Workload kWindow = {
     "pattern p { branch window(4095, 0); }", {.d = 128, .d_v = 128, .dtype = ir::DType::bf16}, 32, 8};
 const Workload kDense = {"pattern p { keep causal; }", {.d = 128, .d_v = 128, .dtype = ir::DType::bf16}, 32, 8};
@@ -39,15 +39,22 @@ class Sized {
  public:
   Sized(const Workload& workload, std::int64_t tokens, const char* target = "sm_90")
       : target_(find_target(target).value()),
-        plan_(planner::plan(test::lowered({.text = workload.text, .pattern = "p"}).value(), workload.bind, target_).value()),
+        plan_(planner::plan(test::lowered({.text = workload.text, .pattern = "p"}).value(), workload.bind, target_)
+                  .value()),
         tables_(ir::make_tables(plan_, workload.heads).value()),
-        shape_{.batch = 1, .n_q = tokens, .n_k = tokens, .heads = workload.heads, .kv_heads = workload.kv_heads,
-               .d = workload.bind.d, .d_v = workload.bind.d_v},
+        shape_{.batch = 1,
+               .n_q = tokens,
+               .n_k = tokens,
+               .heads = workload.heads,
+               .kv_heads = workload.kv_heads,
+               .d = workload.bind.d,
+               .d_v = workload.bind.d_v},
         relation_(Relation::make(plan_, tables_, shape_, inputs_).value()) {}
 
-  const Relation& relation() const { return relation_; }
-  Machine machine() const { return machine_of(plan_, target_); }
-  Report report(const OwnerMap& map) const { return report_of(relation_, map, machine()); }
+  Report report(const OwnerMap& map) const { return report_of(relation_, map, machine_of(plan_, target_)); }
+  Choice choice(std::int64_t ranks) const {
+    return choose(relation_, ir::RingLayout::automatic, ranks, machine_of(plan_, target_));
+  }
 
  private:
   Target target_;
@@ -116,11 +123,11 @@ TEST(Tables, ChoicesAreBalancedAndEfficient) {
   for (const auto& workload : {kLongnet3, kWindow, kDense}) {
     for (std::int64_t ranks : {8, 64}) {
       const Sized sized(workload, kM);
-      const auto choice = choose(sized.relation(), ranks, sized.machine());
-      EXPECT_LE(choice.report.imbalance, 1.03) << workload.text << ranks;
-      EXPECT_GE(choice.report.efficiency, 0.95) << workload.text << ranks;
+      const auto report = sized.report(sized.choice(ranks).map);
+      EXPECT_LE(report.imbalance, 1.03) << workload.text << ranks;
+      EXPECT_GE(report.efficiency, 0.95) << workload.text << ranks;
       double needed = 0, sent = 0;
-      for (const auto& share : choice.report.ranks) {
+      for (const auto& share : report.ranks) {
         needed += share.needed_bytes;
         sent += share.sent_bytes;
         EXPECT_LE(share.needed_bytes, share.field_bytes);
@@ -130,7 +137,7 @@ TEST(Tables, ChoicesAreBalancedAndEfficient) {
   }
   // No map of another kind is taken where the plainest is as good.
   const Sized window(kWindow, kM);
-  EXPECT_EQ(choose(window.relation(), 64, window.machine()).map.name, "contiguous");
+  EXPECT_EQ(window.choice(64).map.name, "contiguous");
 }
 
 TEST(Tables, PlanningGrowsWithRanksNotWithTokens) {
@@ -138,8 +145,10 @@ TEST(Tables, PlanningGrowsWithRanksNotWithTokens) {
     for (const auto& [ranks, tokens, most_ms] : {std::tuple{512, kM, 1e3}, {4096, 64 * kM, 1e4}}) {
       const Sized sized(workload, tokens);
       const auto start = std::chrono::steady_clock::now();
-      const auto choice = choose(sized.relation(), ranks, sized.machine());
+      const auto choice = sized.choice(ranks);
+      const auto report = sized.report(choice.map);
       const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+      EXPECT_LE(report.imbalance, 1.031) << workload.text << ranks;
       // Ten times what is promised: a hundred times less than walks over pairs would take.
       EXPECT_LE(ms, most_ms) << workload.text << ranks;
       std::printf("  %d ranks: %.1f ms, %s\n", ranks, ms, choice.map.name.c_str());

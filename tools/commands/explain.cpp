@@ -12,6 +12,7 @@
 #include "tools/prediction.h"
 #include "tools/products.h"
 #include "tools/progress.h"
+#include "tools/ring_report.h"
 #include "tools/workload.h"
 
 #include <algorithm>
@@ -117,10 +118,11 @@ struct Explained {
   Compiled compiled = {};
   std::optional<Prediction> predicted = {};  ///< of forward passes
   std::optional<BackwardMemory> backward = {};
+  std::optional<RingReport> ring = {};  ///< where one is asked for
 };
 
 void print_text(const Explained& what, const Console& console) {
-  const auto& [file, planned, shape, load, compiled, predicted, backward] = what;
+  const auto& [file, planned, shape, load, compiled, predicted, backward, ring] = what;
   console.print("{}{} on {}, {} queries, {} keys, {} heads, dim {}, {}\n",
                 planned.bind.gradient ? "backward pass of " : "", file.pattern.name, planned.target.name, shape.n_q,
                 shape.n_k, shape.heads, shape.d, ir::to_string(planned.bind.dtype));
@@ -154,6 +156,7 @@ void print_text(const Explained& what, const Console& console) {
                     predicted->share_of_peak, predicted->from, predicted->assumed);
     }
   }
+  if (ring) console.write(to_text(*ring));
   console.print("  memory: {}B of tensors, {} B a row carried between phases; planned in {:.0f} us\n",
                 count(load.bytes), planned.plan.carry_bytes_per_row(), load.plan_us);
 }
@@ -189,7 +192,7 @@ Json backward_json(const Planned& planned, const Workload& load, const std::opti
 }
 
 void print_json(const Explained& what, const Console& console) {
-  const auto& [file, planned, shape, load, compiled, predicted, backward] = what;
+  const auto& [file, planned, shape, load, compiled, predicted, backward, ring] = what;
   const auto known = [&](double value) { return what.load.inputs_missing ? Json(nullptr) : Json(value); };
   const bool is_bf16 = planned.bind.dtype == ir::DType::bf16;
   const Json out{{"pattern", file.pattern.name},
@@ -225,6 +228,7 @@ void print_json(const Explained& what, const Console& console) {
                  {"heads_per_tile", load.heads_per_tile},
                  {"phases", planned.plan.phases.size()},
                  {"bf16", is_bf16 ? json_of_products(planned.target, planned.plan.choices.products) : Json(nullptr)},
+                 {"ring", ring ? to_json(*ring) : Json(nullptr)},
                  {"reasons", planned.plan.reasons}};
   console.print("{}\n", json_text(out));
 }
@@ -251,6 +255,13 @@ int command_explain(const Options& options, const Console& console) {
   }();
   if (!load) return console.fail(load.error());
   what.load = std::move(*load);
+  const auto split = ring_of(options, file->pattern);
+  if (!split) return console.fail(split.error());
+  if (*split && !what.load.inputs_missing) {
+    auto ring = ring_report(*planned, shape, *inputs, **split);
+    if (!ring) return console.fail(ring.error());
+    what.ring = std::move(*ring);
+  }
   auto compiled = compile_for_gpu(*planned, sizes, options, console);
   if (!compiled) return console.fail(compiled.error(), &file->source);
   what.compiled = std::move(*compiled);

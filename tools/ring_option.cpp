@@ -1,0 +1,60 @@
+#include "tools/ring_option.h"
+
+#include "compiler/ir/plan_words.h"
+#include "compiler/ring/owners.h"
+#include "dsl/words.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace weft::tools {
+
+namespace {
+
+std::string layout_of(const std::string& text) {
+  const auto colon = text.find(':');
+  return colon == std::string::npos ? std::string() : text.substr(colon + 1);
+}
+
+std::optional<std::int64_t> ranks_of(const std::string& text) { return parse_count(text.substr(0, text.find(':'))); }
+
+}  // namespace
+
+std::string wrong_ring(const Options& options) {
+  const auto& text = options.ring;
+  if (text.empty()) return {};
+  const auto ranks = ranks_of(text);
+  if (!ranks || *ranks < 1 || *ranks > ring::kMostRanks)
+    return fmt::format("--ring {}: expected a number of ranks from 1 to {}, and after a colon a layout if one is meant",
+                       text, ring::kMostRanks);
+  if (text.find(':') == std::string::npos) return {};
+  const auto& layouts = dsl::words_of(dsl::WordKind::layout);
+  if (std::find(layouts.begin(), layouts.end(), layout_of(text)) != layouts.end()) return {};
+  return fmt::format("--ring {}: '{}' is not a layout; expected one of {}", text, layout_of(text),
+                     fmt::join(layouts, ", "));
+}
+
+Result<std::optional<RingOf>> ring_of(const Options& options, const ir::Pattern& pattern) {
+  if (options.ring.empty()) return std::optional<RingOf>();
+  RingOf out{.ranks = ranks_of(options.ring).value_or(1)};
+  const auto layout = layout_of(options.ring);
+  if (!layout.empty()) {
+    out.layout = std::find_if(std::begin(ir::kLayouts), std::end(ir::kLayouts), [&](const auto& word) {
+                   return layout == word.name;
+                 })->value;
+  }
+  if (!pattern.ring) return std::optional(out);
+  const auto& own = *pattern.ring;
+  if (own.ranks && *own.ranks != out.ranks)
+    return user_error(fmt::format("--ring {}: the pattern says 'ring {}'", out.ranks, *own.ranks));
+  if (layout.empty())
+    out.layout = own.layout;
+  else if (own.layout != out.layout)
+    return user_error(fmt::format("--ring {}: the pattern's ring is '{}'", options.ring, ir::to_string(own.layout)));
+  return std::optional(out);
+}
+
+}  // namespace weft::tools
