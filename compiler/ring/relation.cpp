@@ -151,6 +151,7 @@ ir::Extent Relation::extent_of(const ir::Phase& phase, std::int64_t entry) const
 }
 
 std::vector<Needs> Relation::needs_by_portion(const std::vector<Runs>& portions, const Runs& own) const {
+  if (portions.empty()) return {};  // of a rank without tokens
   return closed_ ? closed_needs(portions, own) : walked_needs(portions, own);
 }
 

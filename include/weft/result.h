@@ -14,6 +14,10 @@ namespace weft {
 /// status follows from it (1, 3, 4).
 enum class ErrorKind { user, environment, internal };
 
+/// What of a ring went wrong (ring.h): its ranks disagree; one was lost; they never came together; bytes did not arrive
+/// as they should.
+enum class ErrorCode { none, ring_mismatch, ring_lost, ring_start, ring_transport };
+
 /// Why something could not be done. `message` is one sentence; `diagnostics` point into the user's
 /// text (empty when the trouble is not in a text); `notes` say what to do next.
 struct Error {
@@ -21,6 +25,7 @@ struct Error {
   std::string message;
   std::vector<Diagnostic> diagnostics = {};
   std::vector<std::string> notes = {};
+  ErrorCode code = ErrorCode::none;
 };
 
 inline Error user_error(std::string message) { return {.message = std::move(message)}; }

@@ -1,0 +1,148 @@
+#pragma once
+
+/// One pattern over many ranks (docs/ring.md): each has its own rows of Q, K, V and O, what its queries keep of others is
+/// fetched, once, and the ordinary kernel runs on its rows. Results have the bits of one device.
+///
+///     auto ring = weft::Ring::join(std::move(transport));                          // on every rank
+///     auto plan = (*ring)->plan(kernel, {.tokens = n, .heads = 8, .kv_heads = 8}); // once a shape
+///     auto status = (*plan)->run({.q = q, .k = k, .v = v, .out = o});              // the rows of (*plan)->owned(rank)
+///
+/// Calls of a ring are collective: every rank makes the same ones in the same order, from one thread at a time.
+
+#include <weft/weft.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+/// How bytes get from rank to rank. Nothing here blocks, and one thread at a time calls.
+class WEFT_API Transport {
+ public:
+  virtual ~Transport();
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+
+  /// Bytes for, or from, a peer. They stay where they are until the step is done.
+  struct Part {
+    int peer = 0;
+    void* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  /// Begins one step, at most one part of more than no bytes for each peer and direction. Steps ascend, and those of two
+  /// ranks meet by their number; several may be under way.
+  virtual Status post(std::uint64_t step, std::span<const Part> sends, std::span<const Part> receives) = 0;
+
+  struct Progress {
+    std::uint64_t done = 0;             ///< steps that are, of those posted: the first so many
+    std::vector<int> waits_for = {};    ///< peers that the others still wait for
+    std::vector<std::int64_t> silent_ms = {};  ///< by rank: since it last gave a sign of life
+  };
+  /// Moves things on; tells others that this rank lives. Error where a peer gave up, or the transport cannot go on.
+  virtual Result<Progress> poll() = 0;
+
+  /// Tells the others that this rank gives up.
+  virtual void abandon(const std::string& why) noexcept = 0;
+};
+
+/// Ranks that are threads of this process.
+WEFT_API Result<std::vector<std::unique_ptr<Transport>>> local_transports(int ranks);
+
+/// Which rank owns which tokens.
+enum class RingLayout : std::uint8_t { automatic, contiguous, zigzag, striped };
+
+struct RingOptions {
+  RingLayout layout = RingLayout::automatic;
+  /// A rank that is waited for and gives no sign of life for so long is lost. One that computes for long is not.
+  std::int64_t timeout_ms = 60'000;
+};
+
+/// The whole sequence: tokens are queries and keys.
+struct RingShape {
+  std::int64_t batch = 1, tokens = 0, heads = 1, kv_heads = 1;
+};
+
+/// Tokens first, first + stride, …
+struct TokenRun {
+  std::int64_t first = 0, count = 0, stride = 1;
+};
+
+/// The rows that this rank owns, in the order of RingPlan::owned.
+struct RingArgs {
+  TensorView q = {}, k = {}, v = {};        ///< [B, own rows, H or H_kv, d]; k and v without data: see RingPlan::own_k
+  OutputView out = {};                      ///< [B, own rows, H, d_v]
+  OutputView lse = {};                      ///< [B, H, own rows]; no data: not wanted
+  std::span<const NamedInput> inputs = {};  ///< whole, and the same on every rank
+  std::uint64_t dropout_seed = 0;
+  int threads = 0;
+};
+
+/// What one rank has to do, and did in its last run.
+struct RingShare {
+  std::int64_t tokens = 0, messages = 0;
+  double pairs = 0;  ///< kept, over batch and heads
+  std::size_t needed_bytes = 0, received_bytes = 0, sent_bytes = 0;
+  double wait_ms = 0;  ///< for keys of others
+};
+
+struct RingSummary {
+  int ranks = 1;
+  std::string layout;   ///< `contiguous`, `snake(group 8, rounds 2)`
+  std::string carrier;  ///< `local`: no byte travels; `keys`: rows of K and V do
+  double imbalance = 1;  ///< the largest rank's pairs by the mean
+  std::vector<std::string> reasons = {};
+};
+
+/// A kernel at one size, on one rank of a ring, with the memory it needs. It outlives neither its ring nor its engine.
+class WEFT_API RingPlan {
+ public:
+  ~RingPlan();
+  /// Tokens of a rank, in the order of its rows; empty where there are more ranks than tokens.
+  const std::vector<TokenRun>& owned(int rank) const;
+  const RingSummary& summary() const;
+  const RingShare& share() const;  ///< of this rank
+  /// Where K and V of this rank's rows may be written instead of being copied, where it owns one run of tokens; else
+  /// without data.
+  OutputView own_k() const, own_v() const;
+
+  /// Computes the rows of this rank. Collective. After an error O is undefined, Q, K and V are as they were, and every
+  /// further call of this ring returns the error.
+  Status run(const RingArgs& args);
+
+  struct State;
+  explicit RingPlan(std::unique_ptr<State> state);
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+class WEFT_API Ring {
+ public:
+  /// Collective. User error (code ring_mismatch) that names the ranks which disagree in version, number of ranks or
+  /// options; environment error (ring_lost) where one does not come.
+  static Result<std::unique_ptr<Ring>> join(std::unique_ptr<Transport> transport, const RingOptions& options = {});
+  ~Ring();
+
+  int rank() const, ranks() const;
+
+  /// Collective. Who owns what, what travels, and room for it. `inputs` are those of the launches. User error where the
+  /// ranks' patterns, sizes, targets or inputs differ, or where the pattern cannot be split.
+  Result<std::unique_ptr<RingPlan>> plan(const Kernel& kernel, const RingShape& shape,
+                                         std::span<const NamedInput> inputs = {});
+
+  /// Returns when every rank has called it.
+  Status barrier();
+
+  struct State;
+  explicit Ring(std::shared_ptr<State> state);
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace weft

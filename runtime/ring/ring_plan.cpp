@@ -1,0 +1,155 @@
+#include "runtime/ring/ring_plan.h"
+
+#include "compiler/base/digest.h"
+#include "compiler/base/guarded.h"
+#include "compiler/ir/launchable.h"
+#include "compiler/planner/planner.h"
+#include "compiler/ring/report.h"
+#include "runtime/engine/reference.h"
+#include "runtime/ring/agreement.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace weft {
+
+namespace {
+
+ir::RingLayout layout_of(RingLayout layout) {
+  switch (layout) {
+    case RingLayout::contiguous:
+      return ir::RingLayout::contiguous;
+    case RingLayout::zigzag:
+      return ir::RingLayout::zigzag;
+    case RingLayout::striped:
+      return ir::RingLayout::striped;
+    case RingLayout::automatic:
+      break;
+  }
+  return ir::RingLayout::automatic;
+}
+
+/// What cannot run on ranks.
+Status check_kernel(const Kernel::State& state) {
+  if (state.bind.gradient) return user_error("a ring runs the forward pass; this kernel is a backward pass");
+  if (state.bind.paged) return user_error("a ring has its own K and V; this kernel takes them in pages");
+  if (state.bind.branch_lse) return user_error("a ring writes no LSE of branches; compile without branch_lse");
+  if (!state.executor->reads_host_memory())
+    return user_error(fmt::format("a ring runs on the host's memory in this version; '{}' has its own", state.resolved));
+  return done;
+}
+
+Result<ir::InputValues> values_of(const ir::Pattern& pattern, const ir::Shape& shape,
+                                  std::span<const NamedInput> inputs) {
+  ir::InputValues out;
+  for (const auto& wanted : pattern.inputs) {
+    const auto at =
+        std::find_if(inputs.begin(), inputs.end(), [&](const NamedInput& input) { return input.name == wanted.name; });
+    if (at == inputs.end() || at->view.data == nullptr)
+      return user_error(fmt::format("input '{}' is missing: every rank needs the whole of it", wanted.name));
+    out.push_back(to_f64(at->view));
+  }
+  WEFT_CHECK(ir::check_shapes(pattern, shape, out));
+  return out;
+}
+
+std::string digest_of(const ir::InputValues& inputs) {
+  std::string bytes;
+  for (const auto& input : inputs) {
+    const auto at = bytes.size(), size = input.data.size() * sizeof(double);
+    bytes.resize(at + size);
+    std::memcpy(bytes.data() + at, input.data.data(), size);
+  }
+  return hex(sha256(bytes)).substr(0, 40);
+}
+
+std::string digest_of(const ring::OwnerMap& map) {
+  std::string text;
+  for (const auto& runs : map.runs) {
+    for (const auto& run : runs) text += fmt::format("{} {} {},", run.first, run.count, run.stride);
+    text += ';';
+  }
+  return hex(sha256(text)).substr(0, 40);
+}
+
+Status check_agreement(Link& link, const Kernel::State& state, const ir::Shape& shape, const ir::InputValues& inputs) {
+  return agree(link, {{"pattern", hex(sha256(state.pattern_text())).substr(0, 40)},
+                      {"target", state.target.name},
+                      {"number of tokens", std::to_string(shape.n_q)},
+                      {"batch", std::to_string(shape.batch)},
+                      {"number of heads", fmt::format("{}, {} of K and V", shape.heads, shape.kv_heads)},
+                      {"head dims", fmt::format("{} and {}", shape.d, shape.d_v)},
+                      {"dtype", ir::to_string(state.bind.dtype)},
+                      {"inputs", digest_of(inputs)}});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::State> ring, const Kernel& kernel,
+                                                        const RingShape& sizes, std::span<const NamedInput> inputs) {
+  const auto& state = kernel.state();
+  WEFT_CHECK(check_kernel(state));
+  const ir::Shape shape{.batch = sizes.batch,
+                        .n_q = sizes.tokens,
+                        .n_k = sizes.tokens,
+                        .heads = sizes.heads,
+                        .kv_heads = sizes.kv_heads,
+                        .d = state.bind.d,
+                        .d_v = state.bind.d_v};
+  if (shape.batch < 1 || shape.n_q < 1 || shape.heads < 1 || shape.kv_heads < 1)
+    return user_error("the batch, the tokens and the heads of a ring are at least 1 each");
+  WEFT_CHECK(check_sizes(state.pattern, shape));
+  WEFT_CHECK(ir::check_meaning(state.pattern, shape));
+  WEFT_TRY(const auto values, values_of(state.pattern, shape, inputs));
+  auto& link = ring->link;
+  WEFT_CHECK(check_agreement(link, state, shape, values));
+
+  // Made from the target's row, not from what was measured here: the same on every rank.
+  WEFT_TRY(const auto target, find_target(state.target.kind == TargetKind::interpreter ? "cpu:x86-64-v3" : state.target.name));
+  WEFT_TRY(const auto plan, planner::plan(state.pattern, state.bind, target, {.for_kernels = false}));
+  WEFT_TRY(const auto tables, ir::make_tables(plan, shape.heads));
+  WEFT_TRY(const auto relation, ring::Relation::make(plan, tables, shape, values));
+  const auto machine = ring::machine_of(plan, target);
+  auto choice = ring::choose(relation, layout_of(ring->options.layout), link.ranks(), machine);
+  WEFT_CHECK(agree(link, {{"owners of tokens", digest_of(choice.map)}}));
+
+  const auto report = ring::report_of(relation, choice.map, machine);
+  auto out = std::make_unique<RingPlan::State>(RingPlan::State{
+      .ring = std::move(ring), .kernel = kernel, .shape = shape, .dtype = from_ir(state.bind.dtype)});
+  out->map = std::move(choice.map);
+  for (const auto& runs : out->map.runs) {
+    auto& tokens = out->owned.emplace_back();
+    for (const auto& run : runs) tokens.push_back({run.first, run.count, run.stride});
+  }
+  out->summary = {.ranks = link.ranks(),
+                  .layout = out->map.name,
+                  .carrier = report.is_local() ? "local" : "keys",
+                  .imbalance = report.imbalance,
+                  .reasons = std::move(choice.reasons)};
+  const auto& mine = report.ranks[static_cast<std::size_t>(link.rank())];
+  out->share = {.tokens = mine.tokens,
+                .messages = mine.messages,
+                .pairs = mine.pairs,
+                .needed_bytes = static_cast<std::size_t>(mine.needed_bytes)};
+  out->portions = ring::portions_of(relation, out->own());
+  WEFT_TRY(auto arena, Arena::make(shape, out->dtype));
+  out->arena.emplace(std::move(arena));
+  out->transfers.emplace(relation, out->map, link.rank(), out->portions, *out->arena);
+  return out;
+}
+
+RingPlan::RingPlan(std::unique_ptr<State> state) : state_(std::move(state)) {}
+RingPlan::~RingPlan() = default;
+const std::vector<TokenRun>& RingPlan::owned(int rank) const { return state_->owned[static_cast<std::size_t>(rank)]; }
+const RingSummary& RingPlan::summary() const { return state_->summary; }
+const RingShare& RingPlan::share() const { return state_->share; }
+
+OutputView RingPlan::own_k() const {
+  return state_->own().size() == 1 && state_->own()[0].stride == 1 ? state_->arena->k_of(state_->own()[0]) : OutputView();
+}
+OutputView RingPlan::own_v() const {
+  return state_->own().size() == 1 && state_->own()[0].stride == 1 ? state_->arena->v_of(state_->own()[0]) : OutputView();
+}
+
+}  // namespace weft

@@ -1,0 +1,147 @@
+#include "compiler/base/guarded.h"
+#include "runtime/ring/ring_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Of what a launch does not check by itself: that these are this rank's rows of the whole.
+Status check_rows(const RingPlan::State& plan, const RingArgs& args) {
+  const std::int64_t rows = plan.share.tokens;
+  const auto check = [&](const char* name, const auto& view, std::array<std::int64_t, 4> wanted) -> Status {
+    if (view.dtype != plan.dtype)
+      return user_error(fmt::format("{} is {}; the ring was planned for {}", name, to_string(view.dtype), to_string(plan.dtype)));
+    if (view.rank != 4) return user_error(fmt::format("{} has {} dimensions; expected 4", name, view.rank));
+    for (std::size_t axis = 0; axis < 4; ++axis) {
+      if (view.extent[axis] == wanted[axis]) continue;
+      return user_error(fmt::format("{}, dimension {}: the extent is {}; expected {} of rank {}'s {} rows", name, axis,
+                                    view.extent[axis], wanted[axis], plan.rank(), rows));
+    }
+    if (rows > 0 && view.data == nullptr) return user_error(fmt::format("{} has no data", name));
+    if (view.stride[3] != 1) return user_error(fmt::format("{}: the last stride is {}; expected 1", name, view.stride[3]));
+    return done;
+  };
+  const auto& s = plan.shape;
+  WEFT_CHECK(check("q", args.q, {s.batch, rows, s.heads, s.d}));
+  WEFT_CHECK(check("out", args.out, {s.batch, rows, s.heads, s.d_v}));
+  if (args.lse.data != nullptr && (args.lse.rank != 3 || args.lse.extent[2] != rows))
+    return user_error(fmt::format("lse has the extent {} in dimension 2; rank {} owns {} rows", args.lse.extent[2], plan.rank(), rows));
+  if ((args.k.data == nullptr) != (args.v.data == nullptr)) return user_error("k and v go together");
+  if (args.k.data == nullptr) {
+    if (rows == 0 || (plan.own().size() == 1 && plan.own()[0].stride == 1)) return done;
+    return user_error("k and v have no data, and this rank's rows are no single run: see RingPlan::own_k");
+  }
+  WEFT_CHECK(check("k", args.k, {s.batch, rows, s.kv_heads, s.d}));
+  return check("v", args.v, {s.batch, rows, s.kv_heads, s.d_v});
+}
+
+/// Rows of a view of this rank's, from local row `first` on.
+template <typename Pointer>
+View<Pointer> rows_of(View<Pointer> view, std::size_t axis, std::int64_t first, std::int64_t count) {
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const std::byte, std::byte>;
+  if (view.data == nullptr) return view;
+  const auto bytes = first * view.stride[axis] * static_cast<std::int64_t>(size_of(view.dtype));
+  view.data = static_cast<Byte*>(view.data) + bytes;
+  view.extent[axis] = count;
+  return view;
+}
+
+/// One launch of consecutive tokens: the kernel is told that it is a slice, so that rows have the bits of the whole.
+Status launch(const RingPlan::State& plan, const RingArgs& args, std::int64_t local, std::int64_t token,
+              std::int64_t count) {
+  RunArgs run{.q = rows_of(args.q, 1, local, count),
+              .k = plan.arena->k(),
+              .v = plan.arena->v(),
+              .out = rows_of(args.out, 1, local, count),
+              .lse = rows_of(args.lse, 2, local, count),
+              .inputs = args.inputs};
+  if (count < plan.shape.n_q) run.slice = {.first = token, .of = plan.shape.n_q};
+  run.dropout_seed = args.dropout_seed;
+  run.threads = args.threads;
+  return plan.kernel.run(run);
+}
+
+/// Rows of some portions, those that follow one another in one launch.
+Status compute(const RingPlan::State& plan, const RingArgs& args, std::size_t begin, std::size_t end) {
+  struct Stretch {
+    std::int64_t local, token, count;
+  };
+  std::vector<Stretch> stretches;
+  for (std::size_t p = begin; p < end; ++p) {
+    for (const auto& run : plan.portions[p].rows) {
+      std::int64_t before = 0;
+      for (const auto& own : plan.own()) {
+        if (run.first >= own.first && run.first < own.end()) {
+          const auto local = before + (run.first - own.first) / own.stride;
+          if (run.stride == 1) stretches.push_back({local, run.first, run.count});
+          for (std::int64_t i = 0; i < run.count && run.stride > 1; ++i)
+            stretches.push_back({local + i, run.first + i * run.stride, 1});
+        }
+        before += own.count;
+      }
+    }
+  }
+  std::sort(stretches.begin(), stretches.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
+  for (std::size_t i = 0; i < stretches.size();) {
+    Stretch together = stretches[i];
+    for (++i; i < stretches.size() && stretches[i].token == together.token + together.count; ++i)
+      together.count += stretches[i].count;
+    WEFT_CHECK(launch(plan, args, together.local, together.token, together.count));
+  }
+  return done;
+}
+
+/// Portions in their order, as many at once as have their keys.
+Status run_portions(RingPlan::State& plan, const RingArgs& args) {
+  auto& link = plan.ring->link;
+  auto& transfers = *plan.transfers;
+  const std::size_t count = plan.portions.size();
+  std::size_t next = 0;
+  while (next < count) {
+    WEFT_TRY(auto steps, link.steps_done());
+    std::size_t ready = next;
+    // A rank that needs nothing does not wait for steps of others, either.
+    while (ready < count && (plan.portions[ready].local || transfers.step_of(ready) <= steps)) ++ready;
+    if (ready == next) {
+      const auto start = Clock::now();
+      WEFT_CHECK(link.wait(transfers.step_of(next)));
+      plan.share.wait_ms += std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+      continue;
+    }
+    for (std::size_t p = next; p < ready; ++p) transfers.unpack(p, *plan.arena);
+    WEFT_CHECK(compute(plan, args, next, ready));
+    next = ready;
+  }
+  // The buffers are the next run's only then.
+  return link.wait(transfers.last_step());
+}
+
+}  // namespace
+
+Status RingPlan::run(const RingArgs& args) {
+  return guarded([&]() -> Status {
+    auto& plan = *state_;
+    auto& link = plan.ring->link;
+    const auto run = [&]() -> Status {
+      WEFT_CHECK(check_rows(plan, args));
+      plan.share.wait_ms = 0;
+      if (args.k.data != nullptr) plan.arena->copy_in(plan.own(), args.k, args.v);
+      WEFT_CHECK(plan.transfers->post(link, *plan.arena));
+      WEFT_CHECK(run_portions(plan, args));
+      plan.share.received_bytes = plan.transfers->received_bytes();
+      plan.share.sent_bytes = plan.transfers->sent_bytes();
+      return done;
+    };
+    auto status = run();
+    if (!status) return link.give_up(status.error());
+    return status;
+  });
+}
+
+}  // namespace weft

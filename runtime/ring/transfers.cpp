@@ -1,0 +1,75 @@
+#include "runtime/ring/transfers.h"
+
+namespace weft {
+
+namespace {
+
+/// Those of the rows that a rank owns.
+ring::Needs owned(const ring::Needs& needs, const ring::Runs& own) {
+  ring::Needs out{.sets = {}, .of = needs.of, .kv_heads = needs.kv_heads};
+  for (const auto& set : needs.sets) {
+    auto& runs = out.sets.emplace_back();
+    for (const auto& run : set) {
+      for (const auto& mine : own) {
+        if (const auto both = ring::common(run, mine)) runs.push_back(*both);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void Transfers::add(std::vector<Message>& to, int peer, ring::Needs rows, const Arena& arena, std::size_t& used) {
+  Message message{.peer = peer, .rows = std::move(rows), .begin = used};
+  message.bytes = arena.bytes_of(message.rows);
+  if (message.bytes == 0) return;
+  used += message.bytes;
+  to.push_back(std::move(message));
+}
+
+Transfers::Transfers(const ring::Relation& relation, const ring::OwnerMap& map, int rank,
+                     const std::vector<ring::Portion>& portions, const Arena& arena) {
+  std::size_t in = 0, out = 0;
+  const auto steps = [&](std::size_t count) {
+    steps_ = std::max(steps_, count);
+    sends_.resize(steps_);
+    receives_.resize(steps_);
+  };
+  steps(portions.size());
+  const auto& own = map.runs[static_cast<std::size_t>(rank)];
+  for (int peer = 0; peer < static_cast<int>(map.ranks()); ++peer) {
+    if (peer == rank) continue;
+    const auto& others = map.runs[static_cast<std::size_t>(peer)];
+    for (std::size_t p = 0; p < portions.size(); ++p)
+      add(receives_[p], peer, owned(portions[p].news, others), arena, in);
+    const auto theirs = ring::portions_of(relation, others);
+    steps(theirs.size());
+    for (std::size_t p = 0; p < theirs.size(); ++p) add(sends_[p], peer, owned(theirs[p].news, own), arena, out);
+  }
+  in_.resize(in);
+  out_.resize(out);
+}
+
+Status Transfers::post(Link& link, const Arena& arena) {
+  std::vector<Transport::Part> sends, receives;
+  for (std::size_t p = 0; p < steps_; ++p) {
+    sends.clear();
+    receives.clear();
+    for (const auto& message : sends_[p]) {
+      arena.pack(message.rows, out_.data() + message.begin);
+      sends.push_back({message.peer, out_.data() + message.begin, message.bytes});
+    }
+    for (const auto& message : receives_[p])
+      receives.push_back({message.peer, in_.data() + message.begin, message.bytes});
+    WEFT_TRY(const auto step, link.post(sends, receives));
+    if (p == 0) first_ = step - 1;
+  }
+  return done;
+}
+
+void Transfers::unpack(std::size_t number, Arena& arena) const {
+  for (const auto& message : receives_[number]) arena.unpack(message.rows, in_.data() + message.begin);
+}
+
+}  // namespace weft

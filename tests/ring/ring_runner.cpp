@@ -1,0 +1,198 @@
+#include "tests/ring/ring_runner.h"
+
+#include "runtime/engine/front.h"
+#include "runtime/engine/reference.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <thread>
+
+namespace weft::test {
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+TensorView dense(const void* data, DType dtype, const std::vector<std::int64_t>& extents) {
+  TensorView view{.data = data, .dtype = dtype, .rank = static_cast<int>(extents.size())};
+  std::int64_t step = 1;
+  for (std::size_t axis = extents.size(); axis-- > 0; step *= extents[axis]) {
+    view.extent[axis] = extents[axis];
+    view.stride[axis] = step;
+  }
+  return view;
+}
+
+/// Values as a type stores them.
+Bytes stored(const ir::Tensor& values, DType dtype) {
+  Bytes out(values.data.size() * size_of(dtype));
+  const auto view = dense(out.data(), dtype, values.shape);
+  from_f64(values, {.data = out.data(), .dtype = dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride});
+  return out;
+}
+
+/// Copies rows between a tensor of all tokens, [B, n, width], and one of a rank's, [B, rows, width]; width in bytes.
+template <typename Copy>
+void each_row(const std::vector<TokenRun>& own, std::int64_t batch, std::int64_t tokens, const Copy& copy) {
+  std::int64_t rows = 0;
+  for (const auto& run : own) rows += run.count;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    std::int64_t local = 0;
+    for (const auto& run : own) {
+      for (std::int64_t i = 0; i < run.count; ++i, ++local)
+        copy(static_cast<std::size_t>(b * tokens + run.first + i * run.stride), static_cast<std::size_t>(b * rows + local));
+    }
+  }
+}
+
+Bytes rows_of(const Bytes& all, const std::vector<TokenRun>& own, std::int64_t batch, std::int64_t tokens) {
+  const std::size_t width = all.size() / static_cast<std::size_t>(batch * tokens);
+  std::int64_t rows = 0;
+  for (const auto& run : own) rows += run.count;
+  Bytes out(static_cast<std::size_t>(batch * rows) * width);
+  each_row(own, batch, tokens, [&](std::size_t whole, std::size_t local) {
+    std::memcpy(out.data() + local * width, all.data() + whole * width, width);
+  });
+  return out;
+}
+
+const Engine& engine() {
+  static const Engine kEngine({.no_cache = true});
+  return kEngine;
+}
+
+}  // namespace
+
+RingRunner::RingRunner(Program program, const std::string& target) : program_(std::move(program)) {
+  auto& s = program_.shape;
+  s.n_q = s.n_k;
+  s.offset.clear();
+  program_.branch_lse = false;
+  dtype_ = from_ir(program_.dtype);
+  const auto pattern = lowered(program_);
+  if (!pattern.ok()) {
+    refused_ = pattern.error().message;
+    return;
+  }
+  has_lse_ = !ir::per_branch(pattern->combine) && ir::has_lse(*pattern);
+  const auto tensors = draw_tensors(s, program_.dtype, program_.seed);
+  q_ = stored(tensors.q, dtype_);
+  k_ = stored(tensors.k, dtype_);
+  v_ = stored(tensors.v, dtype_);
+  const auto values = draw_inputs(*pattern, s, program_.seed);
+  for (const auto& input : pattern->inputs) names_.push_back(input.name);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto type = from_ir(pattern->inputs[i].type);
+    inputs_.push_back(stored(values[i], type));
+    named_.push_back({.name = names_[i], .view = dense(inputs_.back().data(), type, values[i].shape)});
+  }
+  std::map<std::string, std::string> params;
+  for (const auto& define : program_.defines) {
+    const auto at = define.find('=');
+    params[define.substr(0, at)] = define.substr(at + 1);
+  }
+  auto kernel = engine().compile(program_.text, {.pattern = program_.pattern,
+                                                 .params = params,
+                                                 .dim = s.d,
+                                                 .dim_v = s.d_v,
+                                                 .dtype = dtype_,
+                                                 .target = target});
+  if (!kernel)
+    refused_ = kernel.error().message;
+  else
+    kernel_ = std::move(*kernel);
+}
+
+Status RingRunner::run_whole() {
+  const auto& s = program_.shape;
+  whole_out_.assign(static_cast<std::size_t>(s.batch * s.n_q * s.heads * s.d_v) * size_of(dtype_), std::byte{0xff});
+  whole_lse_.assign(static_cast<std::size_t>(s.batch * s.heads * s.n_q), -7);
+  RunArgs args{.q = dense_view(q_.data(), dtype_, {s.batch, s.n_q, s.heads, s.d}),
+               .k = dense_view(k_.data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d}),
+               .v = dense_view(v_.data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d_v}),
+               .out = dense_output(whole_out_.data(), dtype_, {s.batch, s.n_q, s.heads, s.d_v}),
+               .inputs = named_};
+  args.dropout_seed = s.dropout_seed;
+  if (has_lse_) args.lse = dense_output(whole_lse_.data(), DType::f32, {s.batch, s.heads, s.n_q});
+  return kernel_->run(args);
+}
+
+void RingRunner::run_rank(std::unique_ptr<Transport> transport, const RingOptions& options, int times, bool lend,
+                          RankOutcome& outcome) {
+  const auto& s = program_.shape;
+  const int rank = transport->rank();
+  const auto run = [&]() -> Status {
+    WEFT_TRY(const auto ring, Ring::join(std::move(transport), options));
+    RingShape shape{.batch = s.batch, .tokens = s.n_q, .heads = s.heads, .kv_heads = s.kv_heads};
+    if (distort) distort(rank, shape);
+    WEFT_TRY(const auto plan, ring->plan(*kernel_, shape, named_));
+    const auto& own = plan->owned(rank);
+    const Bytes q = rows_of(q_, own, s.batch, s.n_q), k = rows_of(k_, own, s.batch, s.n_q), v = rows_of(v_, own, s.batch, s.n_q);
+    const std::int64_t rows = plan->share().tokens;
+    Bytes out(static_cast<std::size_t>(s.batch * rows * s.heads * s.d_v) * size_of(dtype_), std::byte{0xee});
+    std::vector<float> lse(static_cast<std::size_t>(s.batch * s.heads * rows), -8);
+    RingArgs args{.q = dense_view(q.data(), dtype_, {s.batch, rows, s.heads, s.d}),
+                  .k = dense_view(k.data(), dtype_, {s.batch, rows, s.kv_heads, s.d}),
+                  .v = dense_view(v.data(), dtype_, {s.batch, rows, s.kv_heads, s.d_v}),
+                  .out = dense_output(out.data(), dtype_, {s.batch, rows, s.heads, s.d_v}),
+                  .inputs = named_,
+                  .dropout_seed = s.dropout_seed,
+                  .threads = 1};
+    if (has_lse_) args.lse = dense_output(lse.data(), DType::f32, {s.batch, s.heads, rows});
+    if (lend && plan->own_k().data != nullptr) {
+      const auto write = [&](const OutputView& to, const Bytes& from) {
+        const auto width = from.size() / static_cast<std::size_t>(s.batch * rows);
+        for (std::int64_t b = 0; b < s.batch; ++b) {
+          std::memcpy(static_cast<std::byte*>(to.data) + static_cast<std::size_t>(b * to.stride[0]) * size_of(dtype_),
+                      from.data() + static_cast<std::size_t>(b * rows) * width, static_cast<std::size_t>(rows) * width);
+        }
+      };
+      write(plan->own_k(), k);
+      write(plan->own_v(), v);
+      args.k = args.v = {};
+    }
+    for (int i = 0; i < times; ++i) WEFT_CHECK(plan->run(args));
+    const std::size_t width = whole_out_.size() / static_cast<std::size_t>(s.batch * s.n_q);
+    each_row(own, s.batch, s.n_q, [&](std::size_t whole, std::size_t local) {
+      std::memcpy(ring_out_.data() + whole * width, out.data() + local * width, width);
+    });
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      each_row(own, s.batch, s.n_q, [&](std::size_t whole, std::size_t local) {
+        const auto n = static_cast<std::size_t>(s.n_q), r = static_cast<std::size_t>(rows), head = static_cast<std::size_t>(h),
+                   heads = static_cast<std::size_t>(s.heads);
+        ring_lse_[(whole / n * heads + head) * n + whole % n] = lse[(local / r * heads + head) * r + local % r];
+      });
+    }
+    outcome.share = plan->share();
+    outcome.summary = plan->summary();
+    return ring->barrier();
+  };
+  outcome.status = run();
+}
+
+std::vector<RankOutcome> RingRunner::run_ring(Transports transports, const RingOptions& options, int times, bool lend) {
+  ring_out_.assign(whole_out_.size(), std::byte{0xdd});
+  ring_lse_.assign(whole_lse_.size(), -9);
+  std::vector<RankOutcome> outcomes(transports.size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < transports.size(); ++rank) {
+    threads.emplace_back([&, rank] { run_rank(std::move(transports[rank]), options, times, lend, outcomes[rank]); });
+  }
+  for (auto& thread : threads) thread.join();
+  return outcomes;
+}
+
+std::string RingRunner::difference() const {
+  const auto& s = program_.shape;
+  const std::size_t width = whole_out_.size() / static_cast<std::size_t>(s.batch * s.n_q);
+  std::string out;
+  for (std::size_t row = 0; row < static_cast<std::size_t>(s.batch * s.n_q); ++row) {
+    if (std::memcmp(whole_out_.data() + row * width, ring_out_.data() + row * width, width) != 0) out += fmt::format(" {}", row);
+  }
+  if (!out.empty()) out = "rows differ:" + out;
+  if (has_lse_ && std::memcmp(whole_lse_.data(), ring_lse_.data(), whole_lse_.size() * sizeof(float)) != 0) out += " LSE differs";
+  return out;
+}
+
+}  // namespace weft::test

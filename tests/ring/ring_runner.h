@@ -1,0 +1,63 @@
+#pragma once
+
+#include "compiler/ir/pattern.h"
+#include "tests/support/program.h"
+
+#include <weft/ring.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+/// Programs on the ranks of a ring, one thread each, beside the same on one device.
+namespace weft::test {
+
+using Transports = std::vector<std::unique_ptr<Transport>>;
+
+/// What one rank came to.
+struct RankOutcome {
+  Status status = done;
+  RingShare share = {};
+  RingSummary summary = {};
+};
+
+/// A program whose values are made, and a kernel of it. Its queries and keys are the same tokens.
+class RingRunner {
+ public:
+  RingRunner(Program program, const std::string& target);
+
+  /// Why nothing can be run; empty: it can.
+  const std::string& refused() const { return refused_; }
+  const Program& program() const { return program_; }
+
+  /// On one device.
+  Status run_whole();
+  /// On as many ranks as there are transports, `times` runs of one plan. `lend`: K and V are written into the ring's
+  /// memory where it has one run of tokens.
+  std::vector<RankOutcome> run_ring(Transports transports, const RingOptions& options, int times = 1,
+                                    bool lend = false);
+  /// Rows of the ring whose bits are not those of the whole, in words; empty: none.
+  std::string difference() const;
+  const std::vector<std::byte>& out() const { return ring_out_; }
+
+  /// Changes what one rank believes, before it plans: for tests of disagreement.
+  std::function<void(int rank, RingShape&)> distort = {};
+
+ private:
+  void run_rank(std::unique_ptr<Transport> transport, const RingOptions& options, int times, bool lend,
+                RankOutcome& outcome);
+
+  Program program_;
+  std::string refused_;
+  DType dtype_ = DType::f32;
+  std::vector<std::byte> q_, k_, v_, whole_out_, ring_out_;
+  std::vector<float> whole_lse_, ring_lse_;
+  bool has_lse_ = false;
+  std::vector<std::vector<std::byte>> inputs_;
+  std::vector<std::string> names_;
+  std::vector<NamedInput> named_;
+  std::optional<Kernel> kernel_;
+};
+
+}  // namespace weft::test
