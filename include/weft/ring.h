@@ -1,7 +1,7 @@
 #pragma once
 
-/// One pattern over many ranks (docs/ring.md): each has its own rows of Q, K, V and O, what its queries keep of others is
-/// fetched, once, and the ordinary kernel runs on its rows. Results have the bits of one device.
+/// One pattern over many ranks (docs/ring.md): each has its own rows of Q, K, V and O, what its queries keep of others
+/// is fetched, once, and the ordinary kernel runs on its rows. Results have the bits of one device.
 ///
 ///     auto ring = weft::Ring::join(std::move(transport));                          // on every rank
 ///     auto plan = (*ring)->plan(kernel, {.tokens = n, .heads = 8, .kv_heads = 8}); // once a shape
@@ -34,13 +34,13 @@ class WEFT_API Transport {
     void* data = nullptr;
     std::size_t bytes = 0;
   };
-  /// Begins one step, at most one part of more than no bytes for each peer and direction. Steps ascend, and those of two
-  /// ranks meet by their number; several may be under way.
+  /// Begins one step, at most one part of more than no bytes for each peer and direction. Steps ascend, and those of
+  /// two ranks meet by their number; several may be under way.
   virtual Status post(std::uint64_t step, std::span<const Part> sends, std::span<const Part> receives) = 0;
 
   struct Progress {
-    std::uint64_t done = 0;             ///< steps that are, of those posted: the first so many
-    std::vector<int> waits_for = {};    ///< peers that the others still wait for
+    std::uint64_t done = 0;                    ///< steps that are, of those posted: the first so many
+    std::vector<int> waits_for = {};           ///< peers that the others still wait for
     std::vector<std::int64_t> silent_ms = {};  ///< by rank: since it last gave a sign of life
   };
   /// Moves things on; tells others that this rank lives. Error where a peer gave up, or the transport cannot go on.
@@ -92,8 +92,8 @@ struct RingShare {
 
 struct RingSummary {
   int ranks = 1;
-  std::string layout;   ///< `contiguous`, `snake(group 8, rounds 2)`
-  std::string carrier;  ///< `local`: no byte travels; `keys`: rows of K and V do
+  std::string layout;    ///< `contiguous`, `snake(group 8, rounds 2)`
+  std::string carrier;   ///< `local`: no byte travels; `keys`: rows of K and V do
   double imbalance = 1;  ///< the largest rank's pairs by the mean
   std::vector<std::string> reasons = {};
 };

@@ -59,7 +59,8 @@ Status agree(Link& link, const std::vector<Agreed>& things) {
     if (values.size() == 1) continue;
     std::vector<std::string> said;
     for (const auto& value : values) said.push_back(fmt::format("{}: {}", names_of(who[value]), value));
-    auto error = user_error(fmt::format("the ranks of the ring disagree on the {}; {}", things[i].what, fmt::join(said, "; ")));
+    auto error =
+        user_error(fmt::format("the ranks of the ring disagree on the {}; {}", things[i].what, fmt::join(said, "; ")));
     error.code = ErrorCode::ring_mismatch;
     return error;
   }

@@ -13,8 +13,8 @@ struct Agreed {
   std::string value;
 };
 
-/// Collective. User error that names the first thing on which ranks disagree, and who says what. The names of things are
-/// the same everywhere.
+/// Collective. User error that names the first thing on which ranks disagree, and who says what. The names of things
+/// are the same everywhere.
 Status agree(Link& link, const std::vector<Agreed>& things);
 
 }  // namespace weft

@@ -28,8 +28,8 @@ Result<Arena> Arena::make(const ir::Shape& shape, DType dtype) {
       fits ? mmap(nullptr, out.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
            : MAP_FAILED;
   if (memory == MAP_FAILED) {
-    return environment_error(
-        fmt::format("out of memory: no address space for K and V of {} tokens, {} kv heads", shape.n_k, shape.kv_heads));
+    return environment_error(fmt::format("out of memory: no address space for K and V of {} tokens, {} kv heads",
+                                         shape.n_k, shape.kv_heads));
   }
   out.memory_ = static_cast<std::byte*>(memory);
   return out;

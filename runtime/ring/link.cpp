@@ -68,8 +68,7 @@ Status Link::wait(std::uint64_t steps) {
       const std::lock_guard lock(mutex_);
       WEFT_TRY(const auto progress, poll());
       if (progress.done >= steps) return done;
-      const auto waited =
-          std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start).count();
+      const auto waited = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start).count();
       for (const int peer : progress.waits_for) {
         const auto silent = progress.silent_ms[static_cast<std::size_t>(peer)];
         if (std::min(silent, waited) <= timeout_.count()) continue;

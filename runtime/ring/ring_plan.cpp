@@ -36,7 +36,8 @@ Status check_kernel(const Kernel::State& state) {
   if (state.bind.paged) return user_error("a ring has its own K and V; this kernel takes them in pages");
   if (state.bind.branch_lse) return user_error("a ring writes no LSE of branches; compile without branch_lse");
   if (!state.executor->reads_host_memory())
-    return user_error(fmt::format("a ring runs on the host's memory in this version; '{}' has its own", state.resolved));
+    return user_error(
+        fmt::format("a ring runs on the host's memory in this version; '{}' has its own", state.resolved));
   return done;
 }
 
@@ -106,7 +107,8 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   WEFT_CHECK(check_agreement(link, state, shape, values));
 
   // Made from the target's row, not from what was measured here: the same on every rank.
-  WEFT_TRY(const auto target, find_target(state.target.kind == TargetKind::interpreter ? "cpu:x86-64-v3" : state.target.name));
+  WEFT_TRY(const auto target,
+           find_target(state.target.kind == TargetKind::interpreter ? "cpu:x86-64-v3" : state.target.name));
   WEFT_TRY(const auto plan, planner::plan(state.pattern, state.bind, target, {.for_kernels = false}));
   WEFT_TRY(const auto tables, ir::make_tables(plan, shape.heads));
   WEFT_TRY(const auto relation, ring::Relation::make(plan, tables, shape, values));
@@ -115,8 +117,8 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   WEFT_CHECK(agree(link, {{"owners of tokens", digest_of(choice.map)}}));
 
   const auto report = ring::report_of(relation, choice.map, machine);
-  auto out = std::make_unique<RingPlan::State>(RingPlan::State{
-      .ring = std::move(ring), .kernel = kernel, .shape = shape, .dtype = from_ir(state.bind.dtype)});
+  auto out = std::make_unique<RingPlan::State>(
+      RingPlan::State{.ring = std::move(ring), .kernel = kernel, .shape = shape, .dtype = from_ir(state.bind.dtype)});
   out->map = std::move(choice.map);
   for (const auto& runs : out->map.runs) {
     auto& tokens = out->owned.emplace_back();
@@ -146,10 +148,12 @@ const RingSummary& RingPlan::summary() const { return state_->summary; }
 const RingShare& RingPlan::share() const { return state_->share; }
 
 OutputView RingPlan::own_k() const {
-  return state_->own().size() == 1 && state_->own()[0].stride == 1 ? state_->arena->k_of(state_->own()[0]) : OutputView();
+  return state_->own().size() == 1 && state_->own()[0].stride == 1 ? state_->arena->k_of(state_->own()[0])
+                                                                   : OutputView();
 }
 OutputView RingPlan::own_v() const {
-  return state_->own().size() == 1 && state_->own()[0].stride == 1 ? state_->arena->v_of(state_->own()[0]) : OutputView();
+  return state_->own().size() == 1 && state_->own()[0].stride == 1 ? state_->arena->v_of(state_->own()[0])
+                                                                   : OutputView();
 }
 
 }  // namespace weft

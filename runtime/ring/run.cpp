@@ -16,7 +16,8 @@ Status check_rows(const RingPlan::State& plan, const RingArgs& args) {
   const std::int64_t rows = plan.share.tokens;
   const auto check = [&](const char* name, const auto& view, std::array<std::int64_t, 4> wanted) -> Status {
     if (view.dtype != plan.dtype)
-      return user_error(fmt::format("{} is {}; the ring was planned for {}", name, to_string(view.dtype), to_string(plan.dtype)));
+      return user_error(
+          fmt::format("{} is {}; the ring was planned for {}", name, to_string(view.dtype), to_string(plan.dtype)));
     if (view.rank != 4) return user_error(fmt::format("{} has {} dimensions; expected 4", name, view.rank));
     for (std::size_t axis = 0; axis < 4; ++axis) {
       if (view.extent[axis] == wanted[axis]) continue;
@@ -24,14 +25,16 @@ Status check_rows(const RingPlan::State& plan, const RingArgs& args) {
                                     view.extent[axis], wanted[axis], plan.rank(), rows));
     }
     if (rows > 0 && view.data == nullptr) return user_error(fmt::format("{} has no data", name));
-    if (view.stride[3] != 1) return user_error(fmt::format("{}: the last stride is {}; expected 1", name, view.stride[3]));
+    if (view.stride[3] != 1)
+      return user_error(fmt::format("{}: the last stride is {}; expected 1", name, view.stride[3]));
     return done;
   };
   const auto& s = plan.shape;
   WEFT_CHECK(check("q", args.q, {s.batch, rows, s.heads, s.d}));
   WEFT_CHECK(check("out", args.out, {s.batch, rows, s.heads, s.d_v}));
   if (args.lse.data != nullptr && (args.lse.rank != 3 || args.lse.extent[2] != rows))
-    return user_error(fmt::format("lse has the extent {} in dimension 2; rank {} owns {} rows", args.lse.extent[2], plan.rank(), rows));
+    return user_error(fmt::format("lse has the extent {} in dimension 2; rank {} owns {} rows", args.lse.extent[2],
+                                  plan.rank(), rows));
   if ((args.k.data == nullptr) != (args.v.data == nullptr)) return user_error("k and v go together");
   if (args.k.data == nullptr) {
     if (rows == 0 || (plan.own().size() == 1 && plan.own()[0].stride == 1)) return done;

@@ -8,15 +8,16 @@
 
 namespace weft {
 
-/// What one rank sends and receives, portion by portion: both sides of a message know its rows and their order, so it has
-/// no header. Bytes travel from and to buffers of the ring's own.
+/// What one rank sends and receives, portion by portion: both sides of a message know its rows and their order, so it
+/// has no header. Bytes travel from and to buffers of the ring's own.
 class Transfers {
  public:
   /// `portions` are this rank's own.
   Transfers(const ring::Relation& relation, const ring::OwnerMap& map, int rank,
             const std::vector<ring::Portion>& portions, const Arena& arena);
 
-  /// Begins all steps, one for each portion that any rank has. After it, `done()` steps of the link are this run's last.
+  /// Begins all steps, one for each portion that any rank has. After it, `done()` steps of the link are this run's
+  /// last.
   Status post(Link& link, const Arena& arena);
   /// The number that Link::wait takes for the keys of portion `number`, and for the last step.
   std::uint64_t step_of(std::size_t number) const { return first_ + number + 1; }

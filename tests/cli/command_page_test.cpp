@@ -56,6 +56,7 @@ TEST(CommandPage, NamesEveryKeyThatIsPrinted) {
   for (auto arguments : std::vector<std::vector<std::string>>{
            {"run", window, "--tokens", "16", "--check", "--target", "interpreter"},
            {"run", window, "--tokens", "16", "--check", "--target", "interpreter", "--grad", "random"},
+           {"run", window, "--tokens", "64", "--target", "interpreter", "--ring", "3"},
            {"check", window, wrong},
            {"check", "nowhere.weft"},
            {"fmt", "--check", window},

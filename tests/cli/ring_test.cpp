@@ -7,6 +7,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
 namespace weft::test {
 namespace {
 
@@ -58,6 +62,101 @@ TEST_F(RingCommand, WhatCannotBeIsRefused) {
   const auto pooled = run_weft(scratch_, {"explain", top, "--tokens", "1k", "--target", "cpu", "--ring", "2"});
   EXPECT_EQ(pooled.status, 1);
   EXPECT_NE(pooled.err.find("top(2, by: pooled)"), std::string::npos) << pooled.err;
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Numbers of an .npy file of f32 in C order.
+std::vector<float> floats_of(const std::string& path) {
+  const auto bytes = bytes_of(path);
+  const auto header = static_cast<std::size_t>(static_cast<unsigned char>(bytes.at(8))) +
+                      256 * static_cast<std::size_t>(static_cast<unsigned char>(bytes.at(9)));
+  std::vector<float> out((bytes.size() - 10 - header) / sizeof(float));
+  std::memcpy(out.data(), bytes.data() + 10 + header, out.size() * sizeof(float));
+  return out;
+}
+
+float furthest(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  float most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i]) most = std::max(most, std::isfinite(a[i] - b[i]) ? std::abs(a[i] - b[i]) : INFINITY);
+  }
+  return most;
+}
+
+/// What ring-flash-attention computed rank by rank, on rings of other sizes and layouts, too; by the bits of one
+/// device.
+TEST_F(RingCommand, RunsWhatOthersComputedInRings) {
+  for (const std::string name : {"ring_contiguous", "ring_contiguous_full", "ring_zigzag", "ring_striped"}) {
+    const auto folder = in_checkout("tests/golden/" + name) + "/";
+    auto text = bytes_of(folder + "pattern.weft");
+    const auto own = text;
+    const auto at = text.find("  ring ");
+    ASSERT_NE(at, std::string::npos);
+    const auto own_ranks = text.substr(at + 7, 1);
+    text.erase(at, text.find(';', at) - at + 1);
+    const auto plain = scratch_.write("plain.weft", text);
+    const auto run = [&](const std::string& file, const std::string& ring, const std::string& out) {
+      std::vector<std::string> arguments = {"run",      file,
+                                            "--q",      folder + "q.npy",
+                                            "--k",      folder + "k.npy",
+                                            "--v",      folder + "v.npy",
+                                            "-o",       scratch_.path(out + "_o.npy"),
+                                            "--lse",    scratch_.path(out + "_l.npy"),
+                                            "--target", "cpu",
+                                            "--quiet"};
+      if (!ring.empty()) arguments.insert(arguments.end(), {"--ring", ring, "--check"});
+      const auto finished = run_weft(scratch_, arguments);
+      EXPECT_EQ(finished.status, 0) << name << ' ' << ring << finished.err;
+    };
+    const auto same = [&] {
+      return bytes_of(scratch_.path("one_o.npy")) == bytes_of(scratch_.path("ring_o.npy")) &&
+             bytes_of(scratch_.path("one_l.npy")) == bytes_of(scratch_.path("ring_l.npy"));
+    };
+    run(plain, "", "one");
+    run(scratch_.write("own.weft", own), own_ranks, "ring");
+    EXPECT_TRUE(same()) << name;
+    EXPECT_LT(furthest(floats_of(scratch_.path("ring_o.npy")), floats_of(folder + "o.npy")), 1e-5F) << name;
+    EXPECT_LT(furthest(floats_of(scratch_.path("ring_l.npy")), floats_of(folder + "lse.npy")), 1e-5F) << name;
+    for (int ranks = 1; ranks <= 7; ++ranks) {
+      for (const char* layout : {"auto", "contiguous", "zigzag", "striped"}) {
+        run(plain, std::to_string(ranks) + ":" + layout, "ring");
+        EXPECT_TRUE(same()) << name << ' ' << ranks << layout;
+      }
+    }
+    run(plain, "100", "ring");  // more ranks than the 80 tokens
+    EXPECT_TRUE(same()) << name;
+  }
+}
+
+TEST_F(RingCommand, RunSaysWhatEachRankDid) {
+  const auto window = in_checkout("examples/window.weft");
+  const auto finished = run_weft(scratch_, {"run", window, "--tokens", "2k", "--target", "cpu", "--heads", "4",
+                                            "--ring", "4:contiguous", "--check", "--json", "--quiet"});
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  const auto ring = Json::parse(finished.out)["ring"];
+  EXPECT_EQ(ring["ranks"], 4);
+  EXPECT_EQ(ring["layout"], "contiguous");
+  EXPECT_EQ(ring["carrier"], "keys");
+  EXPECT_EQ(ring["bits"], "one device");
+  EXPECT_EQ(ring["received_bytes"], ring["needed_bytes"]);
+  // 255 rows of K and V from the rank before, and nothing else; the first needs nothing.
+  const double halo = 255 * 4 * 2 * 64 * 4;
+  EXPECT_EQ(ring["received_bytes"], Json({0, halo, halo, halo}));
+  EXPECT_EQ(ring["sent_bytes"], Json({halo, halo, halo, 0}));
+  EXPECT_EQ(ring["messages"], Json({0, 1, 1, 1}));
+  for (const auto* other : {"--grad=random", "--rows=0:5", "--offset=3", "--lse-per-branch", "--prepare"}) {
+    const auto refused = run_weft(scratch_, {"run", window, "--tokens", "64", "--ring", "2", other});
+    EXPECT_EQ(refused.status, 2) << other;
+    EXPECT_NE(refused.err.find("--ring"), std::string::npos) << refused.err;
+  }
+  const auto lengths = run_weft(scratch_, {"run", window, "--tokens", "64", "--keys", "128", "--ring", "2"});
+  EXPECT_EQ(lengths.status, 1) << lengths.err;
+  EXPECT_NE(lengths.err.find("queries"), std::string::npos) << lengths.err;
 }
 
 }  // namespace

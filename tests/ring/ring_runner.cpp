@@ -28,7 +28,8 @@ TensorView dense(const void* data, DType dtype, const std::vector<std::int64_t>&
 Bytes stored(const ir::Tensor& values, DType dtype) {
   Bytes out(values.data.size() * size_of(dtype));
   const auto view = dense(out.data(), dtype, values.shape);
-  from_f64(values, {.data = out.data(), .dtype = dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride});
+  from_f64(values,
+           {.data = out.data(), .dtype = dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride});
   return out;
 }
 
@@ -41,7 +42,8 @@ void each_row(const std::vector<TokenRun>& own, std::int64_t batch, std::int64_t
     std::int64_t local = 0;
     for (const auto& run : own) {
       for (std::int64_t i = 0; i < run.count; ++i, ++local)
-        copy(static_cast<std::size_t>(b * tokens + run.first + i * run.stride), static_cast<std::size_t>(b * rows + local));
+        copy(static_cast<std::size_t>(b * tokens + run.first + i * run.stride),
+             static_cast<std::size_t>(b * rows + local));
     }
   }
 }
@@ -92,12 +94,9 @@ RingRunner::RingRunner(Program program, const std::string& target) : program_(st
     const auto at = define.find('=');
     params[define.substr(0, at)] = define.substr(at + 1);
   }
-  auto kernel = engine().compile(program_.text, {.pattern = program_.pattern,
-                                                 .params = params,
-                                                 .dim = s.d,
-                                                 .dim_v = s.d_v,
-                                                 .dtype = dtype_,
-                                                 .target = target});
+  auto kernel = engine().compile(
+      program_.text,
+      {.pattern = program_.pattern, .params = params, .dim = s.d, .dim_v = s.d_v, .dtype = dtype_, .target = target});
   if (!kernel)
     refused_ = kernel.error().message;
   else
@@ -128,7 +127,8 @@ void RingRunner::run_rank(std::unique_ptr<Transport> transport, const RingOption
     if (distort) distort(rank, shape);
     WEFT_TRY(const auto plan, ring->plan(*kernel_, shape, named_));
     const auto& own = plan->owned(rank);
-    const Bytes q = rows_of(q_, own, s.batch, s.n_q), k = rows_of(k_, own, s.batch, s.n_q), v = rows_of(v_, own, s.batch, s.n_q);
+    const Bytes q = rows_of(q_, own, s.batch, s.n_q), k = rows_of(k_, own, s.batch, s.n_q),
+                v = rows_of(v_, own, s.batch, s.n_q);
     const std::int64_t rows = plan->share().tokens;
     Bytes out(static_cast<std::size_t>(s.batch * rows * s.heads * s.d_v) * size_of(dtype_), std::byte{0xee});
     std::vector<float> lse(static_cast<std::size_t>(s.batch * s.heads * rows), -8);
@@ -159,8 +159,8 @@ void RingRunner::run_rank(std::unique_ptr<Transport> transport, const RingOption
     });
     for (std::int64_t h = 0; h < s.heads; ++h) {
       each_row(own, s.batch, s.n_q, [&](std::size_t whole, std::size_t local) {
-        const auto n = static_cast<std::size_t>(s.n_q), r = static_cast<std::size_t>(rows), head = static_cast<std::size_t>(h),
-                   heads = static_cast<std::size_t>(s.heads);
+        const auto n = static_cast<std::size_t>(s.n_q), r = static_cast<std::size_t>(rows),
+                   head = static_cast<std::size_t>(h), heads = static_cast<std::size_t>(s.heads);
         ring_lse_[(whole / n * heads + head) * n + whole % n] = lse[(local / r * heads + head) * r + local % r];
       });
     }
@@ -188,10 +188,12 @@ std::string RingRunner::difference() const {
   const std::size_t width = whole_out_.size() / static_cast<std::size_t>(s.batch * s.n_q);
   std::string out;
   for (std::size_t row = 0; row < static_cast<std::size_t>(s.batch * s.n_q); ++row) {
-    if (std::memcmp(whole_out_.data() + row * width, ring_out_.data() + row * width, width) != 0) out += fmt::format(" {}", row);
+    if (std::memcmp(whole_out_.data() + row * width, ring_out_.data() + row * width, width) != 0)
+      out += fmt::format(" {}", row);
   }
   if (!out.empty()) out = "rows differ:" + out;
-  if (has_lse_ && std::memcmp(whole_lse_.data(), ring_lse_.data(), whole_lse_.size() * sizeof(float)) != 0) out += " LSE differs";
+  if (has_lse_ && std::memcmp(whole_lse_.data(), ring_lse_.data(), whole_lse_.size() * sizeof(float)) != 0)
+    out += " LSE differs";
   return out;
 }
 

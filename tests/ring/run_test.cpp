@@ -18,8 +18,10 @@ struct Tally {
 };
 
 /// What is wrong with one run; empty: nothing, or the pattern cannot be split.
-std::string wrong_with(RingRunner& runner, int ranks, RingLayout layout, Tally& tally, int times = 1, bool lend = false) {
-  const auto outcomes = runner.run_ring(local_transports(ranks).value(), {.layout = layout, .timeout_ms = 20'000}, times, lend);
+std::string wrong_with(RingRunner& runner, int ranks, RingLayout layout, Tally& tally, int times = 1,
+                       bool lend = false) {
+  const auto outcomes =
+      runner.run_ring(local_transports(ranks).value(), {.layout = layout, .timeout_ms = 20'000}, times, lend);
   std::size_t sent = 0, received = 0;
   for (const auto& outcome : outcomes) {
     if (!outcome.status.ok()) return outcome.status.error().message;
@@ -81,7 +83,8 @@ TEST(RingRun, RunsAgainAndWithMemoryThatItLends) {
 
 TEST(RingRun, NothingTravelsWhereSegmentsFitARank) {
   Tally tally;
-  RingRunner runner(program("pattern p { branches dilated(segments: [64, 128], rates: [1, 2]); }", sized(512, 4, 4)), "cpu");
+  RingRunner runner(program("pattern p { branches dilated(segments: [64, 128], rates: [1, 2]); }", sized(512, 4, 4)),
+                    "cpu");
   ASSERT_TRUE(runner.run_whole().ok());
   EXPECT_EQ(wrong_with(runner, 4, RingLayout::automatic, tally), "");
   EXPECT_EQ(tally.local, 1);

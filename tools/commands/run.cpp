@@ -22,6 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::int64_t kRingTimeoutMs = 60'000;
+
 /// Tokens of a random launch: the options', else what the pattern fixes.
 std::optional<std::int64_t> tokens_of(const Options& options, const ir::Pattern& pattern) {
   if (!options.tokens.empty()) return options.tokens[0];
@@ -38,6 +40,7 @@ int refuse(const Options& options, const Console& console) {
   if (options.prepare && wants_results)
     return console.usage("--prepare runs nothing: there is nothing to check or to write");
   if (const auto wrong = wrong_gradients(options); !wrong.empty()) return console.usage(wrong);
+  if (const auto wrong = wrong_with_ring(options); !wrong.empty()) return console.usage(wrong);
   if (has_tensors(options) && (options.q.empty() || options.k.empty() || options.v.empty())) {
     return console.usage("--q, --k and --v go together");
   }
@@ -300,13 +303,18 @@ Status say_more(const RunReport& ran, Operands& operands, const Options& options
 }
 
 /// The forward, what it is checked by, and then the backward: of the forward's results.
-Result<RunReport> run_passes(Job& job, const std::vector<Pass>& passes, const Options& options,
-                             const Console& console) {
+Result<RunReport> run_passes(Job& job, const std::vector<Pass>& passes, const std::optional<RingOf>& ring,
+                             const Options& options, const Console& console) {
   RunReport report{.forward = passes[0]};
   const Kernel& forward = passes[0].kernel;
-  WEFT_TRY(report.forward.ms, [&] {
+  WEFT_TRY(report.forward.ms, [&]() -> Result<double> {
     const Progress progress(console, fmt::format("running {}", job.file.pattern.name));
-    return launch(forward, job.operands, options);
+    if (!ring) return launch(forward, job.operands, options);
+    job.operands.poison();
+    Views views;
+    WEFT_TRY(report.ring, run_on_ring(forward, job.operands.args(options, views), *ring,
+                                      options.ring_timeout.value_or(kRingTimeoutMs)));
+    return report.ring->ms;
   }());
   if (options.check) {
     Views views;
@@ -357,16 +365,17 @@ int command_run(const Options& options, const Console& console) {
   std::optional<Job> prepared;
   if (const int status = prepare(options, console, prepared); !prepared) return status;
   auto& job = *prepared;
-  if (job.file.pattern.ring) {
-    console.remark("{}: 'ring' is not used here; results are those of one device", job.file.pattern.name);
-  }
+  const auto ring = ring_of(options, job.file.pattern);
+  if (!ring) return console.fail(ring.error());
+  if (job.file.pattern.ring && !*ring)
+    console.remark("{}: running on one device; --ring R splits the tokens over R ranks", job.file.pattern.name);
   if (const auto added = add_lse(job, options); !added) return console.fail(added.error());
 
   auto compile = compile_for(job);
   if (options.target.empty()) {
-    const bool gpu = has_usable_gpu();
+    const bool gpu = !*ring && has_usable_gpu();
     compile.target = gpu ? "cuda" : "cpu";
-    console.remark("{}", gpu ? "running on GPU 0" : "no usable GPU: running on the CPU");
+    console.remark("{}", gpu ? "running on GPU 0" : *ring ? "running on the CPU" : "no usable GPU: running on the CPU");
   }
   if (compile.target != "interpreter" && job.sizes.dtype == DType::f64) {
     return console.fail(doubles(job, compile.target));
@@ -388,8 +397,12 @@ int command_run(const Options& options, const Console& console) {
     print_prepared(job, passes, console);
     return kDone;
   }
-  if (auto added = add_lists(job, options, passes[0].kernel); !added) return console.fail(added.error());
-  auto report = run_passes(job, passes, options, console);
+  if (*ring) {
+    // What is chosen is chosen alike on all ranks; nobody has the lists of all rows.
+  } else if (auto added = add_lists(job, options, passes[0].kernel); !added) {
+    return console.fail(added.error());
+  }
+  auto report = run_passes(job, passes, *ring, options, console);
   if (!report) return console.fail(job.operands.with_files(report.error()));
   if (auto written = write_outputs(job, options); !written) return console.fail(written.error());
   if (console.verbose()) {

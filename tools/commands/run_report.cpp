@@ -56,6 +56,45 @@ void print_gradient_check(const RunReport& report, const Console& console) {
   }
 }
 
+double most_of(const RingRan& ring, double RingShare::*member) {
+  double most = 0;
+  for (const auto& share : ring.shares) most = std::max(most, share.*member);
+  return most;
+}
+
+void print_ring(const RingRan& ring, const Console& console) {
+  std::size_t received = 0;
+  for (const auto& share : ring.shares) received = std::max(received, share.received_bytes);
+  const auto& summary = ring.summary;
+  console.print("  ring    {} ranks as threads, {}, carrier {}, bits of one device\n", summary.ranks, summary.layout,
+                summary.carrier);
+  console.print("          {} bytes received at most, imbalance {:.3f}, {:.3f} ms of waiting at most\n", received,
+                summary.imbalance, most_of(ring, &RingShare::wait_ms));
+}
+
+template <typename Member>
+Json by_rank(const RingRan& ring, Member member) {
+  auto out = Json::array();
+  for (const auto& share : ring.shares) out.push_back(share.*member);
+  return out;
+}
+
+Json ring_json(const RingRan& ring) {
+  return {{"ranks", ring.summary.ranks},
+          {"layout", ring.summary.layout},
+          {"carrier", ring.summary.carrier},
+          {"transport", "threads"},
+          {"bits", "one device"},
+          {"imbalance", ring.summary.imbalance},
+          {"reasons", ring.summary.reasons},
+          {"needed_bytes", by_rank(ring, &RingShare::needed_bytes)},
+          {"received_bytes", by_rank(ring, &RingShare::received_bytes)},
+          {"sent_bytes", by_rank(ring, &RingShare::sent_bytes)},
+          {"messages", by_rank(ring, &RingShare::messages)},
+          {"pairs", by_rank(ring, &RingShare::pairs)},
+          {"wait_ms", by_rank(ring, &RingShare::wait_ms)}};
+}
+
 void print_text(const Job& job, const RunReport& report, const Options& options, const Console& console) {
   const auto& [kernel, prepared, ms] = report.forward;
   const auto shape = job.operands.shape();
@@ -71,6 +110,7 @@ void print_text(const Job& job, const RunReport& report, const Options& options,
                   kernel.spill_bytes().value_or(0), kernel.shared_bytes(shape.heads).value_or(0));
   }
   console.print("  run     {:.3f} ms on {}\n", ms, kernel.target());
+  if (report.ring) print_ring(*report.ring, console);
   if (report.backward) {
     console.print("  grad    {}\n", origin_text(*report.backward));
     console.print("          {:.3f} ms on {}\n", report.backward->ms, report.backward->kernel.target());
@@ -152,6 +192,7 @@ void print_json(const Job& job, const RunReport& report, const Options& options,
            {"kernel", kernel_json(report.forward)},
            {"time_ms", ms}};
   if (shape.is_slice()) out["rows"] = {shape.row_begin, shape.row_end()};
+  if (report.ring) out["ring"] = ring_json(*report.ring);
   if (!options.lists.empty()) out["lists"] = lists_json(job, options);
   if (report.backward) {
     out["backward"] = {{"kernel", kernel_json(*report.backward)}, {"time_ms", report.backward->ms}};

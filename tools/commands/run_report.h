@@ -5,6 +5,7 @@
 #include "tools/gradient_operands.h"
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
+#include "tools/ring_run.h"
 
 #include <optional>
 #include <string>
@@ -34,6 +35,7 @@ struct RunReport {
   std::optional<Pass> backward = {};
   std::optional<Comparison> check = {};
   std::vector<GradientError> gradients = {};  ///< of the backward pass, with `--check`
+  std::optional<RingRan> ring = {};           ///< with `--ring`
 
   bool gradients_ok() const;
 };
