@@ -112,7 +112,8 @@ Status worst_of(const std::vector<Status>& statuses) {
   const Status* worst = nullptr;
   for (const auto& status : statuses) {
     if (status.ok()) continue;
-    if (worst == nullptr || (worst->error().code == ErrorCode::ring_lost && status.error().code != ErrorCode::ring_lost))
+    if (worst == nullptr ||
+        (worst->error().code == ErrorCode::ring_lost && status.error().code != ErrorCode::ring_lost))
       worst = &status;
   }
   return worst == nullptr ? Status(done) : *worst;
@@ -122,9 +123,12 @@ Status worst_of(const std::vector<Status>& statuses) {
 
 std::string wrong_with_ring(const Options& options) {
   if (options.ring.empty()) return {};
-  for (const auto& [given, name] :
-       {std::pair{!options.grad.empty(), "--grad"}, {!options.rows.empty(), "--rows"}, {!options.offset.empty(), "--offset"},
-        {!options.lists.empty(), "--lists"}, {options.lse_per_branch, "--lse-per-branch"}, {options.prepare, "--prepare"}}) {
+  for (const auto& [given, name] : {std::pair{!options.grad.empty(), "--grad"},
+                                    {!options.rows.empty(), "--rows"},
+                                    {!options.offset.empty(), "--offset"},
+                                    {!options.lists.empty(), "--lists"},
+                                    {options.lse_per_branch, "--lse-per-branch"},
+                                    {options.prepare, "--prepare"}}) {
     if (given) return fmt::format("--ring and {} do not go together in this version", name);
   }
   return {};
@@ -147,9 +151,8 @@ Result<RingRan> run_on_ring(const Kernel& kernel, const RunArgs& whole, const Ri
   std::vector<std::thread> ranks;
   try {
     for (std::size_t rank = 0; rank < count; ++rank) {
-      ranks.emplace_back([&, rank] {
-        statuses[rank] = run_rank(kernel, whole, std::move(transports[rank]), options, threads, ran);
-      });
+      ranks.emplace_back(
+          [&, rank] { statuses[rank] = run_rank(kernel, whole, std::move(transports[rank]), options, threads, ran); });
     }
   } catch (const std::system_error&) {
     // Those that began see that the others have left.

@@ -42,6 +42,7 @@ class WEFT_API Transport {
     std::uint64_t done = 0;                    ///< steps that are, of those posted: the first so many
     std::vector<int> waits_for = {};           ///< peers that the others still wait for
     std::vector<std::int64_t> silent_ms = {};  ///< by rank: since it last gave a sign of life
+    std::vector<std::uint64_t> begun = {};     ///< by rank: steps that it has posted, as far as is known
   };
   /// Moves things on; tells others that this rank lives. Error where a peer gave up, or the transport cannot go on.
   virtual Result<Progress> poll() = 0;

@@ -36,21 +36,25 @@ void Link::keep_alive() {
   }
 }
 
-/// With the mutex held. The first error stays.
 Result<Transport::Progress> Link::poll() {
   if (failed_) return *failed_;
   auto progress = transport_->poll();
-  if (!progress) failed_ = progress.error();
+  if (!progress) return fail(progress.error());
   return progress;
+}
+
+Error Link::fail(Error error) {
+  if (failed_) return *failed_;
+  failed_ = error;
+  // Of a rank that is lost the others know from whoever saw it first; of ranks that disagree all know.
+  if (error.code != ErrorCode::ring_mismatch) transport_->abandon(error.message);
+  return error;
 }
 
 Result<std::uint64_t> Link::post(std::span<const Transport::Part> sends, std::span<const Transport::Part> receives) {
   const std::lock_guard lock(mutex_);
   if (failed_) return *failed_;
-  if (auto posted = transport_->post(posted_, sends, receives); !posted) {
-    failed_ = posted.error();
-    return *failed_;
-  }
+  if (auto posted = transport_->post(posted_, sends, receives); !posted) return fail(posted.error());
   return ++posted_;
 }
 
@@ -60,26 +64,43 @@ Result<std::uint64_t> Link::steps_done() {
   return progress.done;
 }
 
+/// With the mutex held: what the deadline says of a peer that is waited for; empty: nothing.
+std::string Link::lateness(const Transport::Progress& progress, int peer, std::int64_t waited_ms) const {
+  const auto at = static_cast<std::size_t>(peer);
+  if (waited_ms <= timeout_.count()) return {};
+  const auto silent = progress.silent_ms[at];
+  if (silent > timeout_.count()) {
+    return fmt::format("rank {} is lost: rank {} waits for it in step {} of {}, and its last sign of life is {} ms old",
+                       peer, rank_, progress.done + 1, posted_, silent);
+  }
+  // It lives and has sent; so these bytes are lost.
+  if (at < progress.begun.size() && progress.begun[at] > progress.done) {
+    return fmt::format("what rank {} sent to rank {} in step {} of {} has not come for {} ms", peer, rank_,
+                       progress.done + 1, posted_, waited_ms);
+  }
+  return {};
+}
+
 Status Link::wait(std::uint64_t steps) {
-  const auto start = std::chrono::steady_clock::now();
+  auto start = std::chrono::steady_clock::now();
   auto pause = microseconds(20);
+  std::uint64_t done_before = 0;
   while (true) {
     {
       const std::lock_guard lock(mutex_);
       WEFT_TRY(const auto progress, poll());
       if (progress.done >= steps) return done;
+      if (progress.done > done_before) start = std::chrono::steady_clock::now();
+      done_before = progress.done;
       const auto waited = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start).count();
       for (const int peer : progress.waits_for) {
-        const auto silent = progress.silent_ms[static_cast<std::size_t>(peer)];
-        if (std::min(silent, waited) <= timeout_.count()) continue;
-        Error error = environment_error(fmt::format(
-            "rank {} is lost: rank {} waits for it in step {} of {}, and its last sign of life is {} ms old", peer,
-            rank_, progress.done + 1, posted_, silent));
+        auto late = lateness(progress, peer, waited);
+        if (late.empty()) continue;
+        Error error = environment_error(std::move(late));
         error.code = ErrorCode::ring_lost;
-        error.notes.emplace_back("a rank that computes for long gives signs of life; one that is stopped does not");
-        failed_ = error;
-        transport_->abandon(error.message);
-        return error;
+        error.notes.emplace_back(
+            "a rank that computes for long gives signs of life and is waited for; one that is stopped gives none");
+        return fail(std::move(error));
       }
     }
     std::this_thread::sleep_for(pause);
@@ -89,8 +110,7 @@ Status Link::wait(std::uint64_t steps) {
 
 Error Link::give_up(Error error) {
   const std::lock_guard lock(mutex_);
-  if (!failed_) failed_ = error;
-  transport_->abandon(error.message);
+  (void)fail(error);
   return error;
 }
 

@@ -33,7 +33,10 @@ class Link {
   Error give_up(Error error);
 
  private:
+  // With the mutex held. The first error stays.
   Result<Transport::Progress> poll();
+  Error fail(Error error);
+  std::string lateness(const Transport::Progress& progress, int peer, std::int64_t waited_ms) const;
   void keep_alive();
 
   std::unique_ptr<Transport> transport_;

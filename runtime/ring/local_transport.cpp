@@ -20,6 +20,7 @@ using Clock = std::chrono::steady_clock;
 struct Hub {
   struct Member {
     Clock::time_point last_sign = Clock::now();
+    std::uint64_t begun = 0;
     bool left = false, gave_up = false;
     std::string why = {};
   };
@@ -50,6 +51,7 @@ class LocalTransport final : public Transport {
     return guarded([&]() -> Status {
       const std::lock_guard lock(hub_->mutex);
       me().last_sign = Clock::now();
+      ++me().begun;
       for (const auto& part : sends) {
         const auto* const data = static_cast<const std::byte*>(part.data);
         hub_->messages[{part.peer, rank_, step}].assign(data, data + part.bytes);
@@ -89,9 +91,10 @@ class LocalTransport final : public Transport {
       out.waits_for.erase(std::unique(out.waits_for.begin(), out.waits_for.end()), out.waits_for.end());
       for (int peer = 0; peer < ranks(); ++peer) {
         const auto& member = hub_->members[static_cast<std::size_t>(peer)];
-        if (member.gave_up) return lost(fmt::format("rank {} gave up: {}", peer, member.why));
+        if (member.gave_up && peer != rank_) return lost(fmt::format("rank {} gave up: {}", peer, member.why));
         if (member.left && std::binary_search(out.waits_for.begin(), out.waits_for.end(), peer))
           return lost(fmt::format("rank {} has left the ring, and rank {} waits for it", peer, rank_));
+        out.begun.push_back(member.begun);
         out.silent_ms.push_back(
             std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - member.last_sign).count());
       }
@@ -99,10 +102,11 @@ class LocalTransport final : public Transport {
     });
   }
 
+  /// The first to give up is the one that the others hear of.
   void abandon(const std::string& why) noexcept override {
     (void)guarded([&]() -> Status {
       const std::lock_guard lock(hub_->mutex);
-      if (me().gave_up) return done;
+      if (std::any_of(hub_->members.begin(), hub_->members.end(), [](const auto& m) { return m.gave_up; })) return done;
       me().gave_up = true;
       me().why = why;
       return done;
