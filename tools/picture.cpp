@@ -150,6 +150,23 @@ class Marker {
 
 }  // namespace
 
+void mark_owners(Picture& picture, const ring::OwnerMap& map) {
+  const auto owners = [&](std::int64_t cells) {
+    std::vector<std::int64_t> out(static_cast<std::size_t>(cells), 0);
+    for (std::int64_t cell = 0; cell < cells; ++cell) {
+      const ring::Run middle{(border(cell, cells, map.tokens) + border(cell + 1, cells, map.tokens)) / 2, 1};
+      for (std::int64_t rank = 0; rank < map.ranks(); ++rank) {
+        for (const auto& run : map.runs[static_cast<std::size_t>(rank)]) {
+          if (ring::common(run, middle)) out[static_cast<std::size_t>(cell)] = rank;
+        }
+      }
+    }
+    return out;
+  };
+  picture.row_owners = owners(picture.height);
+  picture.column_owners = owners(picture.width);
+}
+
 Status mark_tiles(Picture& picture, const ir::Plan& plan, const ir::Shape& shape,
                   const std::vector<ir::Tensor>& inputs) {
   picture.tiles.assign(picture.density.size(), TileKind::empty);

@@ -16,6 +16,10 @@ constexpr Color kBackground = {24, 26, 32};
 constexpr std::array<Color, 5> kByMultiplicity = {
     {{70, 130, 220}, {60, 180, 140}, {230, 190, 70}, {235, 120, 60}, {220, 60, 90}}};
 
+/// Ranks in turn; neighbours differ.
+constexpr std::array<Color, 6> kByRank = {
+    {{90, 150, 240}, {240, 170, 60}, {80, 200, 130}, {230, 90, 120}, {170, 130, 240}, {110, 210, 220}}};
+
 Color mix(Color a, Color b, float share) {
   const auto blend = [share](int x, int y) {
     return static_cast<int>(std::lround(static_cast<float>(x) + static_cast<float>(y - x) * share));
@@ -33,6 +37,12 @@ Color color_of(const Picture& picture, std::int64_t y, std::int64_t x) {
     if (picture.tiles[at] == TileKind::full) ground = {30, 62, 40};
   }
   if (picture.density[at] <= 0) return ground;
+  if (!picture.row_owners.empty()) {
+    const auto owner = picture.row_owners[static_cast<std::size_t>(y)];
+    const auto& color = kByRank[static_cast<std::size_t>(owner) % kByRank.size()];
+    const bool travels = picture.column_owners[static_cast<std::size_t>(x)] != owner;
+    return mix(ground, color, (travels ? 1.0F : 0.45F) * std::sqrt(picture.density[at]));
+  }
   const auto level = std::clamp<long>(std::lround(picture.strength[at]) - 1, 0, kByMultiplicity.size() - 1);
   // The root keeps thin patterns visible: a rate of 8 fills a 64th of its cells.
   return mix(ground, kByMultiplicity[static_cast<std::size_t>(level)], std::sqrt(picture.density[at]));
@@ -43,6 +53,10 @@ namespace {
 std::string legend(const Picture& picture, bool color) {
   std::string text = fmt::format("queries down 0..{}, keys across 0..{}, head {}{}\n", picture.n_q - 1, picture.n_k - 1,
                                  picture.head, picture.sampled ? ", sampled" : "");
+  if (!picture.row_owners.empty()) {
+    return text + (color ? "colours: the rank that owns the query; bright where the key is another rank's\n"
+                         : "before each line the rank that owns its queries\n");
+  }
   if (!color) {
     if (picture.most > 1) text += fmt::format("darkest: a pair is kept by {:.2g} branches\n", picture.most);
     return text;
@@ -55,10 +69,15 @@ std::string legend(const Picture& picture, bool color) {
   return text + "\n";
 }
 
+/// What stands before a line.
+std::string margin(const Picture& picture, std::int64_t y) {
+  return picture.row_owners.empty() ? "  " : fmt::format("{:>4}  ", picture.row_owners[static_cast<std::size_t>(y)]);
+}
+
 std::string colored(const Picture& picture) {
   std::string text;
   for (std::int64_t y = 0; y < picture.height; y += 2) {
-    text += "  ";
+    text += margin(picture, y);
     for (std::int64_t x = 0; x < picture.width; ++x) {
       const auto upper = color_of(picture, y, x);
       const auto lower = y + 1 < picture.height ? color_of(picture, y + 1, x) : kBackground;
@@ -80,7 +99,7 @@ std::string shaded(const Picture& picture) {
   static constexpr std::array<const char*, 5> kShades = {" ", "░", "▒", "▓", "█"};
   std::string text;
   for (std::int64_t y = 0; y < picture.height; y += 2) {
-    text += "  ";
+    text += margin(picture, y);
     for (std::int64_t x = 0; x < picture.width; ++x) {
       const bool pair = y + 1 < picture.height;
       const float mean = pair ? (weight(picture, y, x) + weight(picture, y + 1, x)) / 2 : weight(picture, y, x);

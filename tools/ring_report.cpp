@@ -37,6 +37,16 @@ Json json_of(const Extremes& of) { return {{"mean", of.mean}, {"max", of.most}};
 
 }  // namespace
 
+Result<ring::Choice> owners_of(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs,
+                               const RingOf& ring) {
+  // Others need no look at the pattern.
+  if (ring.layout != ir::RingLayout::automatic && shape.n_q == shape.n_k)
+    return ring::Choice{.map = ring::owners(ring.layout, shape.n_q, ring.ranks)};
+  WEFT_TRY(const auto tables, ir::make_tables(planned.plan, shape.heads));
+  WEFT_TRY(const auto relation, ring::Relation::make(planned.plan, tables, shape, inputs));
+  return ring::choose(relation, ring.layout, ring.ranks, ring::machine_of(planned.plan, planned.target));
+}
+
 Result<RingReport> ring_report(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs,
                                const RingOf& ring) {
   const auto start = std::chrono::steady_clock::now();

@@ -19,7 +19,9 @@ struct RingReport {
   double plan_ms = 0;
 };
 
-/// User error where the pattern or the sizes cannot be split.
+/// Who owns what. User error where the pattern or the sizes cannot be split, as below.
+Result<ring::Choice> owners_of(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs,
+                               const RingOf& ring);
 Result<RingReport> ring_report(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs,
                                const RingOf& ring);
 

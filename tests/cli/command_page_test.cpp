@@ -61,6 +61,7 @@ TEST(CommandPage, NamesEveryKeyThatIsPrinted) {
            {"check", "nowhere.weft"},
            {"fmt", "--check", window},
            {"draw", window, "--tokens", "16"},
+           {"draw", window, "--tokens", "16", "--ring", "2"},
            {"explain", window, "--tokens", "64"},
            {"explain", window, "--tokens", "64", "--ring", "4"},
            {"explain", window, "--tokens", "64", "--target", "cpu", "--grad"},

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
 namespace weft::test {
 namespace {
@@ -131,6 +132,26 @@ TEST_F(RingCommand, RunsWhatOthersComputedInRings) {
     run(plain, "100", "ring");  // more ranks than the 80 tokens
     EXPECT_TRUE(same()) << name;
   }
+}
+
+TEST_F(RingCommand, DrawShowsOwners) {
+  const auto window = in_checkout("examples/window.weft");
+  const auto drawn = run_weft(scratch_, {"draw", window, "--tokens", "32", "-D", "width=8", "--ring", "4:zigzag"});
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+  std::string owners;
+  std::istringstream lines(drawn.out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("   ")) owners += line[3];
+  }
+  EXPECT_EQ(owners, "0011223333221100") << drawn.out;
+  const auto json = run_weft(scratch_, {"draw", window, "--tokens", "8", "--ring", "4:striped", "--json"});
+  EXPECT_EQ(Json::parse(json.out)["owners"]["rows"], Json({0, 1, 2, 3, 0, 1, 2, 3}));
+  const auto colored =
+      run_weft(scratch_, {"draw", window, "--tokens", "32", "--ring", "4", "-o", scratch_.path("x.svg")});
+  EXPECT_EQ(colored.status, 0) << colored.err;
+  const auto plain = run_weft(scratch_, {"draw", window, "--tokens", "32", "-o", scratch_.path("y.svg")});
+  EXPECT_NE(bytes_of(scratch_.path("x.svg")), bytes_of(scratch_.path("y.svg")));
+  EXPECT_EQ(run_weft(scratch_, {"draw", window, "--tiles", "--ring", "4"}).status, 2);
 }
 
 TEST_F(RingCommand, RunSaysWhatEachRankDid) {

@@ -28,8 +28,8 @@ class Failures : public ::testing::Test {
 
   std::vector<RankOutcome> run(const Storm& storm, int ranks = 4) {
     const auto start = std::chrono::steady_clock::now();
-    auto outcomes = runner_.run_ring(stormy_transports(ranks, storm),
-                                     {.layout = RingLayout::zigzag, .timeout_ms = kTimeout});
+    auto outcomes =
+        runner_.run_ring(stormy_transports(ranks, storm), {.layout = RingLayout::zigzag, .timeout_ms = kTimeout});
     ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     return outcomes;
   }

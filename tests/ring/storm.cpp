@@ -116,7 +116,8 @@ class StormyTransport final : public Transport {
 
   void abandon(const std::string& why) noexcept override {
     const std::lock_guard lock(sea_->mutex);
-    if (std::any_of(sea_->members.begin(), sea_->members.end(), [](const auto& m) { return !m.gave_up.empty(); })) return;
+    if (std::any_of(sea_->members.begin(), sea_->members.end(), [](const auto& m) { return !m.gave_up.empty(); }))
+      return;
     me().gave_up = "another rank gave up: " + why;
   }
 

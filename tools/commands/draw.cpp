@@ -6,6 +6,7 @@
 #include "tools/json.h"
 #include "tools/pattern_file.h"
 #include "tools/picture.h"
+#include "tools/ring_report.h"
 
 #include <algorithm>
 
@@ -61,6 +62,12 @@ Result<Picture> draw(const Options& options, const PatternFile& file, const ir::
     WEFT_TRY(const auto planned, plan_file(file, options, quiet_console()));
     WEFT_CHECK(mark_tiles(picture, planned.plan, shape, inputs));
   }
+  WEFT_TRY(const auto ring, ring_of(options, file.pattern));
+  if (ring) {
+    WEFT_TRY(const auto planned, plan_file(file, options, quiet_console()));
+    WEFT_TRY(const auto choice, owners_of(planned, shape, inputs, *ring));
+    mark_owners(picture, choice.map);
+  }
   return picture;
 }
 
@@ -72,6 +79,7 @@ int command_draw(const Options& options, const Console& console) {
   const bool svg = ends_with(options.output, ".svg"), png = ends_with(options.output, ".png");
   if (!options.output.empty() && !svg && !png)
     return console.usage("-o " + options.output + ": expected a name in .svg or .png");
+  if (options.tiles && !options.ring.empty()) return console.usage("--tiles and --ring are two pictures");
   const auto [file, status] = open_pattern(options, console);
   if (!file) return status;
   const auto sizes = default_sizes(options, file->pattern, quiet_console());
@@ -87,10 +95,11 @@ int command_draw(const Options& options, const Console& console) {
     return written ? kDone : console.fail(written.error());
   }
   if (console.json()) {
-    const Json grid{
-        {"pattern", file->pattern.name}, {"n_q", picture->n_q},         {"n_k", picture->n_k},
-        {"head", picture->head},         {"sampled", picture->sampled}, {"rows", picture->height},
-        {"columns", picture->width},     {"density", picture->density}, {"multiplicity", picture->strength}};
+    Json grid{{"pattern", file->pattern.name}, {"n_q", picture->n_q},         {"n_k", picture->n_k},
+              {"head", picture->head},         {"sampled", picture->sampled}, {"rows", picture->height},
+              {"columns", picture->width},     {"density", picture->density}, {"multiplicity", picture->strength}};
+    if (!picture->row_owners.empty())
+      grid["owners"] = {{"rows", picture->row_owners}, {"columns", picture->column_owners}};
     console.print("{}\n", json_text(grid, -1));
     return kDone;
   }
