@@ -23,10 +23,21 @@ std::optional<std::int64_t> ranks_of(const std::string& text) { return parse_cou
 
 }  // namespace
 
+bool is_mpi_ring(const Options& options) { return options.ring == "mpi" || options.ring.starts_with("mpi:"); }
+
+Options with_ranks(Options options, std::int64_t ranks) {
+  const auto layout = layout_of(options.ring);
+  options.ring = layout.empty() ? std::to_string(ranks) : fmt::format("{}:{}", ranks, layout);
+  return options;
+}
+
 std::string wrong_ring(const Options& options) {
   const auto& text = options.ring;
   if (text.empty()) return {};
-  const auto ranks = ranks_of(text);
+  const bool mpi = is_mpi_ring(options);
+  if (mpi && options.command != Command::run)
+    return "--ring mpi: only `run` can be a job of MPI's; give a number of ranks";
+  const auto ranks = mpi ? 1 : ranks_of(text);
   if (!ranks || *ranks < 1 || *ranks > ring::kMostRanks)
     return fmt::format("--ring {}: expected a number of ranks from 1 to {}, and after a colon a layout if one is meant",
                        text, ring::kMostRanks);

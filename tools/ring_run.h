@@ -8,15 +8,21 @@
 
 namespace weft::tools {
 
-/// What came of a ring whose ranks are threads of this process.
+/// What came of a ring, as one of its ranks knows it.
 struct RingRan {
+  int rank = 0;
   double ms = 0;  ///< from a barrier to a barrier
   RingSummary summary = {};
-  std::vector<RingShare> shares = {};  ///< by rank
+  std::vector<RingShare> shares = {};  ///< by rank; on rank 0
+  const char* transport = "threads";
 };
 
-/// Computes what one launch of `whole` would, on ranks that have their own rows of its tensors.
+/// Computes what one launch of `whole` would, on ranks that are threads and have their own rows of its tensors.
 Result<RingRan> run_on_ring(const Kernel& kernel, const RunArgs& whole, const RingOf& ring, std::int64_t timeout_ms);
+
+/// The same as one rank of a job of processes: the outputs are there on rank 0.
+Result<RingRan> run_in_ring(const Kernel& kernel, const RunArgs& whole, const RingOf& ring, std::int64_t timeout_ms,
+                            std::unique_ptr<Transport> transport);
 
 /// What of the command line does not go with a ring; empty: nothing.
 std::string wrong_with_ring(const Options& options);

@@ -54,6 +54,13 @@ class WEFT_API Transport {
 /// Ranks that are threads of this process.
 WEFT_API Result<std::vector<std::unique_ptr<Transport>>> local_transports(int ranks);
 
+/// Ranks that are processes of an MPI job, one a process, by a plug-in that is opened when this is called: WEFT_MPI
+/// names it, else it is weft-mpi.so beside the program or the library. MPI is started where it is not running; it must
+/// allow MPI_THREAD_SERIALIZED.
+WEFT_API Result<std::unique_ptr<Transport>> mpi_transport();
+/// Ends MPI where mpi_transport() started it: with all ranks, or, where `status` is not 0, by ending them with it.
+WEFT_API void end_mpi(int status);
+
 /// Which rank owns which tokens.
 enum class RingLayout : std::uint8_t { automatic, contiguous, zigzag, striped };
 
@@ -110,6 +117,12 @@ class WEFT_API RingPlan {
   /// Where K and V of this rank's rows may be written instead of being copied, where it owns one run of tokens; else
   /// without data.
   OutputView own_k() const, own_v() const;
+
+  /// Brings rows of all ranks together on rank 0. Collective. `axis`: which of the rows' axes counts them, 1 of Q and
+  /// O, 2 of LSE. `whole` is looked at by rank 0 alone.
+  Status gather(const TensorView& rows, int axis, const OutputView& whole) const;
+  /// What each rank has to do and did in its last run; empty but on rank 0. Collective.
+  Result<std::vector<RingShare>> shares() const;
 
   /// Computes the rows of this rank. Collective. After an error O is undefined, Q, K and V are as they were, and every
   /// further call of this ring returns the error.

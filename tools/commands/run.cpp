@@ -14,6 +14,9 @@
 #include "tools/tensor_files.h"
 
 #include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
 #include <thread>
 
 namespace weft::tools {
@@ -304,7 +307,7 @@ Status say_more(const RunReport& ran, Operands& operands, const Options& options
 
 /// The forward, what it is checked by, and then the backward: of the forward's results.
 Result<RunReport> run_passes(Job& job, const std::vector<Pass>& passes, const std::optional<RingOf>& ring,
-                             const Options& options, const Console& console) {
+                             std::unique_ptr<Transport> transport, const Options& options, const Console& console) {
   RunReport report{.forward = passes[0]};
   const Kernel& forward = passes[0].kernel;
   WEFT_TRY(report.forward.ms, [&]() -> Result<double> {
@@ -312,10 +315,13 @@ Result<RunReport> run_passes(Job& job, const std::vector<Pass>& passes, const st
     if (!ring) return launch(forward, job.operands, options);
     job.operands.poison();
     Views views;
-    WEFT_TRY(report.ring, run_on_ring(forward, job.operands.args(options, views), *ring,
-                                      options.ring_timeout.value_or(kRingTimeoutMs)));
+    const auto whole = job.operands.args(options, views);
+    const auto timeout = options.ring_timeout.value_or(kRingTimeoutMs);
+    WEFT_TRY(report.ring, transport ? run_in_ring(forward, whole, *ring, timeout, std::move(transport))
+                                    : run_on_ring(forward, whole, *ring, timeout));
     return report.ring->ms;
   }());
+  if (!report.has_results()) return report;
   if (options.check) {
     Views views;
     const auto args = job.operands.args(options, views);
@@ -360,7 +366,9 @@ int verdict(const RunReport& report, const Console& console) {
 
 }  // namespace
 
-int command_run(const Options& options, const Console& console) {
+namespace {
+
+int run(const Options& options, std::unique_ptr<Transport> transport, const Console& console) {
   if (const int status = refuse(options, console); status != kDone) return status;
   std::optional<Job> prepared;
   if (const int status = prepare(options, console, prepared); !prepared) return status;
@@ -402,14 +410,65 @@ int command_run(const Options& options, const Console& console) {
   } else if (auto added = add_lists(job, options, passes[0].kernel); !added) {
     return console.fail(added.error());
   }
-  auto report = run_passes(job, passes, *ring, options, console);
+  auto report = run_passes(job, passes, *ring, std::move(transport), options, console);
   if (!report) return console.fail(job.operands.with_files(report.error()));
+  if (!report->has_results()) return kDone;
   if (auto written = write_outputs(job, options); !written) return console.fail(written.error());
   if (console.verbose()) {
     if (auto said = say_more(*report, job.operands, options, console); !said) return console.fail(said.error());
   }
   print_report(job, *report, options, console);
   return verdict(*report, console);
+}
+
+/// Ends the process where MPI waits for a rank that never comes.
+class StartLimit {
+ public:
+  StartLimit(std::int64_t ms, const Console& console)
+      : thread_([this, ms, &console] {
+          std::unique_lock lock(mutex_);
+          if (started_.wait_for(lock, std::chrono::milliseconds(ms), [this] { return done_; })) return;
+          auto late = environment_error(fmt::format("MPI did not start in {} ms: a rank of the job did not come", ms));
+          late.code = ErrorCode::ring_start;
+          std::_Exit(console.fail(late));
+        }) {}
+  ~StartLimit() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    started_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable started_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+/// One rank of a job: rank 0 alone remarks, prints results and writes files.
+int run_with_mpi(const Options& options, const Console& console) {
+  auto transport = [&] {
+    const StartLimit limit(options.ring_timeout.value_or(kRingTimeoutMs), console);
+    return mpi_transport();
+  }();
+  if (!transport) return console.fail(transport.error());
+  const int rank = (*transport)->rank();
+  auto of_rank = with_ranks(options, (*transport)->ranks());
+  of_rank.quiet = options.quiet || rank > 0;
+  const int status = run(of_rank, std::move(*transport), Console(of_rank));
+  // Ending the job ends the others: they may say what they saw before.
+  if (status != kDone) std::this_thread::sleep_for(std::chrono::seconds(1));
+  end_mpi(status);
+  return status;
+}
+
+}  // namespace
+
+int command_run(const Options& options, const Console& console) {
+  return is_mpi_ring(options) ? run_with_mpi(options, console) : run(options, nullptr, console);
 }
 
 }  // namespace weft::tools

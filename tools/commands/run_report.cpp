@@ -66,8 +66,8 @@ void print_ring(const RingRan& ring, const Console& console) {
   std::size_t received = 0;
   for (const auto& share : ring.shares) received = std::max(received, share.received_bytes);
   const auto& summary = ring.summary;
-  console.print("  ring    {} ranks as threads, {}, carrier {}, bits of one device\n", summary.ranks, summary.layout,
-                summary.carrier);
+  console.print("  ring    {} ranks ({}), {}, carrier {}, bits of one device\n", summary.ranks, ring.transport,
+                summary.layout, summary.carrier);
   console.print("          {} bytes received at most, imbalance {:.3f}, {:.3f} ms of waiting at most\n", received,
                 summary.imbalance, most_of(ring, &RingShare::wait_ms));
 }
@@ -83,7 +83,7 @@ Json ring_json(const RingRan& ring) {
   return {{"ranks", ring.summary.ranks},
           {"layout", ring.summary.layout},
           {"carrier", ring.summary.carrier},
-          {"transport", "threads"},
+          {"transport", ring.transport},
           {"bits", "one device"},
           {"imbalance", ring.summary.imbalance},
           {"reasons", ring.summary.reasons},

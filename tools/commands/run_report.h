@@ -38,6 +38,8 @@ struct RunReport {
   std::optional<RingRan> ring = {};           ///< with `--ring`
 
   bool gradients_ok() const;
+  /// Or are they another rank's to print and write?
+  bool has_results() const { return !ring || ring->rank == 0; }
 };
 
 /// Of `--lists`.
