@@ -31,6 +31,9 @@ install(TARGETS weft_shared weft weft-compile EXPORT weft-targets
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# For rings over MPI: the plug-in where one was made, and what another MPI's mpicc makes one of.
+install(FILES ${PROJECT_BINARY_DIR}/weft-mpi.so DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
+install(FILES ${PROJECT_SOURCE_DIR}/runtime/ring/mpi/weft_mpi.c DESTINATION ${CMAKE_INSTALL_DATADIR}/weft)
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
 install(EXPORT weft-targets NAMESPACE weft:: DESTINATION ${config_dir})

@@ -11,7 +11,8 @@ namespace {
 
 /// Calls copy(element of the whole, element of the rows) for runs of consecutive elements, `count` of each.
 template <typename Copy>
-void each_row(const OutputView& whole, const TensorView& rows, const ring::Runs& own, std::size_t axis, const Copy& copy) {
+void each_row(const OutputView& whole, const TensorView& rows, const ring::Runs& own, std::size_t axis,
+              const Copy& copy) {
   const std::size_t other = axis == 1 ? 2 : 1;
   for (std::int64_t b = 0; b < rows.extent[0]; ++b) {
     for (std::int64_t h = 0; h < rows.extent[other]; ++h) {
@@ -60,7 +61,8 @@ Status RingPlan::gather(const TensorView& rows, int axis, const OutputView& whol
   return guarded([&]() -> Status {
     auto& link = state_->ring->link;
     if ((axis != 1 && axis != 2) || rows.rank < 3)
-      return link.give_up(user_error(fmt::format("rows of a tensor with {} axes are not along axis {}", rows.rank, axis)));
+      return link.give_up(
+          user_error(fmt::format("rows of a tensor with {} axes are not along axis {}", rows.rank, axis)));
     const auto at = static_cast<std::size_t>(axis);
     const std::size_t other = axis == 1 ? 2 : 1, element = size_of(rows.dtype);
     const auto last = rows.rank == 4 ? static_cast<std::size_t>(rows.extent[3]) : 1;
@@ -70,7 +72,8 @@ Status RingPlan::gather(const TensorView& rows, int axis, const OutputView& whol
     std::vector<std::byte> mine(sizes[static_cast<std::size_t>(link.rank())]);
     auto dense = dense_rows(rows, at, rows.extent[at], mine.data());
     const ring::Runs all = {{0, rows.extent[at], 1}};
-    const OutputView to{.data = mine.data(), .dtype = dense.dtype, .rank = dense.rank, .extent = dense.extent, .stride = dense.stride};
+    const OutputView to{
+        .data = mine.data(), .dtype = dense.dtype, .rank = dense.rank, .extent = dense.extent, .stride = dense.stride};
     each_row(to, rows, all, at, [&](std::int64_t there, std::int64_t here) {
       std::memcpy(mine.data() + static_cast<std::size_t>(there) * element,
                   static_cast<const std::byte*>(rows.data) + static_cast<std::size_t>(here) * element, last * element);
@@ -93,9 +96,11 @@ Result<std::vector<RingShare>> RingPlan::shares() const {
     auto& link = state_->ring->link;
     std::vector<std::byte> mine(sizeof(RingShare));
     std::memcpy(mine.data(), &state_->share, sizeof(RingShare));
-    WEFT_TRY(const auto brought, bring(link, mine, std::vector(static_cast<std::size_t>(link.ranks()), sizeof(RingShare))));
+    WEFT_TRY(const auto brought,
+             bring(link, mine, std::vector(static_cast<std::size_t>(link.ranks()), sizeof(RingShare))));
     std::vector<RingShare> out(brought.size());
-    for (std::size_t rank = 0; rank < brought.size(); ++rank) std::memcpy(&out[rank], brought[rank].data(), sizeof(RingShare));
+    for (std::size_t rank = 0; rank < brought.size(); ++rank)
+      std::memcpy(&out[rank], brought[rank].data(), sizeof(RingShare));
     return out;
   });
 }

@@ -43,6 +43,7 @@ const std::vector<std::pair<std::string, std::string>> kIslands = {
     {"oneapi/", "runtime"},           {"cuda", "runtime/cuda"},
     {"nvrtc", "runtime/nvrtc"},       {"boost/context/", "runtime/emulate"},
     {"zstd", "kernels_cache/bundle"}, {"nanobind/", "python"},
+    {"mpi.h", "runtime/ring/mpi"},
 };
 
 bool is_under(const std::string& path, const std::string& folder) { return path.starts_with(folder + "/"); }
@@ -69,7 +70,7 @@ std::string included(std::string line) {
 
 bool is_source(const fs::path& path) {
   const auto extension = path.extension();
-  return extension == ".h" || extension == ".cpp" || extension == ".cuh" || extension == ".def";
+  return extension == ".h" || extension == ".cpp" || extension == ".cuh" || extension == ".def" || extension == ".c";
 }
 
 /// What is wrong with one include of `file`, or empty.

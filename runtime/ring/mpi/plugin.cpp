@@ -21,7 +21,8 @@ Error unusable(std::string message) {
   auto error = environment_error(std::move(message));
   error.code = ErrorCode::ring_start;
   error.notes.emplace_back(
-      "mpicc -shared -fPIC -O2 -o weft-mpi.so weft_mpi.c makes one of the file that comes with Weft; WEFT_MPI names it");
+      "mpicc -shared -fPIC -O2 -o weft-mpi.so weft_mpi.c makes one of the file that comes with Weft; WEFT_MPI names "
+      "it");
   return error;
 }
 
@@ -52,7 +53,7 @@ Result<Plugin> load() {
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) return unusable(fmt::format("{} cannot be opened: {}", path, dlerror()));
   Plugin out;
-#define WEFT_MPI_FUNCTION(result, name, parameters)                         \
+#define WEFT_MPI_FUNCTION(result, name, parameters)                        \
   out.name = reinterpret_cast<result(*) parameters>(dlsym(handle, #name)); \
   if (out.name == nullptr) return unusable(fmt::format("{} has no {}", path, #name));
 #include "runtime/ring/mpi/functions.def"

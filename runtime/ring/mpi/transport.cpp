@@ -69,7 +69,8 @@ class MpiTransport final : public Transport {
       out.waits_for.erase(std::unique(out.waits_for.begin(), out.waits_for.end()), out.waits_for.end());
       for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
         const auto silent = Clock::now() - peers_[peer].last_sign;
-        out.silent_ms.push_back(static_cast<int>(peer) == rank_ ? 0 : std::chrono::duration_cast<milliseconds>(silent).count());
+        out.silent_ms.push_back(
+            static_cast<int>(peer) == rank_ ? 0 : std::chrono::duration_cast<milliseconds>(silent).count());
         out.begun.push_back(static_cast<int>(peer) == rank_ ? begun_ : peers_[peer].begun);
       }
       return out;
