@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <optional>
+
 namespace weft::ring {
 
 namespace {
 
 constexpr double kBalanced = 1.03;
 
-struct Snake {
-  std::int64_t group = 1, rounds = 1;
+struct Candidate {
+  OwnerMap map;
   std::vector<double> pairs = {};  ///< by rank
   double imbalance = 1;
 };
@@ -17,16 +20,17 @@ struct Snake {
 /// Many ranks have small pieces anyway.
 std::int64_t most_rounds(std::int64_t ranks) { return ranks <= 128 ? 16 : ranks <= 256 ? 8 : 4; }
 
-/// Pairs of every snake's ranks, from those of the pieces of the finest: borders of the others are among its.
-class Balances {
+/// Pairs of the pieces of the finest snake, among whose borders those of all others are.
+class Pieces {
  public:
-  Balances(const Relation& relation, std::int64_t ranks, std::int64_t rounds) : ranks_(ranks), rounds_(rounds) {
-    const auto fine = snake(relation.shape().n_q, ranks * rounds, 1, 1);
+  Pieces(const Relation& relation, std::int64_t ranks, std::int64_t rounds)
+      : tokens_(relation.shape().n_q), ranks_(ranks), rounds_(rounds) {
+    const auto fine = ring::snake(tokens_, ranks * rounds, 1, 1);
     for (const auto& runs : fine.runs) pairs_.push_back(relation.pairs_of(runs));
   }
 
-  Snake of(std::int64_t group, std::int64_t rounds) const {
-    Snake out{.group = group, .rounds = rounds, .pairs = std::vector<double>(static_cast<std::size_t>(ranks_), 0)};
+  Candidate snake(std::int64_t group, std::int64_t rounds) const {
+    Candidate out{.map = {}, .pairs = std::vector<double>(static_cast<std::size_t>(ranks_), 0)};
     std::int64_t piece = 0;
     for (std::int64_t first = 0; first < ranks_; first += group) {
       const std::int64_t size = std::min(group, ranks_ - first);
@@ -39,31 +43,77 @@ class Balances {
       }
     }
     out.imbalance = imbalance_of(out.pairs);
+    out.map = ring::snake(tokens_, ranks_, group, rounds);
+    return out;
+  }
+
+  /// Contiguous, and then pieces of the rank with the most change places with pieces of the one with the least, until
+  /// all have about as much: what is local mostly stays so.
+  Candidate swapped() const {
+    std::vector<std::int64_t> rank_of;
+    Candidate out{.map = {}, .pairs = std::vector<double>(static_cast<std::size_t>(ranks_), 0)};
+    for (std::size_t piece = 0; piece < pairs_.size(); ++piece) {
+      rank_of.push_back(static_cast<std::int64_t>(piece) / rounds_);
+      out.pairs[static_cast<std::size_t>(rank_of.back())] += pairs_[piece];
+    }
+    std::vector<std::vector<std::size_t>> of(out.pairs.size());
+    for (std::size_t piece = 0; piece < pairs_.size(); ++piece)
+      of[static_cast<std::size_t>(rank_of[piece])].push_back(piece);
+    for (std::size_t left = 8 * pairs_.size(); left > 0 && imbalance_of(out.pairs) > kSwapped; --left) {
+      const auto [least, most] = std::minmax_element(out.pairs.begin(), out.pairs.end());
+      const double gap = *most - *least;
+      auto& from = of[static_cast<std::size_t>(most - out.pairs.begin())];
+      auto& to = of[static_cast<std::size_t>(least - out.pairs.begin())];
+      std::size_t *heavy = nullptr, *light = nullptr;
+      double best = gap / 2;  // how far a swap is from halving the gap; it must narrow it
+      for (auto& a : from) {
+        for (auto& b : to) {
+          const double off = std::abs(pairs_[a] - pairs_[b] - gap / 2);
+          if (off < best) best = off, heavy = &a, light = &b;
+        }
+      }
+      if (heavy == nullptr) break;
+      const double moved = pairs_[*heavy] - pairs_[*light];
+      std::swap(rank_of[*heavy], rank_of[*light]);
+      std::swap(*heavy, *light);
+      *most -= moved;
+      *least += moved;
+    }
+    out.imbalance = imbalance_of(out.pairs);
+    out.map = chunks(tokens_, ranks_, rank_of);
     return out;
   }
 
  private:
-  std::int64_t ranks_, rounds_;
+  static constexpr double kSwapped = 1.02;
+
+  std::int64_t tokens_, ranks_, rounds_;
   std::vector<double> pairs_;
 };
 
-/// Contiguous; and of each number of rounds the smallest groups that are balanced, as what is paired then stays near.
-std::vector<Snake> candidates(const Relation& relation, std::int64_t ranks) {
-  std::vector<Snake> out = {Balances(relation, ranks, 1).of(1, 1)};
+/// Contiguous; of each number of rounds the smallest groups that are balanced, as what is paired then stays near; and,
+/// where neither is, chunks that changed places.
+std::vector<Candidate> candidates(const Relation& relation, std::int64_t ranks) {
+  std::vector<Candidate> out;
+  out.push_back(Pieces(relation, ranks, 1).snake(1, 1));
   if (ranks == 1 || out[0].imbalance < 1.002) return out;
-  const Balances balances(relation, ranks, most_rounds(ranks));
+  const Pieces pieces(relation, ranks, most_rounds(ranks));
+  bool zigzag = false;
   for (std::int64_t rounds = 2; rounds <= most_rounds(ranks); rounds *= 2) {
-    std::optional<Snake> best;
+    std::optional<Candidate> best;
     for (std::int64_t group = 2;; group *= 2) {
-      auto now = balances.of(std::min(group, ranks), rounds);
+      auto now = pieces.snake(std::min(group, ranks), rounds);
       const bool enough = now.imbalance <= kBalanced || group >= ranks;
+      zigzag = zigzag || (group >= ranks && rounds == 2);
       if (!best || now.imbalance < best->imbalance - 1e-9) best = std::move(now);
       if (enough) break;
     }
     out.push_back(std::move(*best));
   }
-  const bool zigzag = std::any_of(out.begin(), out.end(), [&](const Snake& s) { return s.group == ranks; });
-  if (!zigzag) out.push_back(balances.of(ranks, 2));
+  if (!zigzag) out.push_back(pieces.snake(ranks, 2));
+  const bool balanced =
+      std::any_of(out.begin(), out.end(), [](const Candidate& c) { return c.imbalance <= kBalanced; });
+  if (!balanced) out.push_back(pieces.swapped());
   return out;
 }
 
@@ -74,14 +124,13 @@ Choice choose(const Relation& relation, ir::RingLayout layout, std::int64_t rank
   std::optional<OwnerMap> best;
   double fastest = 0;
   std::vector<std::string> reasons;
-  for (const auto& candidate : candidates(relation, ranks)) {
-    auto map = snake(relation.shape().n_q, ranks, candidate.group, candidate.rounds);
-    const double seconds = slowest_of_some(relation, map, candidate.pairs, machine);
+  for (auto& candidate : candidates(relation, ranks)) {
+    const double seconds = slowest_of_some(relation, candidate.map, candidate.pairs, machine);
     reasons.push_back(
-        fmt::format("{} takes {:.4g} ms, imbalance {:.3f}", map.name, 1e3 * seconds, candidate.imbalance));
+        fmt::format("{} takes {:.4g} ms, imbalance {:.3f}", candidate.map.name, 1e3 * seconds, candidate.imbalance));
     if (best && seconds > 0.999 * fastest) continue;  // the simpler one comes first
     fastest = seconds;
-    best = std::move(map);
+    best = std::move(candidate.map);
   }
   return {.map = std::move(*best), .reasons = std::move(reasons)};
 }

@@ -62,6 +62,18 @@ OwnerMap snake(std::int64_t tokens, std::int64_t ranks, std::int64_t group, std:
   return map;
 }
 
+OwnerMap chunks(std::int64_t tokens, std::int64_t ranks, const std::vector<std::int64_t>& rank_of) {
+  const auto pieces = std::ssize(rank_of);
+  OwnerMap map{.name = fmt::format("chunks of {}", (tokens + pieces - 1) / pieces),
+               .tokens = tokens,
+               .runs = std::vector<Runs>(static_cast<std::size_t>(ranks))};
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    own(map.runs[static_cast<std::size_t>(rank_of[static_cast<std::size_t>(piece)])], border(piece, pieces, tokens),
+        border(piece + 1, pieces, tokens));
+  }
+  return map;
+}
+
 OwnerMap owners(ir::RingLayout layout, std::int64_t tokens, std::int64_t ranks) {
   switch (layout) {
     case ir::RingLayout::contiguous:

@@ -28,6 +28,9 @@ struct OwnerMap {
 /// where section 9 has them, at floor(i n / pieces).
 OwnerMap snake(std::int64_t tokens, std::int64_t ranks, std::int64_t group, std::int64_t rounds);
 
+/// Tokens in as many equal chunks as there are entries, each of the rank that its entry says.
+OwnerMap chunks(std::int64_t tokens, std::int64_t ranks, const std::vector<std::int64_t>& rank_of);
+
 /// What a layout of the language says; `auto` is for choose.h.
 OwnerMap owners(ir::RingLayout layout, std::int64_t tokens, std::int64_t ranks);
 

@@ -24,7 +24,8 @@ std::string text_of(const fs::path& path) {
 class MpiJob : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (std::system("command -v mpirun >/dev/null 2>&1") != 0 || !fs::exists(fs::path(WEFT_COMMAND).parent_path() / "weft-mpi.so"))
+    if (std::system("command -v mpirun >/dev/null 2>&1") != 0 ||
+        !fs::exists(fs::path(WEFT_COMMAND).parent_path() / "weft-mpi.so"))
       GTEST_SKIP() << "no mpirun, or no weft-mpi.so, which cmake makes where it finds mpicc";
     const auto* const name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
     folder_ = fs::temp_directory_path() / ("weft-mpi-" + std::string(name) + std::to_string(::getpid()));
@@ -41,8 +42,8 @@ class MpiJob : public ::testing::Test {
     if (!folder_.empty()) fs::remove_all(folder_);
   }
 
-  /// A job of so many ranks; its exit status. `harm` is a shell's command with the job's processes in $ranks, sent after
-  /// a second.
+  /// A job of so many ranks; its exit status. `harm` is a shell's command with the job's processes in $ranks, sent
+  /// after a second.
   int run(int ranks, const std::string& arguments, const std::string& harm = "") {
     const auto job = "timeout 120 mpirun -n " + std::to_string(ranks) + " " + WEFT_COMMAND + " run " + arguments;
     auto script = "cd " + folder_.string() + "; " + job + " >out 2>err";
@@ -63,7 +64,8 @@ class MpiJob : public ::testing::Test {
 };
 
 TEST_F(MpiJob, HasTheBitsOfOneDevice) {
-  const auto window = in_checkout("examples/window.weft") + " --tokens 700 --heads 2 --seed 5 --target cpu --threads 1 ";
+  const auto window =
+      in_checkout("examples/window.weft") + " --tokens 700 --heads 2 --seed 5 --target cpu --threads 1 ";
   ASSERT_EQ(std::system((std::string(WEFT_COMMAND) + " run " + window + "--quiet -o " + (folder_ / "one.npy").string() +
                          " --lse " + (folder_ / "one_l.npy").string() + " >/dev/null")
                             .c_str()),
@@ -79,11 +81,11 @@ TEST_F(MpiJob, HasTheBitsOfOneDevice) {
 
 TEST_F(MpiJob, RanksThatDisagreeEndWithStatusOne) {
   // Each rank makes its own tensors: of other lengths, where it is told so.
-  std::ofstream(folder_ / "rank.sh") << "tokens=512; [ \"$OMPI_COMM_WORLD_RANK\" = 1 ] && tokens=500\nexec " << WEFT_COMMAND
-                                     << " run " << in_checkout("examples/window.weft")
+  std::ofstream(folder_ / "rank.sh") << "tokens=512; [ \"$OMPI_COMM_WORLD_RANK\" = 1 ] && tokens=500\nexec "
+                                     << WEFT_COMMAND << " run " << in_checkout("examples/window.weft")
                                      << " --tokens $tokens --ring mpi --target cpu -o x.npy\n";
-  const int status = WEXITSTATUS(std::system(
-      ("cd " + folder_.string() + "; timeout 60 mpirun -n 3 bash rank.sh >out 2>err").c_str()));
+  const int status =
+      WEXITSTATUS(std::system(("cd " + folder_.string() + "; timeout 60 mpirun -n 3 bash rank.sh >out 2>err").c_str()));
   EXPECT_EQ(status, 1) << err();
   EXPECT_NE(err().find("disagree on the number of tokens; ranks 0, 2: 512; rank 1: 500"), std::string::npos) << err();
   EXPECT_FALSE(fs::exists(folder_ / "x.npy"));
@@ -91,8 +93,9 @@ TEST_F(MpiJob, RanksThatDisagreeEndWithStatusOne) {
 
 /// Long enough that a second later it still computes.
 std::string long_run() {
-  return in_checkout("examples/dense.weft") + " --pattern causal --tokens 16k --heads 8 --target cpu --threads 1 "
-                                              "--ring mpi --ring-timeout 1500 -o x.npy";
+  return in_checkout("examples/dense.weft") +
+         " --pattern causal --tokens 16k --heads 8 --target cpu --threads 1 "
+         "--ring mpi --ring-timeout 1500 -o x.npy";
 }
 
 TEST_F(MpiJob, ARankThatStopsIsLost) {

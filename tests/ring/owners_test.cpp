@@ -62,6 +62,13 @@ TEST(Owners, SnakesDealEveryTokenOnce) {
   EXPECT_EQ(snake(64, 4, 1, 1).runs, owners(ir::RingLayout::contiguous, 64, 4).runs);
 }
 
+TEST(Owners, ChunksGoWhereTheyAreSent) {
+  const auto map = chunks(10, 3, {0, 2, 2, 1});
+  EXPECT_EQ(map.runs[0], (Runs{{0, 2}}));
+  EXPECT_EQ(map.runs[1], (Runs{{7, 3}}));
+  EXPECT_EQ(map.runs[2], (Runs{{2, 5}}));
+}
+
 TEST(Owners, RunsMeetInProgressions) {
   for (std::int64_t a = 1; a <= 6; ++a) {
     for (std::int64_t b = 1; b <= 6; ++b) {

@@ -140,6 +140,18 @@ TEST(Tables, ChoicesAreBalancedAndEfficient) {
   EXPECT_EQ(window.choice(64).map.name, "contiguous");
 }
 
+/// Rows of one document at the end have almost all of the work: no snake is balanced, chunks that change places are.
+TEST(Tables, ChunksBalanceWhatSnakesDoNot) {
+  const Workload uneven = {
+      "pattern p { branch causal & where(q >= 20000 and q < 26000 or q - k < 8); }", {.d = 64, .d_v = 64}, 1, 1};
+  const Sized sized(uneven, 1 << 15, "cpu:x86-64-v3");
+  const auto choice = sized.choice(6);
+  EXPECT_TRUE(choice.map.name.starts_with("chunks of")) << choice.map.name;
+  const auto report = sized.report(choice.map);
+  EXPECT_LE(report.imbalance, 1.06);
+  EXPECT_GE(sized.report(snake(1 << 15, 6, 6, 2)).imbalance, 1.3);
+}
+
 TEST(Tables, PlanningGrowsWithRanksNotWithTokens) {
   for (const auto& workload : {kLongnet3, kLongnet5, kWindow, kDense}) {
     for (const auto& [ranks, tokens, most_ms] : {std::tuple{512, kM, 1e3}, {4096, 64 * kM, 1e4}}) {
