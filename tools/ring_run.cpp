@@ -83,7 +83,8 @@ Result<RingRan> run_rank(const Kernel& kernel, const RunArgs& whole, std::unique
         .data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
   };
   WEFT_CHECK(plan->gather(read(args.out), 1, whole.out));
-  if (args.lse.data != nullptr) WEFT_CHECK(plan->gather(read(args.lse), 2, whole.lse));
+  // By the whole: a rank without rows has no data, and takes part.
+  if (whole.lse.data != nullptr) WEFT_CHECK(plan->gather(read(args.lse), 2, whole.lse));
   return ran;
 }
 

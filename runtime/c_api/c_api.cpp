@@ -1,4 +1,5 @@
 #include "runtime/c_api/handles.h"
+#include "runtime/c_api/tensors.h"
 #include "runtime/c_api/versioned.h"
 #include "runtime/engine/kernel_state.h"
 
@@ -9,25 +10,6 @@ namespace weft::c_api {
 namespace {
 
 std::string text_or_empty(const char* text) { return text == nullptr ? std::string() : std::string(text); }
-
-Result<DType> dtype_of(int type, const char* of) {
-  constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32, DType::u8};
-  if (type < WEFT_F32 || type > WEFT_U8) return user_error(fmt::format("{} has no dtype: {}", of, type));
-  return kTypes[type - 1];
-}
-
-template <typename Tensor>
-Result<Tensor> tensor_of(const weft_tensor& from, const char* name) {
-  Tensor out;
-  if (from.data == nullptr && from.dtype == WEFT_DTYPE_OPEN) return out;
-  WEFT_TRY(out.dtype, dtype_of(from.dtype, name));
-  if (from.rank < 0 || from.rank > kMaxRank) return user_error(fmt::format("{} has {} axes", name, from.rank));
-  out.data = from.data;
-  out.rank = from.rank;
-  std::copy(std::begin(from.extent), std::end(from.extent), out.extent.begin());
-  std::copy(std::begin(from.stride), std::end(from.stride), out.stride.begin());
-  return out;
-}
 
 Result<EngineOptions> options_of(const weft_engine_options* given) {
   WEFT_TRY(const auto from, read_versioned(given, "weft_engine_options", weft_engine_options_init()));
@@ -104,19 +86,6 @@ namespace {
 Result<std::span<const std::int64_t>> numbers(const std::int64_t* data, std::size_t count, const char* name) {
   if (count > 0 && data == nullptr) return missing(name);
   return std::span(data, count);
-}
-
-/// Inputs, or their gradients.
-template <typename Named>
-Result<std::vector<Named>> named_tensors(const weft_named_tensor* from, std::size_t count, const char* name) {
-  if (count > 0 && from == nullptr) return missing(name);
-  std::vector<Named> out;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (from[i].name == nullptr) return missing("the name of an input");
-    WEFT_TRY(auto view, tensor_of<decltype(Named::view)>(from[i].tensor, from[i].name));
-    out.push_back({from[i].name, view});
-  }
-  return out;
 }
 
 Result<std::vector<OutputView>> lists_of(const weft_run_args& from) {

@@ -19,6 +19,22 @@ weft_error_kind kind_of(ErrorKind kind) {
   return WEFT_ERROR_INTERNAL;
 }
 
+weft_error_code code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::ring_mismatch:
+      return WEFT_ERROR_RING_MISMATCH;
+    case ErrorCode::ring_lost:
+      return WEFT_ERROR_RING_LOST;
+    case ErrorCode::ring_start:
+      return WEFT_ERROR_RING_START;
+    case ErrorCode::ring_transport:
+      return WEFT_ERROR_RING_TRANSPORT;
+    case ErrorCode::none:
+      break;
+  }
+  return WEFT_ERROR_OTHER;
+}
+
 }  // namespace
 
 std::vector<weft_diagnostic> diagnostics_of(const std::vector<Diagnostic>& from, const Source* source,
@@ -42,6 +58,7 @@ std::vector<weft_diagnostic> diagnostics_of(const std::vector<Diagnostic>& from,
 weft_error* error_of(const Error& error, const Source* source) {
   auto made = std::make_unique<weft_error>();
   made->kind = kind_of(error.kind);
+  made->code = code_of(error.code);
   made->message = error.message;
   made->report = report(error, source == nullptr ? Source() : *source);
   made->diagnostics = diagnostics_of(error.diagnostics, source, made->texts);

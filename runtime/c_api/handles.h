@@ -4,8 +4,11 @@
 #include "compiler/ir/pattern.h"
 
 #include <weft/c.h>
+#include <weft/c_ring.h>
+#include <weft/ring.h>
 #include <weft/weft.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,9 +37,22 @@ struct weft_kernel {
 
 struct weft_error {
   weft_error_kind kind = WEFT_ERROR_INTERNAL;
+  weft_error_code code = WEFT_ERROR_OTHER;
   std::string message, report;
   std::vector<std::string> texts;  ///< of the diagnostics
   std::vector<weft_diagnostic> diagnostics;
+};
+
+struct weft_transport {
+  std::unique_ptr<weft::Transport> transport;
+};
+
+struct weft_ring {
+  std::unique_ptr<weft::Ring> ring;
+};
+
+struct weft_ring_plan {
+  std::unique_ptr<weft::RingPlan> plan;
 };
 
 namespace weft::c_api {

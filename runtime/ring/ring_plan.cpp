@@ -30,11 +30,22 @@ ir::RingLayout layout_of(RingLayout layout) {
   return ir::RingLayout::automatic;
 }
 
+/// What is compiled in; the interpreter compiles nothing in, and has what the pattern is bound to.
+ir::Bind bind_of(const Kernel::State& state) {
+  ir::Bind bind = state.bind;
+  if (state.target.kind != TargetKind::interpreter) return bind;
+  bind.branch_lse = false;
+  bind.d = state.pattern.dim.value_or(bind.d);
+  bind.d_v = state.pattern.dim_v.value_or(bind.d);
+  bind.dtype = state.pattern.dtype.value_or(bind.dtype);
+  return bind;
+}
+
 /// What cannot run on ranks.
 Status check_kernel(const Kernel::State& state) {
   if (state.bind.gradient) return user_error("a ring runs the forward pass; this kernel is a backward pass");
   if (state.bind.paged) return user_error("a ring has its own K and V; this kernel takes them in pages");
-  if (state.bind.branch_lse) return user_error("a ring writes no LSE of branches; compile without branch_lse");
+  if (bind_of(state).branch_lse) return user_error("a ring writes no LSE of branches; compile without branch_lse");
   if (!state.executor->reads_host_memory())
     return user_error(
         fmt::format("a ring runs on the host's memory in this version; '{}' has its own", state.resolved));
@@ -81,7 +92,7 @@ Status check_agreement(Link& link, const Kernel::State& state, const ir::Shape& 
                       {"batch", std::to_string(shape.batch)},
                       {"number of heads", fmt::format("{}, {} of K and V", shape.heads, shape.kv_heads)},
                       {"head dims", fmt::format("{} and {}", shape.d, shape.d_v)},
-                      {"dtype", ir::to_string(state.bind.dtype)},
+                      {"dtype", ir::to_string(bind_of(state).dtype)},
                       {"inputs", digest_of(inputs)}});
 }
 
@@ -91,13 +102,14 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
                                                         const RingShape& sizes, std::span<const NamedInput> inputs) {
   const auto& state = kernel.state();
   WEFT_CHECK(check_kernel(state));
+  const auto bind = bind_of(state);
   const ir::Shape shape{.batch = sizes.batch,
                         .n_q = sizes.tokens,
                         .n_k = sizes.tokens,
                         .heads = sizes.heads,
                         .kv_heads = sizes.kv_heads,
-                        .d = state.bind.d,
-                        .d_v = state.bind.d_v};
+                        .d = bind.d,
+                        .d_v = bind.d_v};
   if (shape.batch < 1 || shape.n_q < 1 || shape.heads < 1 || shape.kv_heads < 1)
     return user_error("the batch, the tokens and the heads of a ring are at least 1 each");
   WEFT_CHECK(check_sizes(state.pattern, shape));
@@ -109,7 +121,7 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   // Made from the target's row, not from what was measured here: the same on every rank.
   WEFT_TRY(const auto target,
            find_target(state.target.kind == TargetKind::interpreter ? "cpu:x86-64-v3" : state.target.name));
-  WEFT_TRY(const auto plan, planner::plan(state.pattern, state.bind, target, {.for_kernels = false}));
+  WEFT_TRY(const auto plan, planner::plan(state.pattern, bind, target, {.for_kernels = false}));
   WEFT_TRY(const auto tables, ir::make_tables(plan, shape.heads));
   WEFT_TRY(const auto relation, ring::Relation::make(plan, tables, shape, values));
   const auto machine = ring::machine_of(plan, target);
@@ -118,7 +130,7 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
 
   const auto report = ring::report_of(relation, choice.map, machine);
   auto out = std::make_unique<RingPlan::State>(
-      RingPlan::State{.ring = std::move(ring), .kernel = kernel, .shape = shape, .dtype = from_ir(state.bind.dtype)});
+      RingPlan::State{.ring = std::move(ring), .kernel = kernel, .shape = shape, .dtype = from_ir(bind.dtype)});
   out->map = std::move(choice.map);
   for (const auto& runs : out->map.runs) {
     auto& tokens = out->owned.emplace_back();

@@ -1,6 +1,7 @@
 /* The header is C: what it declares can be called from here. */
 
 #include <weft/c.h>
+#include <weft/c_ring.h>
 
 size_t size_of_options_in_c(void) { return sizeof(weft_engine_options); }
 

@@ -175,6 +175,13 @@ TEST_F(RingCommand, RunSaysWhatEachRankDid) {
     EXPECT_EQ(refused.status, 2) << other;
     EXPECT_NE(refused.err.find("--ring"), std::string::npos) << refused.err;
   }
+  const auto doubles =
+      run_weft(scratch_, {"run", window, "--tokens", "64", "--dtype", "f64", "--target", "interpreter", "--ring", "2"});
+  EXPECT_EQ(doubles.status, 1);
+  EXPECT_NE(doubles.err.find("f64"), std::string::npos) << doubles.err;
+  EXPECT_EQ(
+      run_weft(scratch_, {"run", window, "--tokens", "64", "--target", "interpreter", "--ring", "2", "--check"}).status,
+      0);
   const auto lengths = run_weft(scratch_, {"run", window, "--tokens", "64", "--keys", "128", "--ring", "2"});
   EXPECT_EQ(lengths.status, 1) << lengths.err;
   EXPECT_NE(lengths.err.find("queries"), std::string::npos) << lengths.err;

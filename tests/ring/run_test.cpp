@@ -64,6 +64,17 @@ TEST(RingRun, HasTheBitsOfOneDevice) {
   EXPECT_GT(tally.moved, 100);
 }
 
+TEST(RingRun, OnEveryTargetThatReadsTheHostsMemory) {
+  Tally tally;
+  for (const char* target : {"interpreter", "cpu:x86-64", "emulate:sm_61"}) {
+    RingRunner runner(program("pattern p { branch window(30, 0) | sink(2); keep causal; }", sized(150, 2, 1)), target);
+    ASSERT_EQ(runner.refused(), "") << target;
+    ASSERT_TRUE(runner.run_whole().ok());
+    EXPECT_EQ(wrong_with(runner, 3, RingLayout::automatic, tally), "") << target;
+  }
+  EXPECT_EQ(tally.moved, 3);
+}
+
 TEST(RingRun, MoreRanksThanTokens) {
   Tally tally;
   for (const std::int64_t tokens : {1, 2, 5}) {
