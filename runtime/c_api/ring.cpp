@@ -110,12 +110,11 @@ weft_error* weft_ring_plan_create(weft_ring* ring, const weft_kernel* kernel, we
     if (kernel == nullptr) return missing("the kernel");
     WEFT_TRY(const auto named, named_tensors<NamedInput>(inputs, input_count, "inputs"));
     auto handle = std::make_unique<weft_ring_plan>();
-    WEFT_TRY(handle->plan, ring->ring->plan(kernel->kernel,
-                                            {.batch = shape.batch,
-                                             .tokens = shape.tokens,
-                                             .heads = shape.heads,
-                                             .kv_heads = shape.kv_heads},
-                                            named));
+    WEFT_TRY(
+        handle->plan,
+        ring->ring->plan(
+            kernel->kernel,
+            {.batch = shape.batch, .tokens = shape.tokens, .heads = shape.heads, .kv_heads = shape.kv_heads}, named));
     *out = handle.release();
     return done;
   });

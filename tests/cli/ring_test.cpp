@@ -50,6 +50,8 @@ TEST_F(RingCommand, WhatCannotBeIsRefused) {
     EXPECT_NE(finished.err.find("--ring"), std::string::npos) << finished.err;
   }
   EXPECT_EQ(explain({"--tokens", "1k", "--keys", "2k", "--ring", "2"}).status, 1);
+  EXPECT_EQ(explain({"--tokens", "1k", "--grad", "--ring", "2"}).status, 2);
+  EXPECT_EQ(explain({"--tokens", "1k", "--ring", "mpi"}).status, 2);
   const auto file = scratch_.write("p.weft", "pattern p { keep causal; ring 8 zigzag; }\n");
   const auto with = [&](const char* ring) {
     return run_weft(scratch_, {"explain", file, "--tokens", "1k", "--target", "cpu", "--ring", ring});

@@ -188,7 +188,7 @@ A FILE is a text of patterns; \- is standard input.
 0 done; 1 the input is wrong; 2 the command line is wrong; 3 the environment lacks something; 4 a defect of Weft;
 130 interrupted.
 .SH ENVIRONMENT
-WEFT_CACHE_DIR: where the kernel store is. WEFT_LLVM, WEFT_NVRTC, WEFT_CUDA_DRIVER: the libraries to use.
+WEFT_CACHE_DIR: where the kernel store is. WEFT_LLVM, WEFT_NVRTC, WEFT_CUDA_DRIVER, WEFT_MPI: the libraries to use.
 NO_COLOR: no colour.
 .SH SEE ALSO
 docs/command.md has the keys of \-\-json, docs/language.md the language.

@@ -236,6 +236,8 @@ void print_json(const Explained& what, const Console& console) {
 }  // namespace
 
 int command_explain(const Options& options, const Console& console) {
+  if (!options.ring.empty() && options.gradient)
+    return console.usage("--ring and --grad do not go together in this version");
   const auto [file, status] = open_pattern(options, console);
   if (!file) return status;
   const auto planned = plan_file(*file, options, console);
