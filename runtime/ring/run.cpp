@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace weft {
 
@@ -70,6 +71,52 @@ Status launch(const RingPlan::State& plan, const RingArgs& args, std::int64_t lo
   return plan.kernel.run(run);
 }
 
+/// Rows that stand so far apart at most are computed with those between them, which are nobody's here and thrown away:
+/// a tile holds so many rows anyway, and a launch for each row would fill as many tiles.
+constexpr std::int64_t kMostApart = 32;
+
+/// Copies rows of a tensor with heads, `step` rows apart in one of the two; `axis` counts the rows, 1 or, of LSE, 2.
+void copy_rows(const TensorView& from, std::int64_t from_step, const OutputView& to, std::int64_t to_step,
+               std::int64_t rows, std::size_t axis) {
+  const std::size_t heads = axis == 1 ? 2 : 1, element = size_of(from.dtype);
+  const auto row = axis == 1 ? static_cast<std::size_t>(from.extent[3]) * element : element;
+  for (std::int64_t b = 0; b < from.extent[0]; ++b) {
+    for (std::int64_t h = 0; h < from.extent[heads]; ++h) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const auto at = b * from.stride[0] + h * from.stride[heads] + i * from_step * from.stride[axis];
+        const auto there = b * to.stride[0] + h * to.stride[heads] + i * to_step * to.stride[axis];
+        std::memcpy(static_cast<std::byte*>(to.data) + static_cast<std::size_t>(there) * element,
+                    static_cast<const std::byte*>(from.data) + static_cast<std::size_t>(at) * element, row);
+      }
+    }
+  }
+}
+
+TensorView read(const OutputView& view) {
+  return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
+}
+
+/// One launch of tokens that are not consecutive, among others between them.
+Status launch_apart(const RingPlan::State& plan, const RingArgs& args, std::int64_t local, const ring::Run& run) {
+  const auto& s = plan.shape;
+  const std::int64_t span = run.end() - run.first;
+  const auto bytes = [&](std::int64_t dim) {
+    return std::vector<std::byte>(static_cast<std::size_t>(s.batch * span * s.heads * dim) * size_of(plan.dtype));
+  };
+  auto q = bytes(s.d), out = bytes(s.d_v);
+  std::vector<float> lse(args.lse.data != nullptr ? static_cast<std::size_t>(s.batch * s.heads * span) : 0);
+  RingArgs spread = args;
+  spread.q = dense_view(q.data(), plan.dtype, {s.batch, span, s.heads, s.d});
+  spread.out = dense_output(out.data(), plan.dtype, {s.batch, span, s.heads, s.d_v});
+  if (!lse.empty()) spread.lse = dense_output(lse.data(), DType::f32, {s.batch, s.heads, span});
+  const auto to = dense_output(q.data(), plan.dtype, {s.batch, span, s.heads, s.d});
+  copy_rows(rows_of(args.q, 1, local, run.count), 1, to, run.stride, run.count, 1);
+  WEFT_CHECK(launch(plan, spread, 0, run.first, span));
+  copy_rows(read(spread.out), run.stride, rows_of(args.out, 1, local, run.count), 1, run.count, 1);
+  if (!lse.empty()) copy_rows(read(spread.lse), run.stride, rows_of(args.lse, 2, local, run.count), 1, run.count, 2);
+  return done;
+}
+
 /// Rows of some portions, those that follow one another in one launch.
 Status compute(const RingPlan::State& plan, const RingArgs& args, std::size_t begin, std::size_t end) {
   struct Stretch {
@@ -82,9 +129,14 @@ Status compute(const RingPlan::State& plan, const RingArgs& args, std::size_t be
       for (const auto& own : plan.own()) {
         if (run.first >= own.first && run.first < own.end()) {
           const auto local = before + (run.first - own.first) / own.stride;
-          if (run.stride == 1) stretches.push_back({local, run.first, run.count});
-          for (std::int64_t i = 0; i < run.count && run.stride > 1; ++i)
-            stretches.push_back({local + i, run.first + i * run.stride, 1});
+          if (run.stride > 1 && run.stride <= kMostApart) {
+            WEFT_CHECK(launch_apart(plan, args, local, run));
+          } else if (run.stride > 1) {
+            for (std::int64_t i = 0; i < run.count; ++i)
+              stretches.push_back({local + i, run.first + i * run.stride, 1});
+          } else {
+            stretches.push_back({local, run.first, run.count});
+          }
         }
         before += own.count;
       }

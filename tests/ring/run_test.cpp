@@ -92,6 +92,14 @@ TEST(RingRun, RunsAgainAndWithMemoryThatItLends) {
   EXPECT_EQ(wrong_with(runner, 4, RingLayout::zigzag, tally, 5, true), "");
 }
 
+TEST(RingRun, StripesOfManyRanks) {
+  Tally tally;
+  RingRunner runner(program("pattern p { branch window(20, 0); }", sized(300, 3, 1, 2)), "cpu");
+  ASSERT_TRUE(runner.run_whole().ok());
+  for (const int ranks : {2, 31, 32, 33, 50})
+    EXPECT_EQ(wrong_with(runner, ranks, RingLayout::striped, tally), "") << ranks;
+}
+
 TEST(RingRun, NothingTravelsWhereSegmentsFitARank) {
   Tally tally;
   RingRunner runner(program("pattern p { branches dilated(segments: [64, 128], rates: [1, 2]); }", sized(512, 4, 4)),

@@ -459,8 +459,9 @@ int run_with_mpi(const Options& options, const Console& console) {
   auto of_rank = with_ranks(options, (*transport)->ranks());
   of_rank.quiet = options.quiet || rank > 0;
   const int status = run(of_rank, std::move(*transport), Console(of_rank));
-  // Ending the job ends the others: they may say what they saw before.
-  if (status != kDone) std::this_thread::sleep_for(std::chrono::seconds(1));
+  // Ending the job ends the others: they may say what they saw before. One after the other, as mpirun itself may
+  // stumble over several that end it at once.
+  if (status != kDone) std::this_thread::sleep_for(std::chrono::seconds(1 + std::min(rank, 3)));
   end_mpi(status);
   return status;
 }
