@@ -132,7 +132,10 @@ Result<Relation> Relation::make(const ir::Plan& plan, const ir::Tables& tables, 
   out.inputs_ = &inputs;
   out.closed_ = has_closed_forms(plan);
   out.entries_ = planner::differs_by_entry(plan, shape) ? shape.batch : 1;
-  if (out.closed_) return out;
+  if (out.closed_) {
+    out.make_forms();
+    return out;
+  }
   if (const double pairs = planner::count_work(plan, tables, shape, inputs).pairs; pairs > kMostWalked) {
     return user_error(fmt::format(
         "{}: needs of a ring are looked for pair by pair where conditions have no closed form, up to {:.0e} pairs; "
@@ -142,6 +145,24 @@ Result<Relation> Relation::make(const ir::Plan& plan, const ir::Tables& tables, 
   out.values_ = std::make_shared<const ir::PairValues>(plan, shape, inputs);
   out.count_rows();
   return out;
+}
+
+void Relation::make_forms() {
+  forms_.resize(static_cast<std::size_t>(entries_));
+  for (std::int64_t entry = 0; entry < entries_; ++entry) {
+    auto& of_entry = forms_[static_cast<std::size_t>(entry)];
+    for (std::size_t p = 0; p < plan_->phases.size(); ++p) {
+      const auto extent = extent_of(plan_->phases[p], entry);
+      auto& of_phase = of_entry.emplace_back();
+      for (const auto& head : tables_->phases[p].head) {
+        auto& of_head = of_phase.emplace_back();
+        for (const auto& pass : head.passes) {
+          auto& of_pass = of_head.emplace_back();
+          for (const auto& term : pass.terms) of_pass.emplace_back(term, head, extent);
+        }
+      }
+    }
+  }
 }
 
 ir::Extent Relation::extent_of(const ir::Phase& phase, std::int64_t entry) const {
@@ -171,11 +192,9 @@ std::vector<Needs> Relation::closed_needs(const std::vector<Runs>& portions, con
       for (std::size_t i = 0; i < portions.size(); ++i) {
         std::vector<Piece> pieces;
         for (const auto& [p, table] : tables) {
-          const auto& head = tables_->phases[p].head[static_cast<std::size_t>(table)];
-          const auto extent = extent_of(plan_->phases[p], entry);
-          for (const auto& pass : head.passes) {
-            for (const auto& term : pass.terms) {
-              const TermForm form(term, head, extent);
+          const auto number = static_cast<std::size_t>(table);
+          for (std::size_t pass = 0; pass < tables_->phases[p].head[number].passes.size(); ++pass) {
+            for (const auto& form : forms(entry, p, number, pass)) {
               for (const auto& run : portions[i]) add_foreign(form, run, shape_->n_k, pieces);
             }
           }
@@ -261,7 +280,7 @@ double Relation::closed_pairs(const Runs& rows) const {
               of_head += planner::pairs_of_rows(*plan_, head, s, extent, run.first, run.count, run.stride);
               continue;
             }
-            for (const auto& term : terms) of_head += ring::pairs_of(TermForm(term, head, extent), run);
+            for (const auto& form : forms(entry, p, t, s)) of_head += ring::pairs_of(form, run);
           }
         }
         pairs += of_head * static_cast<double>(heads);

@@ -4,6 +4,7 @@
 #include "compiler/ir/predicates.h"
 #include "compiler/ir/schedule.h"
 #include "compiler/ring/owners.h"
+#include "compiler/ring/stretches.h"
 
 #include <memory>
 #include <vector>
@@ -52,6 +53,11 @@ class Relation {
   double closed_pairs(const Runs& rows) const;
   void count_rows();
   ir::Extent extent_of(const ir::Phase& phase, std::int64_t entry) const;
+  void make_forms();
+  /// Of the terms of one pass, in their order.
+  const std::vector<TermForm>& forms(std::int64_t entry, std::size_t phase, std::size_t table, std::size_t pass) const {
+    return forms_[static_cast<std::size_t>(entry)][phase][table][pass];
+  }
 
   const ir::Plan* plan_ = nullptr;
   const ir::Tables* tables_ = nullptr;
@@ -59,6 +65,9 @@ class Relation {
   const std::vector<ir::Tensor>* inputs_ = nullptr;
   bool closed_ = true;
   std::int64_t entries_ = 1;
+  using Forms = std::vector<TermForm>;
+  /// Of plans with closed forms: by entry, phase, table and pass.
+  std::vector<std::vector<std::vector<std::vector<Forms>>>> forms_;
   std::shared_ptr<const ir::PairValues> values_;  ///< of plans that are walked
   std::vector<double> pairs_before_;              ///< of these: pairs of the rows below each, at last of all
 };
