@@ -14,6 +14,9 @@ NB_MODULE(_weft, module) {
   using namespace weft::python;  // NOLINT(google-build-using-namespace)
   module.def("version", &weft_version);
   module.def("library_text", &weft_library_text, nb::arg("number"), "None behind the last");
+  module.def(
+      "leaks_are_known", [] { nb::set_leak_warnings(false); },
+      "Whoever registers functions of this package in a library that never lets go of them says so");
   bind_view(module);
   bind_array(module);
   bind_pattern(module);

@@ -32,6 +32,28 @@ def records_gradients(*arrays: Any) -> bool:
     return any(tensor.requires_grad for tensor in tensors) and bool(sys.modules["torch"].is_grad_enabled())
 
 
+def needs_operator(*arrays: Any) -> bool:
+    """Do PyTorch's compiler, a mode or a transform want to see an operator in place of a launch?"""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    if library_of(arrays[0]) != "torch":
+        return False
+    plain = (torch.Tensor, torch.nn.Parameter)
+    return (
+        any(type(array) not in plain and library_of(array) == "torch" for array in arrays)
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
+
+
+def is_autocast(first: Any) -> bool:
+    """Is it a tensor of PyTorch where autocast asks for another dtype?"""
+    return library_of(first) == "torch" and bool(sys.modules["torch"].is_autocast_enabled(first.device.type))
+
+
 def draw_seed(like: Any) -> int:
     """Of the library's own generator where it has one for all, so that its seed makes results repeat."""
     if library_of(like) == "torch":

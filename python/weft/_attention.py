@@ -10,14 +10,14 @@ from . import _arrays, _weft
 from ._sources import PatternSource, Source, source_of
 from ._words import spell, spell_params
 from .errors import ArgumentError
-from ._kernels import Engine, Gradients, Kernel, compile_source, default_engine
+from ._kernels import Engine, Gradients, Kernel, compile_source
 
 __all__ = ["attention", "vjp"]
 
 _LENGTHS = "lengths_of_the_call"
 
 
-def _with_statements(source: Source, params: tuple[tuple[str, str], ...], statements: tuple[str, ...]) -> Source:
+def with_statements(source: Source, params: tuple[tuple[str, str], ...], statements: tuple[str, ...]) -> Source:
     """The pattern with further statements: a pattern behind it that uses it."""
     name = source.pattern or _weft.Pattern(_weft.Request(source.text, source_name=source.name)).name
     arguments = ", ".join(f"{key}: {value}" for key, value in params)
@@ -28,15 +28,17 @@ def _with_statements(source: Source, params: tuple[tuple[str, str], ...], statem
 
 
 @functools.lru_cache(maxsize=256)
-def _kernel(source: Source, params: tuple[tuple[str, str], ...], statements: tuple[str, ...], engine: Engine,
-            dim: int, dim_v: int, dtype: str, target: str) -> Kernel:  # fmt: skip
+def kernel_of(source: Source, params: tuple[tuple[str, str], ...], statements: tuple[str, ...], engine: Engine | None,
+              dim: int, dim_v: int, dtype: str, target: str) -> Kernel:  # fmt: skip
+    """The kernel of a pattern with further statements; `engine`: the default one where it is None."""
     if statements:
-        source, params = _with_statements(source, params, statements), ()
+        source, params = with_statements(source, params, statements), ()
     return compile_source(source, params, engine, {"dim": dim, "dim_v": dim_v, "dtype": dtype, "target": target})
 
 
-def _statements(scale: float | None, dropout: float, lengths: Any) -> tuple[str, ...]:
-    out = []
+def statements_of(scale: float | None, dropout: float, lengths: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """What a call adds to its pattern: statements, and inputs by name."""
+    out: list[str] = []
     if lengths is not None:
         out += [f"input {_LENGTHS}: i32[batch];", f"keep lengths({_LENGTHS});"]
     if scale is not None:
@@ -45,7 +47,7 @@ def _statements(scale: float | None, dropout: float, lengths: Any) -> tuple[str,
         if not 0.0 <= dropout < 1.0:
             raise ArgumentError(f"dropout is {dropout}; expected 0 <= dropout < 1")
         out.append(f"dropout {spell(float(dropout), 'dropout')};")
-    return tuple(out)
+    return tuple(out), {} if lengths is None else {_LENGTHS: lengths}
 
 
 def _prepared(q: Any, v: Any, pattern: PatternSource, scale: float | None, dropout: float,
@@ -60,10 +62,10 @@ def _prepared(q: Any, v: Any, pattern: PatternSource, scale: float | None, dropo
             raise ArgumentError(f"{name} is {seen.dtype}; expected f32, f16, bf16 or f64")
     if target is None:
         target = "interpreter" if of_q.dtype == "f64" else of_q.device
-    if lengths is not None:
-        inputs = {**(inputs or {}), _LENGTHS: lengths}
-    kernel = _kernel(source_of(pattern), spell_params(params), _statements(scale, dropout, lengths),
-                     engine or default_engine(), of_q.shape[3], of_v.shape[3], of_q.dtype, target)  # fmt: skip
+    statements, further = statements_of(scale, dropout, lengths)
+    if further:
+        inputs = {**(inputs or {}), **further}
+    kernel = kernel_of(source_of(pattern), spell_params(params), statements, engine, of_q.shape[3], of_v.shape[3], of_q.dtype, target)
     return kernel, inputs
 
 
@@ -97,6 +99,15 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
     >>> attention(x, x, x, "window", width=3).shape
     (1, 6, 2, 8)
     """
+    if _arrays.needs_operator(q, k, v):
+        from .torch.calls import attention as by_operator
+
+        return by_operator(q, k, v, pattern, return_lse, layout=layout, scale=scale, dropout=dropout, seed=seed, inputs=inputs,
+                           lengths=lengths, offset=offset, cu_q=cu_q, cu_k=cu_k, target=target, threads=threads, **params)  # fmt: skip
+    if _arrays.is_autocast(q):
+        from .torch.calls import autocast
+
+        q, k, v = autocast(q, k, v)
     kernel, inputs = _prepared(q, v, pattern, scale, dropout, inputs, lengths, target, engine, params)
     return kernel(q, k, v, layout=layout, inputs=inputs, offset=offset, cu_q=cu_q, cu_k=cu_k, seed=seed,
                   return_lse=return_lse, out=out, threads=threads, stream=stream)  # fmt: skip

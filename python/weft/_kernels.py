@@ -216,7 +216,7 @@ class Kernel:
             why = "'weights sigmoid' has none" if self._facts.lse == "none" else "combine sum and mean have one per branch"
             raise ArgumentError(f"return_lse: there is no LSE of the rows, {why}")
         if _arrays.records_gradients(q, k, v, *(inputs or {}).values()):
-            from .torch.operator import attention
+            from .torch.autograd import attention
 
             if out is not None:
                 raise ArgumentError("out is given, and gradients are recorded: they need an O of their own")

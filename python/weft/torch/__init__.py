@@ -1,1 +1,7 @@
-"""What Weft is to PyTorch. `weft.attention` takes its tensors, and autograd differentiates it, without importing this."""
+"""What Weft is to PyTorch. `weft.attention` takes its tensors, and autograd, `torch.compile`, `torch.export`, `vmap` and fake
+tensors work, without importing this: here are the operators by name, and modules."""
+
+from .calls import op_arguments
+from .operator import op, op_backward
+
+__all__ = ["op", "op_arguments", "op_backward"]

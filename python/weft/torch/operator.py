@@ -1,55 +1,274 @@
-"""Attention that autograd differentiates."""
+"""`torch.ops.weft.attention`: what PyTorch's compiler, export, fake tensors and vmap see of Weft."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
+from .. import _weft
+from .._attention import kernel_of
 from .._kernels import Kernel
+from .._sources import Source
+from ..errors import ArgumentError
+
+Tensor = torch.Tensor
+
+_weft.leaks_are_known()  # PyTorch holds an operator's functions, and so this package, until the process ends
+_LIBRARY = torch.library.Library("weft", "DEF")
+
+_HOW = "str pattern, str name, str[] params, str[] names, bool heads_first, SymInt[] offset, SymInt[] cu_q, SymInt[] cu_k, str target, int threads"
+_GIVEN = "Tensor q, Tensor k, Tensor v, Tensor[] inputs, Tensor? seed"
+_TAGS = (torch.Tag.pt2_compliant_tag,)
+_LIBRARY.define(f"attention({_GIVEN}, {_HOW}) -> (Tensor out, Tensor lse)", tags=_TAGS)
+_LIBRARY.define(
+    f"attention_backward(Tensor d_out, Tensor? d_lse, Tensor out, Tensor lse, bool[] wanted, {_GIVEN}, {_HOW}) -> Tensor[]", tags=_TAGS
+)
+
+op = torch.ops.weft.attention.default
+"""O, and the LSE that the backward pass reads: [B, H, n_q], with `combine sum` and `mean` [branches, B, H, n_q], with
+`weights sigmoid` [0]; f32."""
+op_backward = torch.ops.weft.attention_backward.default
+"""Of q, k, v and inputs those gradients that `wanted` names, in this order."""
 
 
-class _Attention(torch.autograd.Function):
-    """O and, where the rows have one, the LSE; of both the gradient is that of the pattern."""
+class How(NamedTuple):
+    """What both operators are told besides tensors."""
+
+    pattern: str
+    """Text of the language."""
+    name: str
+    """Of the pattern in the text; empty: the only one."""
+    params: list[str]
+    """`name=value`"""
+    names: list[str]
+    """Of the inputs."""
+    heads_first: bool
+    offset: list[int]
+    cu_q: list[int]
+    cu_k: list[int]
+    target: str
+    threads: int
+
+    def kernel(self, q: Tensor, v: Tensor) -> Kernel:
+        params = tuple((name, value) for name, _, value in (param.partition("=") for param in self.params))
+        dtype = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}.get(q.dtype)
+        if dtype is None:
+            raise ArgumentError(f"q is {q.dtype}; expected f32, f16, bf16 or f64")
+        target = self.target or ("interpreter" if dtype == "f64" else _target_of(q.device))
+        return kernel_of(Source(self.pattern, self.name, "<pattern>"), params, (), None, q.shape[-1], v.shape[-1], dtype, target)
+
+    def options(self, inputs: Sequence[Tensor], seed: Tensor | None) -> dict[str, Any]:
+        """Keywords of a launch."""
+        return {
+            "layout": "bhnd" if self.heads_first else "bnhd",
+            "inputs": dict(zip(self.names, inputs)),
+            "offset": list(self.offset) or None,
+            "cu_q": list(self.cu_q) or None,
+            "cu_k": list(self.cu_k) or None,
+            "seed": 0 if seed is None else int(seed.item()),
+            "threads": self.threads,
+            "stream": None,
+        }
+
+    def facts(self) -> Facts:
+        return facts_of(self.pattern, self.name, tuple(self.params))
+
+
+class Facts(NamedTuple):
+    """What a pattern's text says of itself."""
+
+    lse: str
+    branches: int
+    drops: bool
+    names: tuple[str, ...]
+    needs_loop: bool
+    """Batch entries are not alike: what is mapped over cannot become more of them."""
+
+
+@functools.lru_cache(maxsize=256)
+def facts_of(text: str, name: str, params: tuple[str, ...]) -> Facts:
+    read = _weft.Pattern(_weft.Request(text, pattern=name, params=list(params)))
+    drops = "\n  dropout " in read.text
+    needs_loop = drops or bool(read.inputs) or read.lse != "rows" or re.search(r"\bb\b", read.text) is not None
+    return Facts(read.lse, read.branches, drops, tuple(name for name, _, _ in read.inputs), needs_loop)
+
+
+def _target_of(device: torch.device) -> str:
+    return "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"
+
+
+# ---------------------------------------------------------------- the operators
+
+
+def _forward(q: Tensor, k: Tensor, v: Tensor, inputs: Sequence[Tensor], seed: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
+    how = How(*rest)
+    out, lse = how.kernel(q, v).forward((q, k, v), how.options(inputs, seed))
+    return out, q.new_zeros(0, dtype=torch.float32) if lse is None else lse
+
+
+def _backward(d_out: Tensor, d_lse: Tensor | None, out: Tensor, lse: Tensor, wanted: Sequence[bool], q: Tensor, k: Tensor,
+              v: Tensor, inputs: Sequence[Tensor], seed: Tensor | None, *rest: Any) -> list[Tensor]:  # fmt: skip
+    how = How(*rest)
+    asked = tuple(name for name, wants in zip(("q", "k", "v", *how.names), wanted) if wants)
+    saved = None if how.facts().lse == "none" else lse
+    found = how.kernel(q, v).backward((q, k, v), how.options(inputs, seed), out, saved, d_out, None if saved is None else d_lse, asked)
+    by_name = {"q": found.q, "k": found.k, "v": found.v, **found.inputs}
+    return [by_name[name] for name in asked]
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, heads_first: bool) -> None:
+    """What shapes alone tell, before anything runs."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.dim() != 4:
+            axes = "[B, H, n, d]" if heads_first else "[B, n, H, d]"
+            raise ArgumentError(f"{name} has {x.dim()} axes: {list(x.shape)}; expected 4: {axes}")
+        if x.dtype != q.dtype:
+            raise ArgumentError(f"{name} is {x.dtype}; expected {q.dtype}, as q")
+
+
+def _fake_forward(q: Tensor, k: Tensor, v: Tensor, inputs: Sequence[Tensor], seed: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
+    how = How(*rest)
+    _check(q, k, v, how.heads_first)
+    batch, second, third, _ = q.shape
+    heads, rows = (second, third) if how.heads_first else (third, second)
+    facts = how.facts()
+    lse = {"rows": (batch, heads, rows), "branches": (facts.branches, batch, heads, rows), "none": (0,)}[facts.lse]
+    return q.new_empty((batch, second, third, v.shape[3])), q.new_empty(lse, dtype=torch.float32)
+
+
+def _fake_backward(d_out: Tensor, d_lse: Tensor | None, out: Tensor, lse: Tensor, wanted: Sequence[bool], q: Tensor, k: Tensor,
+                   v: Tensor, inputs: Sequence[Tensor], *rest: Any) -> list[Tensor]:  # fmt: skip
+    return [x.new_empty(x.shape) for x, wants in zip((q, k, v, *inputs), wanted) if wants]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, given, seed, *how = inputs
+    ctx.save_for_backward(q, k, v, seed, *output, *given)
+    ctx.set_materialize_grads(False)
+    ctx.how = how
+
+
+def _of_all(ctx: Any, run: Callable[..., Any], wanted: list[bool], d_out: Tensor | None, d_lse: Tensor | None) -> list[Tensor | None]:
+    """Gradients of q, k, v and inputs; None where they are not wanted. `run`: `op_backward` or what stands for it."""
+    q, k, v, seed, out, lse, *given = ctx.saved_tensors
+    if d_out is None:
+        d_out = torch.zeros_like(out)
+    found = iter(run(d_out, d_lse, out, lse, wanted, q, k, v, given, seed, *ctx.how))
+    return [next(found) if wants else None for wants in wanted]
+
+
+def _gradients(ctx: Any, d_out: Tensor | None, d_lse: Tensor | None) -> tuple[Any, ...]:
+    needs = ctx.needs_input_grad
+    of_all = _of_all(ctx, op_backward, [*needs[:3], *(needs[3] or ())], d_out, d_lse)
+    return (*of_all[:3], of_all[3:], None, *([] if x == [] else None for x in ctx.how))  # an empty list counts as one of tensors
+
+
+def _no_second(ctx: Any, *_: Any) -> Any:
+    raise RuntimeError("weft.attention has first derivatives only: the gradient of its gradient is not computed")
+
+
+def _selected(x: Any, axis: Any, number: int) -> Any:
+    if isinstance(x, (list, tuple)) and x and isinstance(x[0], Tensor):
+        return [_selected(one, its, number) for one, its in zip(x, axis)]
+    return x.select(axis, number) if isinstance(x, Tensor) and axis is not None else x
+
+
+def _merged(x: Any, axis: Any, size: int) -> Any:
+    if not isinstance(x, Tensor):
+        return x
+    spread = x.expand(size, *x.shape) if axis is None else x.movedim(axis, 0)
+    return spread.flatten(0, 1)
+
+
+def mapped(operator: Callable[..., Any], how: How | None = None) -> Any:
+    """How to map over an operator: more batch entries where they are alike, else one call for each. `how` stands last in
+    the operator's arguments unless it is given."""
+
+    def rule(info: Any, axes: tuple[Any, ...], *args: Any) -> Any:
+        size, told = info.batch_size, how or How(*args[-len(How._fields) :])
+        if told.facts().needs_loop or told.offset or told.cu_q or told.cu_k:
+            each = [operator(*(_selected(x, axis, i) for x, axis in zip(args, axes))) for i in range(size)]
+            made = [torch.stack(some) for some in zip(*each)]
+        else:
+            merged = operator(*(_merged(x, axis, size) for x, axis in zip(args, axes)))
+            made = [x.unflatten(0, (size, -1)) for x in merged]
+        return (made, [0] * len(made)) if operator is op_backward else (tuple(made), (0,) * len(made))
+
+    return rule
+
+
+class _Transformed(torch.autograd.Function):
+    """The operator for `torch.func`, whose transforms do not see through an operator's own derivative."""
 
     @staticmethod
-    def forward(ctx: Any, kernel: Kernel, options: Mapping[str, Any], names: tuple[str, ...], with_lse: bool,
-                q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *inputs: Any) -> Any:  # fmt: skip
-        out, lse = kernel.forward((q, k, v), {**options, "inputs": dict(zip(names, inputs))})
-        ctx.save_for_backward(q, k, v, out, lse, *(x if isinstance(x, torch.Tensor) else None for x in inputs))
-        ctx.set_materialize_grads(False)
-        ctx.others = [None if isinstance(x, torch.Tensor) else x for x in inputs]  # lists of numbers
-        ctx.kernel, ctx.options, ctx.names = kernel, options, names
-        return (out, lse) if with_lse else out
+    def forward(how: How, q: Tensor, k: Tensor, v: Tensor, seed: Tensor | None, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        return op(q, k, v, inputs, seed, *how)
 
     @staticmethod
-    def backward(ctx: Any, d_out: torch.Tensor | None, d_lse: torch.Tensor | None = None) -> Any:
-        q, k, v, out, lse, *tensors = ctx.saved_tensors
-        wanted = tuple(name for name, needs in zip(("q", "k", "v", *ctx.names), ctx.needs_input_grad[4:]) if needs)
-        inputs = [other if tensor is None else tensor for tensor, other in zip(tensors, ctx.others)]
-        d_out = torch.zeros_like(out) if d_out is None else d_out
-        found = _Gradients.apply(ctx.kernel, ctx.options, ctx.names, wanted, d_out, d_lse, q, k, v, out, lse, *inputs)
-        return (None, None, None, None, *found)
-
-
-class _Gradients(torch.autograd.Function):
-    """What the backward pass computes. It knows no derivative of its own, and says so where one is asked for."""
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        how, q, k, v, seed, *given = inputs
+        _save(ctx, (q, k, v, given, seed, *how), output)
 
     @staticmethod
-    def forward(ctx: Any, kernel: Kernel, options: Mapping[str, Any], names: tuple[str, ...], wanted: tuple[str, ...],
-                d_out: torch.Tensor, d_lse: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
-                out: torch.Tensor, lse: torch.Tensor | None, *inputs: Any) -> Any:  # fmt: skip
-        found = kernel.backward((q, k, v), {**options, "inputs": dict(zip(names, inputs))}, out, lse, d_out, d_lse, wanted)
-        return (found.q, found.k, found.v, *(found.inputs.get(name) for name in names))
+    def backward(ctx: Any, d_out: Tensor | None, d_lse: Tensor | None) -> tuple[Any, ...]:
+        needs = ctx.needs_input_grad
+        of_all = _of_all(ctx, _TransformedGradients.apply_of, [*needs[1:4], *needs[5:]], d_out, d_lse)
+        return (None, *of_all[:3], None, *of_all[3:])
 
     @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        raise RuntimeError("weft.attention has first derivatives only: the gradient of its gradient is not computed")
+    def vmap(info: Any, axes: tuple[Any, ...], how: How, q: Tensor, k: Tensor, v: Tensor, seed: Tensor | None, *inputs: Tensor) -> Any:
+        _, of_q, of_k, of_v, of_seed, *of_inputs = axes
+
+        def apply(q: Tensor, k: Tensor, v: Tensor, inputs: Sequence[Tensor], seed: Tensor | None, *_: Any) -> Any:
+            return _Transformed.apply(how, q, k, v, seed, *inputs)
+
+        made, places = mapped(apply, how)(info, (of_q, of_k, of_v, of_inputs, of_seed), q, k, v, inputs, seed)
+        return tuple(made), tuple(places)
 
 
-def attention(kernel: Kernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, inputs: Mapping[str, Any],
-              options: Mapping[str, Any], with_lse: bool) -> Any:  # fmt: skip
-    """`kernel(q, k, v, …)` of tensors that gradients are wanted of."""
-    options = {**options, "seed": kernel.seed_of(q, options["seed"])}
-    return _Attention.apply(kernel, options, tuple(inputs), with_lse, q, k, v, *inputs.values())
+class _TransformedGradients(torch.autograd.Function):
+    """`op_backward` for `torch.func`."""
+
+    @classmethod
+    def apply_of(cls, d_out: Tensor, d_lse: Tensor | None, out: Tensor, lse: Tensor, wanted: list[bool], q: Tensor, k: Tensor,
+                 v: Tensor, inputs: Sequence[Tensor], seed: Tensor | None, *how: Any) -> tuple[Tensor, ...]:  # fmt: skip
+        return cls.apply(How(*how), wanted, d_out, d_lse, out, lse, q, k, v, seed, *inputs)
+
+    @staticmethod
+    def forward(how: How, wanted: list[bool], d_out: Tensor, d_lse: Tensor | None, out: Tensor, lse: Tensor, q: Tensor, k: Tensor,
+                v: Tensor, seed: Tensor | None, *inputs: Tensor) -> tuple[Tensor, ...]:  # fmt: skip
+        return tuple(op_backward(d_out, d_lse, out, lse, wanted, q, k, v, inputs, seed, *how))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        pass
+
+    backward = staticmethod(_no_second)
+
+    @staticmethod
+    def vmap(info: Any, axes: tuple[Any, ...], how: How, wanted: list[bool], *tensors: Any) -> Any:
+        def apply(*some: Any) -> Any:
+            return _TransformedGradients.apply(how, wanted, *some)
+
+        made, places = mapped(apply, how)(info, axes[2:], *tensors)
+        return tuple(made), tuple(places)
+
+
+def transformed(q: Tensor, k: Tensor, v: Tensor, inputs: Sequence[Tensor], seed: Tensor | None, *how: Any) -> tuple[Tensor, Tensor]:
+    """`op` where transforms of `torch.func` are at work."""
+    return _Transformed.apply(How(*how), q, k, v, seed, *inputs)
+
+
+for _operator, _run, _fake in ((op, _forward, _fake_forward), (op_backward, _backward, _fake_backward)):
+    _name = _operator.name()
+    for _key in ("CPU", "CUDA"):
+        _LIBRARY.impl(_name, _run, _key)
+    torch.library.register_fake(_name, _fake, lib=_LIBRARY)
+    if hasattr(torch.library, "register_vmap"):  # PyTorch 2.5
+        torch.library.register_vmap(_name, mapped(_operator), lib=_LIBRARY)
+torch.library.register_autograd(op.name(), _gradients, setup_context=_save, lib=_LIBRARY)
+torch.library.register_autograd(op_backward.name(), _no_second, lib=_LIBRARY)

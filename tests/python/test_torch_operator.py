@@ -1,0 +1,81 @@
+"""The operator that PyTorch's compiler, export, fake tensors and transforms see."""
+
+import pytest
+
+import weft
+
+torch = pytest.importorskip("torch")
+
+import weft.torch  # noqa: E402
+from torch._dynamo.testing import CompileCounter  # noqa: E402
+
+CALLS = {
+    "causal": {},
+    "dilated_attention": {"segments": [4, 8], "rates": [1, 2]},
+    "window": {"width": 3, "dropout": 0.5, "seed": 3},
+    "longnet": {"segments": [4, 8], "rates": [1, 2], "lengths": [5, 12]},
+}
+
+
+def tensors(n=12):
+    torch.manual_seed(n)
+    return tuple(torch.randn(2, n, heads, 8, requires_grad=True) for heads in (4, 2, 2))
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own
+@pytest.mark.parametrize("pattern", CALLS)
+def test_opcheck(pattern):
+    torch.library.opcheck(weft.torch.op, weft.torch.op_arguments(*tensors(), pattern, **CALLS[pattern]))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_one_compilation_serves_all_lengths():
+    counter = CompileCounter()
+    pattern = weft.pattern(weft.causal, score=lambda s, h, q, k: s + weft.alibi(h) * (k - q))
+
+    def step(q, k, v):
+        return weft.attention(q, k, v, pattern).square()
+
+    compiled = torch.compile(step, fullgraph=True, dynamic=True, backend=counter)
+    for n in (12, 13, 50, 7):
+        given = tensors(n)
+        found, want = compiled(*given), step(*given)
+        assert torch.equal(found, want)
+        for one, other in zip(torch.autograd.grad(found.sum(), given), torch.autograd.grad(want.sum(), given)):
+            assert torch.equal(one, other)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_export():
+    class Model(torch.nn.Module):
+        def forward(self, q):
+            return weft.attention(q, q, q, "window", width=4)
+
+    n = torch.export.Dim("n", min=2, max=4096)
+    exported = torch.export.export(Model(), (torch.randn(2, 9, 4, 8),), dynamic_shapes=({1: n},))
+    x = torch.randn(2, 33, 4, 8)
+    assert torch.equal(exported.module()(x), Model()(x))
+
+
+@pytest.mark.parametrize("pattern", ["causal", "dilated_attention"])  # folded, and one call for each
+def test_transforms(pattern):
+    samples = torch.randn(3, 2, 9, 4, 8)
+
+    def attend(x):
+        return weft.attention(x, x * 2, x, pattern, **CALLS[pattern])
+
+    want = torch.stack([attend(x) for x in samples])
+    assert torch.equal(torch.func.vmap(attend)(samples), want)
+    found = torch.func.vmap(torch.func.grad(lambda x: attend(x).square().sum()))(samples)
+    leaf = samples.clone().requires_grad_()
+    want = torch.autograd.grad(sum(attend(x).square().sum() for x in leaf), leaf)[0]
+    torch.testing.assert_close(found, want, atol=1e-5, rtol=1e-5)
+
+
+def test_autocast():
+    q, k, v = tensors()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = weft.attention(q, k, v, "causal")
+    assert out.dtype == torch.bfloat16
+    torch.autograd.grad(out.sum(), q)
