@@ -119,7 +119,6 @@ TEST_F(Environment, ClosedStreamsAreNobodyElses) {
 TEST_F(Environment, WhatThisVersionCannotDo) {
   const std::vector<std::vector<std::string>> calls = {
       {"tune", pattern_, "--target", "sm_90a"},
-      {"run", pattern_, "--tokens", "8", "--target", "emulate:sm_61", "--grad", "ones", "--dq", "dq.npy"},
       {"bench", pattern_, "--target", "sm_90a"},
   };
   for (const auto& call : calls) {
