@@ -74,6 +74,12 @@ unsigned lengths(const ir::Plan& plan) {
   return bits;
 }
 
+/// Which of the three texts of a backward pass is it?
+bool is_of_inputs(const ir::Plan& plan) { return plan.phases.front().role == ir::Role::inputs; }
+bool is_of_queries(const ir::Plan& plan) {
+  return plan.bind.gradient && plan.stationary() == ir::Stationary::query && !is_of_inputs(plan);
+}
+
 std::size_t most_passes(const ir::Plan& plan) {
   std::size_t most = 0;
   for (const auto& phase : plan.phases) most = std::max(most, phase.passes.size());
@@ -135,19 +141,22 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
     constant("kSummaryBlock", ir::kSummaryBlock, "keys, or queries, of which is asked together");
   constant("kDim", plan.bind.d, "columns of Q and K");
   constant("kDimV", plan.bind.d_v, "columns of V and O");
-  constant("kSummed", columns_summed(plan), "columns of what a row sums up");
+  if (plan.bind.gradient) constant("kSummed", columns_summed(plan), "columns of what a row sums up");
   of_class.constants(constant, plan, target);
   constant.flag("kCounts", digits(plan) > 0, "several branches may keep a pair");
   constant("kDigits", digits(plan), "of how many those are, in base 2");
   constant.flag("kCutsKeys", plan.may_cut_keys(), "of few rows with many keys; weft_merge goes on");
   constant.flag("kSeveralSoftmaxes", most_passes(plan) > 1, "of a row, and O is a weighted sum of some");
-  constant.flag("kScalesGradients", plan.scales_gradients(), "dS as an operand: f16 has no small numbers");
-  constant.flag("kFindsDeltas", plan.finds_deltas(), "each softmax, or branch, from its own pairs");
+  if (plan.bind.gradient)
+    constant.flag("kScalesGradients", plan.scales_gradients(), "dS as an operand: f16 has no small numbers");
+  if (is_of_queries(plan))
+    constant.flag("kFindsDeltas", plan.finds_deltas(), "each softmax, or branch, from its own pairs");
   if (plan.weights == ir::Weights::direct)
     constant("kDirect", scale_of_weights(plan), "times the scores are the weights: nothing is divided by their sum");
   else
     constant.flag("kDirect", false, "");
-  constant.flag("kHasSink", plan.sink_logit != nullptr, "a further term of a row's sum, without a value");
+  if (!plan.bind.gradient)
+    constant.flag("kHasSink", plan.sink_logit != nullptr, "a further term of a row's sum, without a value");
   constant.flag("kSharesTiles", ir::heads_may_share(plan), "heads that share K and V may stand in one tile");
   constant.flag("kTransposed", plan.stationary() == ir::Stationary::key,
                 "tiles hold keys, and queries are walked over");
@@ -251,9 +260,8 @@ void kernel(TextWriter& w, const ir::Plan& plan) {
   w.line("  const i64* head;  // tables of the tile's head");
   w.line("  if (!open_tile(a, shared, head)) return;");
   if (plan.bind.gradient) {
-    const bool of_inputs = plan.phases.front().role == ir::Role::inputs;
     w.line("  sum_up_gradients<{}{}>(a, shared, head);", has_pairs(plan) ? "Pairs" : "PlainPairs",
-           of_inputs ? ", Elements" : "");
+           is_of_inputs(plan) ? ", Elements" : "");
     w.line("}}");
     return;
   }
@@ -278,13 +286,12 @@ void write_header(TextWriter& w, const Header& h) {
 }
 
 Names names(const ir::Plan& plan) {
-  const bool of_inputs = plan.phases.front().role == ir::Role::inputs;
+  const bool of_inputs = is_of_inputs(plan);
   return {.symbol = "weft_kernel",
           .merge = plan.may_cut_keys() ? "weft_merge" : std::string(),
           .prepass = has_prepass(plan) ? kPrepassSymbol : std::string(),
           .input_tables = of_inputs ? "weft_input_tables" : std::string(),
-          .terms = plan.bind.gradient && plan.stationary() == ir::Stationary::query && !of_inputs ? "weft_terms"
-                                                                                                  : std::string()};
+          .terms = is_of_queries(plan) ? "weft_terms" : std::string()};
 }
 
 Source emit(const ir::Plan& plan, const Target& target) {
@@ -321,7 +328,7 @@ Source emit(const ir::Plan& plan, const Target& target) {
   }
   if (has_conditions(plan)) write_conditions(w, plan);
   if (has_pairs(plan)) write_pairs(w, plan);
-  if (plan.phases.front().role == ir::Role::inputs) write_elements(w, plan);
+  if (is_of_inputs(plan)) write_elements(w, plan);
   if (has_prepass(plan)) write_prepass(w, plan);
   kernel(w, plan);
   return {names(plan), std::move(w).take()};

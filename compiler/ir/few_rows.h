@@ -12,7 +12,8 @@
 /// its work must agree.
 namespace weft::ir {
 
-/// Launches that a kernel has code of its own for. The text of each regime is compiled when a launch first needs it.
+/// What a kernel has a text of its own for: launches with few queries, which compile it when one is first made, and
+/// plans that stand beside the first.
 enum class Regime {
   many_queries,
   few_queries,  ///< CPUs: beside the other's, full blocks whose lanes are columns, not rows (codegen/cpu/emit_few.cpp)

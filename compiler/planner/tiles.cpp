@@ -85,12 +85,15 @@ bool has_matrix_instructions(const Target& target, ir::DType dtype) {
   return dtype == ir::DType::f16 ? target.has_mma : dtype == ir::DType::bf16 && target.has_bf16_mma;
 }
 
-/// About what a block of threads takes of shared memory: rows of Q, K and V, and lists. codegen/cuda/classes.h knows
-/// it exactly.
-std::int64_t matrix_bytes(const ir::Bind& bind, int rows, int keys, int stages) {
+/// Do so many blocks of threads find room on an SM, by about what each takes of shared memory: rows of Q, of gradients
+/// of dO, too, rows of K and V, and lists? codegen/cuda/classes.h knows it exactly.
+bool matrices_fit(const Draft& draft, int blocks, int rows, int keys, int stages) {
+  const ir::Bind& bind = draft.plan.bind;
   const auto bytes = [](std::int64_t columns) { return (columns + 15) / 16 * 32 + 16; };
-  constexpr std::int64_t kLists = 5 << 10;
-  return rows * bytes(bind.d) + stages * keys * (bytes(bind.d) + bytes(bind.d_v)) + kLists;
+  constexpr std::int64_t kLists = 5 << 10, kReserved = 1 << 10;  // of each block, by the driver
+  const std::int64_t of_keys = bytes(bind.d) + bytes(bind.d_v), of_rows = bind.gradient ? of_keys : bytes(bind.d);
+  const std::int64_t all = rows * of_rows + stages * keys * of_keys + kLists;
+  return all <= draft.target.shared_per_block && blocks * (all + kReserved) <= draft.target.shared_per_sm;
 }
 
 /// Are keys of full zones known by number, without a list? See codegen/cuda/device/mma_attend.cuh.
@@ -113,10 +116,8 @@ ir::Choices for_matrices(const Draft& draft, std::string& reason) {
   c.kernel_class = ir::KernelClass::mma;
   c.threads = 128;
   c.sub_q = 16;
-  constexpr int kReserved = 1 << 10;  // of each block, by the driver
   const auto fits = [&](int blocks, int rows, int keys, int stages = 1) {
-    const std::int64_t bytes = matrix_bytes(bind, rows, keys, stages);
-    return bytes <= draft.target.shared_per_block && blocks * (bytes + kReserved) <= draft.target.shared_per_sm;
+    return matrices_fit(draft, blocks, rows, keys, stages);
   };
   const auto choose = [&](int blocks, int rows, int most, int least) {
     for (int keys = most; keys >= least; keys -= 16) {
@@ -171,14 +172,8 @@ std::optional<ir::Choices> gradients_by_matrices(const Draft& draft, std::string
   const bool several = draft.plan.combine == ir::Combine::sum || draft.plan.combine == ir::Combine::mean ||
                        draft.plan.combine == ir::Combine::joint_detached;
   const int most_keys = !draft.target.has_async_copy ? (of_keys && sums > 128 ? 16 : 32) : several ? 32 : 64;
-  const auto bytes = [](std::int64_t columns) { return (columns + 15) / 16 * 32 + 16; };
-  const auto fits = [&](int blocks, int tile, int keys, int stages) {
-    constexpr std::int64_t kLists = 5 << 10, kReserved = 1 << 10;
-    const std::int64_t all = (tile + stages * keys) * (bytes(bind.d) + bytes(bind.d_v)) + kLists;
-    return all <= draft.target.shared_per_block && blocks * (all + kReserved) <= draft.target.shared_per_sm;
-  };
   const auto choose = [&](int blocks, int tile, int keys, int stages) {
-    if (!fits(blocks, tile, keys, stages)) return false;
+    if (!matrices_fit(draft, blocks, tile, keys, stages)) return false;
     c.micro_q = tile / 64;
     c.tile_q = tile;
     c.tile_k = c.sub_k = c.micro_k = keys;

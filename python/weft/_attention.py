@@ -102,6 +102,10 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
     if _arrays.needs_operator(q, k, v):
         from .torch.calls import attention as by_operator
 
+        for name, value in (("out", out), ("engine", engine), ("stream", stream)):
+            if value is not None:
+                raise ArgumentError(f"{name} is given, and PyTorch's compiler or a transform sees this call as an operator, "
+                                    f"which has no {name}")  # fmt: skip
         return by_operator(q, k, v, pattern, return_lse, layout=layout, scale=scale, dropout=dropout, seed=seed, inputs=inputs,
                            lengths=lengths, offset=offset, cu_q=cu_q, cu_k=cu_k, target=target, threads=threads, **params)  # fmt: skip
     if _arrays.is_autocast(q):

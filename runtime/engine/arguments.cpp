@@ -130,7 +130,9 @@ std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const R
     return {{.shape = shape, .block = block, .first_head = 0, .heads = shape.batch * shape.heads}};
   }
   std::vector<Piece> out;
-  for (const auto& s : plan.transposed ? with_gaps(launch, args) : launch.sequences) {
+  std::vector<Sequence> with;
+  if (plan.transposed) with = with_gaps(launch, args);
+  for (const auto& s : plan.transposed ? with : launch.sequences) {
     if (s.n_q == 0 && !plan.transposed) continue;
     Piece piece{.shape = shape, .block = block, .first_head = s.b * shape.heads, .heads = shape.heads};
     piece.shape.n_q = s.n_q;

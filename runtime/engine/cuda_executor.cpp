@@ -122,7 +122,9 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch));
   Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .captured = captured};
   Room room{.tables = static_cast<const std::int64_t*>(words->data())};
-  WEFT_TRY(job.beside, tables_beside(kernel_, launch.shape.heads));
+  if (kernel_.plan.transposed) {
+    WEFT_TRY(job.beside, tables_beside(kernel_, launch.shape.heads));
+  }
   for (std::size_t i = 0; i < job.beside.size(); ++i) {
     if (!job.beside[i]) continue;
     WEFT_TRY(const auto of_regime, words_of(*job.beside[i], launch.shape.heads, static_cast<ir::Regime>(i)));

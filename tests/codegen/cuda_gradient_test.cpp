@@ -84,6 +84,7 @@ TEST_P(CompiledGradients, ByMatricesDoNotSpill) {
         ASSERT_EQ(of.choices.kernel_class, ir::KernelClass::mma);
         const auto binary = nvrtc::compile(**library, codegen::cuda::emit(of, target).text, target, {.pattern = "p"});
         ASSERT_TRUE(binary.ok()) << body << ": " << binary.error().message;
+        EXPECT_EQ(binary->log.find("weft_kernel.cu("), std::string::npos) << binary->log;
         EXPECT_EQ(binary->spill_bytes(), 0) << body << ", d " << d << ", " << ir::to_string(regime);
       }
     }

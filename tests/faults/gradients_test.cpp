@@ -88,7 +88,7 @@ const Backward kBackward[] = {
      .target = "emulate:sm_80",
      .dtype = ir::DType::f16,
      .shape = {.n_q = 100, .n_k = 100, .heads = 2, .kv_heads = 2, .d = 16, .d_v = 16},
-     .faults = {{"delta_of_all_branches_of_fragments"}}},
+     .faults = {{"delta_of_all_branches"}}},
 };
 const bool kListed = listed(kBackward);
 

@@ -2,6 +2,7 @@
 #include "runtime/engine/reference.h"
 #include "tests/support/program.h"
 #include "tests/support/random_program.h"
+#include "tests/support/stored.h"
 
 #include <weft/weft.h>
 
@@ -22,27 +23,6 @@
 /// (semantics, section 10).
 namespace weft::test {
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-TensorView dense(const void* data, DType dtype, const std::vector<std::int64_t>& extents) {
-  TensorView view{.data = data, .dtype = dtype, .rank = static_cast<int>(extents.size()), .extent = {}, .stride = {}};
-  std::int64_t step = 1;
-  for (std::size_t axis = extents.size(); axis-- > 0; step *= extents[axis]) {
-    view.extent[axis] = extents[axis];
-    view.stride[axis] = step;
-  }
-  return view;
-}
-
-/// Values as a type stores them.
-Bytes stored(const ir::Tensor& values, DType dtype) {
-  Bytes out(values.data.size() * size_of(dtype));
-  const auto view = dense(out.data(), dtype, values.shape);
-  from_f64(values,
-           {.data = out.data(), .dtype = dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride});
-  return out;
-}
 
 bool alike(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 

@@ -2,6 +2,7 @@
 
 #include "runtime/engine/front.h"
 #include "runtime/engine/reference.h"
+#include "tests/support/stored.h"
 
 #include <fmt/format.h>
 
@@ -11,27 +12,6 @@
 namespace weft::test {
 
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-TensorView dense(const void* data, DType dtype, const std::vector<std::int64_t>& extents) {
-  TensorView view{.data = data, .dtype = dtype, .rank = static_cast<int>(extents.size())};
-  std::int64_t step = 1;
-  for (std::size_t axis = extents.size(); axis-- > 0; step *= extents[axis]) {
-    view.extent[axis] = extents[axis];
-    view.stride[axis] = step;
-  }
-  return view;
-}
-
-/// Values as a type stores them.
-Bytes stored(const ir::Tensor& values, DType dtype) {
-  Bytes out(values.data.size() * size_of(dtype));
-  const auto view = dense(out.data(), dtype, values.shape);
-  from_f64(values,
-           {.data = out.data(), .dtype = dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride});
-  return out;
-}
 
 /// Copies rows between a tensor of all tokens, [B, n, width], and one of a rank's, [B, rows, width]; width in bytes.
 template <typename Copy>

@@ -25,9 +25,5 @@ __device__ __forceinline__ void sum_up_gradients(const weft_args& a, Shared& s, 
     attend<Pairs>(a, s, state, views, tile, zones);
     __syncthreads();
   }
-  if (last) {
-    store_gradients(a, s, state);
-  } else {
-    hand_on(a, s, state);
-  }
+  close_gradients(a, s, state, last);
 }

@@ -75,7 +75,10 @@ __device__ __forceinline__ void store_part_of(const weft_view& view, float facto
     store4<kStored>(to, four, aligned, in_four<kPart>(column));
   });
 }
-__device__ __forceinline__ void store_gradients(const weft_args& a, Shared& s, State& st) {
+
+/// The `last` launch writes gradients; another goes on from the sums of one before.
+__device__ __forceinline__ void close_gradients(const weft_args& a, Shared& s, State& st, bool last) {
+  if (!last) return hand_on(a, s, st);
   const Tile t = tile_of(s);
   // fault(scale_left_out) value: 1.0f
   const float scale = (float)a.scale;

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "codegen/cuda/device/gradient_deltas.cuh"
 #include "codegen/cuda/device/mma_columns.cuh"
 #include "codegen/cuda/device/mma_gradient_views.cuh"
-#include "codegen/cuda/device/pair_gradients.cuh"
 
 // A block of keys in the backward pass, by matrix instructions: S and dP, from them P and dS, which are the operands of the
 // sums. See simt_gradient.cuh for what a tile sums up.
@@ -62,25 +62,6 @@ __device__ __forceinline__ void settle(Shared&, State& st, SettledGradients& set
   settle_all(settled.sums.first, settled.now.first, begun, last);
   if constexpr (kTransposed) settle_all(settled.sums.second, settled.now.second, begun, last);
   st = settled.now;
-}
-
-/// What a row of a softmax says of all its pairs: see simt_gradient.cuh.
-struct SettledDeltas;
-struct Deltas {
-  using Settled = SettledDeltas;
-  float e[kRowsEach], l[kRowsEach];
-  int softmax;
-};
-struct SettledDeltas {
-  float e[kRowsEach], l[kRowsEach];
-  int rounds;
-};
-__device__ __forceinline__ void settle(Shared&, Deltas& st, SettledDeltas& to, bool begun, bool last) {
-#pragma unroll
-  for (int i = 0; i < kRowsEach; ++i) {
-    st.e[i] = settle_sum(to.e[i], st.e[i], 1, begun, last);
-    st.l[i] = settle_sum(to.l[i], st.l[i], 1, begun, last);
-  }
 }
 
 /// A block of keys between its products.

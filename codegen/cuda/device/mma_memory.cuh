@@ -4,6 +4,7 @@
 
 // Working memory of the kernels that compute by matrix instructions.
 
+constexpr int kColumns = (kDimV + 15) / 16 * 16;  // of V and O
 constexpr int kStageBytes = kKeys * (kRowBytes + kValueBytes);
 constexpr int kStagedBytes = kRows * kRowBytes + kStages * kStageBytes;
 // Of a row of O on its way out: 8 apart, a half warp's pairs meet all banks. What would take more room than everything

@@ -6,8 +6,6 @@
 // are an odd number of 16-byte chunks apart: then the eight rows that a matrix is loaded from meet all banks, and every
 // place in a row is a constant distance from its begin, which no swizzle leaves it.
 
-constexpr int kWide = (kDim + 15) / 16 * 16;      // columns of Q and K
-constexpr int kColumns = (kDimV + 15) / 16 * 16;  // columns of V and O
 constexpr int bytes_apart(int columns) { return (columns + 15) / 16 * 32 + 16; }
 constexpr int kRowBytes = bytes_apart(kDim);
 constexpr int kValueBytes = bytes_apart(kDimV);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/cuda/device/pair_gradients.cuh"
+#include "codegen/cuda/device/gradient_deltas.cuh"
 #include "codegen/cuda/device/simt_columns.cuh"
 #include "codegen/cuda/device/simt_gradient_views.cuh"
 
@@ -47,25 +47,6 @@ __device__ __forceinline__ void settle(Shared&, State& st, SettledGradients& to,
         sums[r][kColumnsEach - 1] = left;
       }
     }
-  }
-}
-
-/// What a row of a softmax says of all its pairs, where O is the sum of several softmaxes: rowsum(P dP), and rowsum(P).
-struct SettledDeltas {
-  float e[kRowsEach], l[kRowsEach];
-  int rounds;
-};
-struct Deltas {
-  using Settled = SettledDeltas;
-  float e[kRowsEach], l[kRowsEach];
-  int softmax;
-};
-
-__device__ __forceinline__ void settle(Shared&, Deltas& st, SettledDeltas& to, bool begun, bool last) {
-#pragma unroll
-  for (int r = 0; r < kRowsEach; ++r) {
-    st.e[r] = settle_sum(to.e[r], st.e[r], 1, begun, last);
-    st.l[r] = settle_sum(to.l[r], st.l[r], 1, begun, last);
   }
 }
 

@@ -8,15 +8,11 @@ __device__ __forceinline__ void each_gradient(Shared& s, State& st, const Tile& 
   each_sum_of_values<kOut, kDimOf<kPart>>(s, st.of[kPart], t, use);
 }
 
-/// Of softmax number `softmax` of the tile's rows: delta is rowsum(P dP) / rowsum(P) - dLSE, where weft_terms left what is
-/// known already. To memory, for the pass of dK and dV, and to s.terms.
+/// Of softmax number `softmax` of the tile's rows: see gradient_deltas.cuh.
 template <typename Pairs>
 __device__ __forceinline__ void find_deltas(const weft_args& a, Shared& s, const Views& views, const Tile& t, int zones,
                                             int softmax) {
-  Deltas deltas;
-  deltas.softmax = softmax;
-#pragma unroll
-  for (int r = 0; r < kRowsEach; ++r) deltas.e[r] = deltas.l[r] = 0;
+  Deltas deltas = no_deltas(softmax);
   attend<Pairs>(a, s, deltas, views, t, zones);
   float2* const sums = (float2*)s.weights;  // a pair a row of each of the warps that share it
 #pragma unroll
@@ -33,12 +29,7 @@ __device__ __forceinline__ void find_deltas(const weft_args& a, Shared& s, const
       e += of_warp.x;
       l += of_warp.y;
     }
-    float2 terms = get(s.terms[threadIdx.x]);
-    // fault(delta_of_all_branches) leaves this out
-    if (l > 0) terms.y += e / l;
-    put(s.terms[threadIdx.x], terms);
-    if (is_computed(t, threadIdx.x))
-      store_global(terms_at(a, softmax, t.b, t.h, row_in_memory(s, t, threadIdx.x)), terms);
+    take_delta(a, s, t, softmax, threadIdx.x, e, l);
   }
   __syncthreads();
 }

@@ -13,7 +13,6 @@ constexpr int kPrepassThreads = 128; // of a block of the prepass
 constexpr int kSummaryBlock = 64;    // keys, or queries, of which is asked together
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
-constexpr int kSummed = 64;          // columns of what a row sums up
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
@@ -29,11 +28,10 @@ constexpr bool kPassesOver = true;   // blocks of keys that no row keeps
 constexpr int kSharedFixed = 36784;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
-constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kScalesGradients = false,
-               kFindsDeltas = false, kDirect = false, kHasSink = false, kSharesTiles = false, kTransposed = false,
-               kPaged = false, kListsPages = false, kSpans = false, kByValues = false, kHasClasses = false,
-               kHasRowBits = false, kHasRowConditions = false, kHasStreams = false, kHasFilters = false,
-               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false,
+               kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false, kSpans = false,
+               kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
+               kHasStreams = false, kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"

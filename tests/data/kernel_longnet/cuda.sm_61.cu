@@ -11,7 +11,6 @@ constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
-constexpr int kSummed = 64;          // columns of what a row sums up
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
@@ -30,10 +29,9 @@ constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditi
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
-constexpr bool kKeepsMeets = false, kSeveralSoftmaxes = false, kScalesGradients = false, kFindsDeltas = false,
-               kDirect = false, kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false,
-               kListsPages = false, kPassesOver = false, kByValues = false, kHasRowConditions = false,
-               kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kKeepsMeets = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false,
+               kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false,
+               kHasRowConditions = false, kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"

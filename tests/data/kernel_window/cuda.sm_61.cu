@@ -11,7 +11,6 @@ constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 128;            // columns of Q and K
 constexpr int kDimV = 128;           // columns of V and O
-constexpr int kSummed = 128;         // columns of what a row sums up
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 16;           // columns of Q and K in a chunk
 constexpr int kStaged = 8;           // rows of V in a chunk
@@ -26,11 +25,10 @@ constexpr int kLengths = 0;          // those of them that are lengths, which bo
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
 constexpr int kSharedFixed = 44512;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
-constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kScalesGradients = false,
-               kFindsDeltas = false, kDirect = false, kHasSink = false, kTransposed = false, kPaged = false,
-               kListsPages = false, kPassesOver = false, kByValues = false, kHasClasses = false, kHasRowBits = false,
-               kHasRowConditions = false, kHasStreams = false, kHasFilters = false, kHasSegments = false,
-               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false,
+               kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false,
+               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
+               kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
