@@ -79,3 +79,10 @@ def test_autocast():
         out = weft.attention(q, k, v, "causal")
     assert out.dtype == torch.bfloat16
     torch.autograd.grad(out.sum(), q)
+
+
+def test_what_an_operator_has_not_is_refused():
+    samples = torch.randn(2, 3, 9, 4, 8)
+    for name, value in (("out", torch.empty(3, 9, 4, 8)), ("engine", weft.Engine(no_cache=True)), ("stream", 1)):
+        with pytest.raises(weft.ArgumentError, match=f"{name} is given, and PyTorch's compiler or a transform"):
+            torch.func.vmap(lambda x: weft.attention(x, x, x, "causal", **{name: value}))(samples)  # noqa: B023
