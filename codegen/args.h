@@ -38,15 +38,6 @@ struct weft_list {
   std::int64_t count;
 };
 
-/// GPUs: where gradients of an input are added up, in units that the launch agrees on, so that the order of additions
-/// does not matter: codegen/cuda/device/input_sums.cuh. Null: nobody wants them. Row-major by the input's extents.
-struct weft_input_sums {
-  std::int64_t* sums;
-  std::uint32_t* strange;  ///< not 0 where something was added that is no finite number
-  std::int64_t strides[4];
-  std::int64_t elements;
-};
-
 struct weft_args {
   std::int64_t abi;
   std::int64_t batch, n_q, n_k, heads, kv_heads;
@@ -98,7 +89,9 @@ struct weft_args {
   std::uint32_t* d_o_bounds;  ///< [B, kv heads], bits of an f32: the largest |dO| of the heads that share keys
   /// GPUs: of the query heads that share keys and values, those whose dK and dV the launch adds up.
   std::int64_t group_begin, group_end;
-  weft_input_sums input_sums[kWeftMostInputs];
+  /// GPUs: where the gradients of an input are added up, two words a number: codegen/cuda/device/input_sums.cuh.
+  /// Row-major by the input's extents; null: nobody wants them.
+  std::int64_t* input_sums[kWeftMostInputs];
   std::uint32_t* input_bounds;  ///< of each input the most that a thread adds up, as bits of an f32
   std::int64_t input_share;     ///< so many threads do, as a power of two
   std::int64_t input_step;      ///< InputStep of codegen/cuda/device/input_sums.cuh

@@ -49,7 +49,7 @@ class Speller {
       set(node, name, primary);
     }
     const Node& root = nodes_.all.back();
-    w_.line("return {};", of_place ? "(i64)0" + distance(root, "input_sums") : root.text);
+    w_.line("return {};", of_place ? place(root) : root.text);
   }
 
  private:
@@ -289,31 +289,36 @@ class Speller {
     return {at, tightness, wide};
   }
 
-  /// How far an element is from the first of its input, each axis behind a plus sign; `of`: what has the strides. They
-  /// count elements; that of the last axis is 1.
-  std::string distance(const Node& node, const char* of) const {
+  /// Which number of its input an element is, row-major.
+  std::string place(const Node& node) const {
     const int number = node.e->input;
     const ir::Input& declared = inputs_[static_cast<std::size_t>(number)];
-    std::string at;
+    std::string at = "(i64)0";
     for (std::size_t axis = 0; axis < node.args.size(); ++axis) {
       const Index index = clamped(arg(node, axis), declared, number, axis);
-      const bool last = axis + 1 == node.args.size();
-      const std::string alone = index.tightness < product ? "(" + index.text + ")" : index.text;
-      const std::string stride = fmt::format("a.{}[{}].strides[{}]", of, number, axis);
-      at += last         ? " + " + alone
-            : index.wide ? fmt::format(" + {} * {}", alone, stride)
-                         : fmt::format(" + times({}, {})", index.text, stride);
+      at = axis == 0 ? fmt::format("(i64)({})", index.text)
+                     : fmt::format("({}) * a.inputs[{}].extents[{}] + ({})", at, number, axis, index.text);
     }
     return at;
   }
 
+  /// Strides count elements; that of the last axis is 1.
   void input(Node& node) const {
     const int number = node.e->input;
+    const ir::Input& declared = inputs_[static_cast<std::size_t>(number)];
     const char* const types[] = {"int", "unsigned char", "float"};
-    const char* const type = types[static_cast<int>(inputs_[static_cast<std::size_t>(number)].type)];
-    set(node,
-        fmt::format("load_global<{}>((const {}*)a.inputs[{}].data{})", type, type, number, distance(node, "inputs")),
-        primary);
+    const char* const type = types[static_cast<int>(declared.type)];
+    std::string at = fmt::format("(const {}*)a.inputs[{}].data", type, number);
+    for (std::size_t axis = 0; axis < node.args.size(); ++axis) {
+      const Index index = clamped(arg(node, axis), declared, number, axis);
+      const bool last = axis + 1 == node.args.size();
+      const std::string alone = index.tightness < product ? "(" + index.text + ")" : index.text;
+      const std::string stride = fmt::format("a.inputs[{}].strides[{}]", number, axis);
+      at += last         ? " + " + alone
+            : index.wide ? fmt::format(" + {} * {}", alone, stride)
+                         : fmt::format(" + times({}, {})", index.text, stride);
+    }
+    set(node, fmt::format("load_global<{}>({})", type, at), primary);
   }
 
   TextWriter& w_;

@@ -72,24 +72,17 @@ std::int64_t most_elements(const ir::Input& input, const ir::Shape& shape) {
   return out;
 }
 
-constexpr std::int64_t kBytesOfSum = sizeof(std::int64_t) + sizeof(std::uint32_t);
+constexpr std::int64_t kBytesOfSum = 2 * sizeof(std::int64_t);
 constexpr std::int64_t kBytesOfBounds = kWeftMostInputs * sizeof(std::uint32_t);
 
-/// Bounds, then for each input that is asked for its sums and what is strange of them.
+/// Bounds, then the sums of each input that is asked for.
 void place_tables(const Launch& launch, std::byte* room, weft_args& block) {
   block.input_bounds = reinterpret_cast<std::uint32_t*>(room);
-  auto* sums = reinterpret_cast<std::int64_t*>(room + kBytesOfBounds);
+  std::byte* sums = room + kBytesOfBounds;
   for (std::size_t i = 0; i < launch.d_inputs.size(); ++i) {
     if (launch.d_inputs[i].data == nullptr) continue;
-    weft_input_sums& table = block.input_sums[i];
-    const auto& view = launch.inputs[i];
-    table.elements = elements_of(view);
-    table.sums = sums;
-    table.strange = reinterpret_cast<std::uint32_t*>(sums + table.elements);
-    sums += table.elements + up(table.elements, 2) / 2;
-    std::int64_t stride = 1;
-    for (auto axis = static_cast<std::size_t>(view.rank); axis-- > 0; stride *= view.extent[axis])
-      table.strides[axis] = stride;
+    block.input_sums[i] = reinterpret_cast<std::int64_t*>(sums);
+    sums += kBytesOfSum * elements_of(launch.inputs[i]);
   }
 }
 
@@ -133,7 +126,7 @@ Status add_gradient_room(const ir::Plan& plan, const Launch* launch, const ir::S
     if (launch != nullptr && (launch->d_inputs.empty() || launch->d_inputs[i].data == nullptr)) continue;
     const auto elements = launch != nullptr ? elements_of(launch->inputs[i]) : most_elements(plan.inputs[i], shape);
     WEFT_TRY(const auto of_input, product(kBytesOfSum, {elements}, "the sum of an input's gradients"));
-    bytes += static_cast<std::int64_t>(of_input) + static_cast<std::int64_t>(sizeof(std::int64_t));
+    bytes += static_cast<std::int64_t>(of_input);
   }
   if (bytes > kBytesOfBounds) sizes.input_sums = static_cast<std::size_t>(bytes);
   return done;
@@ -217,7 +210,7 @@ Status run_input_gradients(const Job& job, std::vector<Piece>& pieces, const Roo
       block.input_number = static_cast<std::int64_t>(i);
       block.d_input = output_of(launch.d_inputs[i]);
       WEFT_CHECK(run({.kernel = Step::Kernel::input_tables,
-                      .blocks = up(block.input_sums[i].elements, plan.choices.threads) / plan.choices.threads,
+                      .blocks = up(elements_of(launch.inputs[i]), plan.choices.threads) / plan.choices.threads,
                       .args = &block,
                       .piece = &pieces.front()}));
     }

@@ -28,7 +28,7 @@ __device__ __forceinline__ void sum_up_gradients(const weft_args& a, Shared& s, 
     const float weight = exp2_approx(sink_logit(a, tile.h) * 1.44269504088896341f - terms.x);
 #pragma unroll
     for (int i = Elements::kCount - Elements::kOfSink; i < Elements::kCount; ++i) {
-      if (a.input_sums[Elements::input(i)].sums == nullptr) continue;
+      if (a.input_sums[Elements::input(i)] == nullptr) continue;
       const float by = -weight * terms.y * Elements::slope(a, tile, i, 0, 0, 0);
       add_to_input(a, sums.of[i], Elements::place(a, tile, i, 0, 0), by);
     }

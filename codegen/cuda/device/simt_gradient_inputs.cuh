@@ -27,7 +27,7 @@ __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, Inp
     if (!is_computed(t, row_of(r)) || of.d_own == 0) return make_float2(0, 0);
 #pragma unroll
     for (int i = 0; i < Elements::kCount - Elements::kOfSink; ++i) {
-      if (a.input_sums[Elements::input(i)].sums == nullptr) continue;
+      if (a.input_sums[Elements::input(i)] == nullptr) continue;
       const float slope = Elements::slope(a, t, i, product * (float)a.scale, q, k);
       if (slope != 0) add_to_input(a, st.of[i], Elements::place(a, t, i, q, k), of.d_own * slope);
     }
