@@ -31,6 +31,13 @@
 extern "C" {
 #endif
 
+/** Enums are ints in C++, too: what a caller of another version writes into a struct is an error, not undefined. */
+#ifdef __cplusplus
+#define WEFT_INT : int
+#else
+#define WEFT_INT
+#endif
+
 typedef struct weft_engine weft_engine;
 typedef struct weft_kernel weft_kernel;
 typedef struct weft_error weft_error;
@@ -41,7 +48,7 @@ WEFT_API const char* weft_version(void);
 /* ---- errors ---- */
 
 /** Who can mend it: the caller's input, the machine, or Weft itself. */
-typedef enum { WEFT_ERROR_USER = 1, WEFT_ERROR_ENVIRONMENT = 3, WEFT_ERROR_INTERNAL = 4 } weft_error_kind;
+typedef enum WEFT_INT { WEFT_ERROR_USER = 1, WEFT_ERROR_ENVIRONMENT = 3, WEFT_ERROR_INTERNAL = 4 } weft_error_kind;
 
 /** One thing wrong with a pattern's text. */
 typedef struct {
@@ -124,7 +131,7 @@ WEFT_API weft_cache_stats weft_engine_cache_stats(const weft_engine* engine);
 
 /* ---- compiling ---- */
 
-typedef enum {
+typedef enum WEFT_INT {
   WEFT_DTYPE_OPEN = 0, /**< not said */
   WEFT_F32 = 1,
   WEFT_F16 = 2,
@@ -161,7 +168,12 @@ WEFT_API weft_error* weft_compile(weft_engine* engine, const char* text, size_t 
 /** NULL is allowed. */
 WEFT_API void weft_kernel_destroy(weft_kernel* kernel);
 
-typedef enum { WEFT_FROM_MEMORY = 0, WEFT_FROM_DISK = 1, WEFT_FROM_BUNDLE = 2, WEFT_COMPILED = 3 } weft_cache_origin;
+typedef enum WEFT_INT {
+  WEFT_FROM_MEMORY = 0,
+  WEFT_FROM_DISK = 1,
+  WEFT_FROM_BUNDLE = 2,
+  WEFT_COMPILED = 3
+} weft_cache_origin;
 WEFT_API weft_cache_origin weft_kernel_origin(const weft_kernel* kernel);
 WEFT_API double weft_kernel_compile_ms(const weft_kernel* kernel);
 WEFT_API double weft_kernel_load_ms(const weft_kernel* kernel);
@@ -187,7 +199,7 @@ WEFT_API const char* weft_pattern_name(const weft_pattern* pattern);
 WEFT_API const char* weft_pattern_text(const weft_pattern* pattern); /**< every default written out */
 
 /** What LSE the rows of O have: the backward pass reads it. */
-typedef enum {
+typedef enum WEFT_INT {
   WEFT_LSE_NONE = 0,       /**< `weights sigmoid` */
   WEFT_LSE_OF_ROWS = 1,    /**< weft_run_args::lse */
   WEFT_LSE_OF_BRANCHES = 2 /**< `combine sum` and `mean`: weft_run_args::branch_lse alone */

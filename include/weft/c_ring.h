@@ -27,7 +27,7 @@ typedef struct weft_ring weft_ring;
 typedef struct weft_ring_plan weft_ring_plan;
 
 /** What of a ring went wrong, beside weft_error_kind_of. */
-typedef enum {
+typedef enum WEFT_INT {
   WEFT_ERROR_OTHER = 0,
   WEFT_ERROR_RING_MISMATCH = 1, /**< ranks disagree */
   WEFT_ERROR_RING_LOST = 2,     /**< a rank stopped, left or gave up */
@@ -47,7 +47,7 @@ WEFT_API int32_t weft_transport_ranks(const weft_transport* transport);
 /** NULL is allowed. Not for one that weft_ring_join was given. */
 WEFT_API void weft_transport_free(weft_transport* transport);
 
-typedef enum {
+typedef enum WEFT_INT {
   WEFT_RING_AUTO = 0,
   WEFT_RING_CONTIGUOUS = 1,
   WEFT_RING_ZIGZAG = 2,

@@ -78,32 +78,20 @@ __device__ __forceinline__ u64 further_bits(const weft_args& a, const i64* head,
   return bits;
 }
 
-/// AND and OR of the bits of all rows, which s.bits has behind a barrier; the memory of terms is free yet.
+/// AND and OR of the bits of all rows, which s.bits has behind a barrier: each warp looks at all of them.
 __device__ __forceinline__ void gather_bits(Shared& s, Tile& t) {
   t.every = ~u64(0);
   t.any = 0;
-  if (!kHasRowBits) return;
-  const bool is_row = (int)threadIdx.x < t.count;
-  const u64 mine = is_row ? get(s.bits[threadIdx.x]) : 0;
-  unsigned words[4] = {is_row ? (unsigned)mine : ~0u, is_row ? (unsigned)(mine >> 32) : ~0u, (unsigned)mine,
-                       (unsigned)(mine >> 32)};
-#pragma unroll
-  for (int apart = 16; apart > 0; apart /= 2) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const unsigned other = __shfl_xor_sync(0xFFFFFFFFu, words[i], apart);
-      words[i] = i < 2 ? words[i] & other : words[i] | other;
-    }
+#pragma unroll 1
+  for (int r = (int)threadIdx.x % 32; kHasRowBits && r < t.count; r += 32) {
+    const u64 bits = get(s.bits[r]);
+    t.every &= bits;
+    t.any |= bits;
   }
-  uint4* const of_warps = (uint4*)terms_of(s);
-  static_assert(kWarps * sizeof(uint4) <= kSharedPerTerm);
-  if (threadIdx.x % 32 == 0) put(of_warps[threadIdx.x / 32], make_uint4(words[0], words[1], words[2], words[3]));
-  __syncthreads();
-#pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
-    const uint4 of_warp = get(of_warps[w]);
-    t.every &= (u64)of_warp.x | (u64)of_warp.y << 32;
-    t.any |= (u64)of_warp.z | (u64)of_warp.w << 32;
+#pragma unroll 1
+  for (int apart = 16; kHasRowBits && apart > 0; apart /= 2) {
+    t.every &= __shfl_xor_sync(0xFFFFFFFFu, t.every, apart);
+    t.any |= __shfl_xor_sync(0xFFFFFFFFu, t.any, apart);
   }
 }
 
