@@ -62,13 +62,19 @@ Conjunction Context::same_segment(std::int64_t w) const {
 Conjunction Context::key_is(ir::Congruence c) const { return congruent(std::move(c), transposed_); }
 Conjunction Context::query_is(ir::Congruence c) const { return congruent(std::move(c), !transposed_); }
 
-Conjunction Context::key_modulo(std::int64_t modulus, ExprPtr of_query) const {
+Conjunction Context::key_modulo(std::int64_t modulus, std::int64_t sign, std::int64_t shift) const {
   if (modulus == 1) return {};
-  ir::Predicate p{
-      .holds = nullptr, .key = modulo(key(), modulus), .lo = of_query, .hi = plus(of_query, ir::constant(1))};
-  if (unit_ == 1 && !transposed_) p.modulus = modulus;
-  if (transposed_) return equal(std::move(of_query), modulo(key(), modulus));
-  return pair(std::move(p));
+  // Of the streamed side by the row: q = sign * k - sign * shift.
+  const ExprPtr add = ir::constant(ir::floor_mod(transposed_ ? -sign * shift : shift, modulus));
+  const ExprPtr moved = sign < 0            ? minus(add, stationary())
+                        : add->integer == 0 ? stationary()
+                                            : plus(stationary(), add);
+  const ExprPtr lo = modulo(moved, modulus);
+  return pair({.holds = nullptr,
+               .key = modulo(streamed(), modulus),
+               .lo = lo,
+               .hi = plus(lo, ir::constant(1)),
+               .modulus = unit_ == 1 ? modulus : 0});
 }
 
 Conjunction Context::equal(ExprPtr of_query, ExprPtr of_key) const {
@@ -77,10 +83,8 @@ Conjunction Context::equal(ExprPtr of_query, ExprPtr of_key) const {
   return pair({.holds = nullptr, .key = std::move(of_key), .lo = std::move(of_query), .hi = hi});
 }
 
-Conjunction Context::between(ExprPtr of_key, ExprPtr lo, ExprPtr hi) const {
-  if (!transposed_) return pair({.holds = nullptr, .key = of_key, .lo = std::move(lo), .hi = std::move(hi)});
-  return condition(ir::apply(Op::logical_and,
-                             {ir::apply(Op::less_equal, {lo, of_key}), ir::apply(Op::less, {of_key, std::move(hi)})}));
+Conjunction Context::between(ExprPtr of_streamed, ExprPtr lo, ExprPtr hi) const {
+  return pair({.holds = nullptr, .key = std::move(of_streamed), .lo = std::move(lo), .hi = std::move(hi)});
 }
 
 Conjunction Context::condition(ExprPtr holds) const {

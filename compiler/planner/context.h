@@ -38,12 +38,12 @@ class Context {
 
   Conjunction key_is(ir::Congruence c) const;
   Conjunction query_is(ir::Congruence c) const;
-  /// k % modulus == of_query, where `of_query` lies below the modulus: a stride that the row gives.
-  Conjunction key_modulo(std::int64_t modulus, ir::ExprPtr of_query) const;
+  /// k = sign * q + shift modulo `modulus`, sign 1 or -1: a stride that the row gives.
+  Conjunction key_modulo(std::int64_t modulus, std::int64_t sign = 1, std::int64_t shift = 0) const;
   /// Two values agree, one of the query alone and one of the key alone.
   Conjunction equal(ir::ExprPtr of_query, ir::ExprPtr of_key) const;
-  /// lo <= of_key < hi, where the ends are the query's alone.
-  Conjunction between(ir::ExprPtr of_key, ir::ExprPtr lo, ir::ExprPtr hi) const;
+  /// lo <= of_streamed < hi, where the ends are the row's alone.
+  Conjunction between(ir::ExprPtr of_streamed, ir::ExprPtr lo, ir::ExprPtr hi) const;
   Conjunction pair(ir::Predicate p) const;
   Conjunction condition(ir::ExprPtr holds) const;
   /// Is the key among those that the list chose for the query?
@@ -54,6 +54,10 @@ class Context {
   // Positions and their number, over the variables of tokens.
   ir::ExprPtr query() const { return position(ir::Variable::q); }
   ir::ExprPtr key() const { return position(ir::Variable::k); }
+  ir::ExprPtr stationary() const { return transposed_ ? key() : query(); }
+  ir::ExprPtr streamed() const { return transposed_ ? query() : key(); }
+  ir::Variable row_variable() const { return transposed_ ? ir::Variable::k : ir::Variable::q; }
+  ir::Variable streamed_variable() const { return transposed_ ? ir::Variable::q : ir::Variable::k; }
   ir::ExprPtr count() const;
   /// The expression with positions of this context in the place of its variables.
   ir::ExprPtr positions(ir::ExprPtr e) const;

@@ -47,7 +47,7 @@ Dnf dilated(const Set& set, const Context& at) {
 
 Dnf strided(const Set& set, const Context& at) { return {keys_of_rate(at, 0, arg(set, 0), ir::constant(arg(set, 1)))}; }
 
-Dnf lag(const Set& set, const Context& at) { return {at.key_modulo(arg(set, 0), modulo(at.query(), arg(set, 0)))}; }
+Dnf lag(const Set& set, const Context& at) { return {at.key_modulo(arg(set, 0))}; }
 
 Dnf first_keys(const Set& set, const Context& at) { return {at.key_below(arg(set, 0))}; }
 

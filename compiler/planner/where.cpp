@@ -255,11 +255,11 @@ class Splitter {
 
   /// d + c <= 0 with the streamed side alone on the left, as a bound that the row gives and that never falls.
   std::optional<Dnf> row_bound(const Linear& d, std::int64_t c) const {
-    const std::int64_t of_y = at_.transposed() ? d.q : d.k, of_x = at_.transposed() ? d.k : d.q;
+    const std::int64_t of_y = of_streamed(d), of_x = of_row(d);
     const bool falls = of_y > 0 ? of_x > 0 : of_x < 0;
     if (of_y == 0 || falls || d.unit == 0) return std::nullopt;
     const Context at = tokens_.with_unit(d.unit);
-    const ExprPtr x = at_.transposed() ? at.key() : at.query();
+    const ExprPtr x = at.stationary();
     // y >= ceil((of_x * x + rest + c) / -of_y), or y < floor(-(of_x * x + rest + c) / of_y) + 1
     const std::int64_t sign = of_y > 0 ? -1 : 1, by = std::abs(of_y);
     const ExprPtr add = ir::constant(of_y > 0 ? by - c : by - 1 + c);
@@ -294,7 +294,7 @@ class Splitter {
 
   /// q / w == k / w, where w is the head's own.
   std::optional<Dnf> same_segment(Op op, const ExprPtr& a, const ExprPtr& b) const {
-    const Variable x = at_.transposed() ? Variable::k : Variable::q, y = at_.transposed() ? Variable::q : Variable::k;
+    const Variable x = at_.row_variable(), y = at_.streamed_variable();
     const auto divides = [](const ExprPtr& e, Variable v) {
       return e->op == Op::divide && e->args[0]->op == Op::variable && e->args[0]->variable == v;
     };
@@ -322,49 +322,52 @@ class Splitter {
     }
     if (!key || !query) return std::nullopt;
     // k = ±(r - c) ∓ (±q) modulo m
-    const ExprPtr shift = number(d->k);
-    const ExprPtr of_query = d->q == d->k ? minus(shift, at.query()) : plus(at.query(), shift);
-    return at.key_modulo(m, modulo(of_query, m));
+    return at.key_modulo(m, d->q == d->k ? -1 : 1, number(d->k)->integer);
   }
 
-  /// A bound of the key, where the other side reads none: one for all rows, or a form of the row's own.
+  /// A bound of the streamed side, where the other reads none of it: one for all rows, or a form of the row's own.
   std::optional<Dnf> one_sided(Op op, const ExprPtr& a, const ExprPtr& b) {
     const auto la = linear(a), lb = linear(b);
-    const auto is_key = [](const std::optional<Linear>& l) { return l && !l->rest && l->k == 1 && l->q == 0; };
+    const auto is_streamed = [&](const std::optional<Linear>& l) {
+      return l && !l->rest && of_streamed(*l) == 1 && of_row(*l) == 0;
+    };
     const std::int64_t open = op == Op::less ? 1 : 0;
-    if (is_key(la) && !ir::reads(*b, Variable::k)) {  // key + c < b: below b - c
+    if (is_streamed(la) && !ir::reads(*b, at_.streamed_variable())) {  // y + c < b: below b - c
       const ExprPtr end = minus(b, ir::constant(la->c - 1 + open));
       return from_or_below(la->unit, end, b, false);
     }
-    if (is_key(lb) && !ir::reads(*a, Variable::k)) {  // a < key + c: from a - c + 1
+    if (is_streamed(lb) && !ir::reads(*a, at_.streamed_variable())) {  // a < y + c: from a - c + 1
       const ExprPtr from = minus(a, ir::constant(lb->c - open));
       return from_or_below(lb->unit, from, a, true);
     }
     return ordered_sides(a, b, open);
   }
 
-  /// One value of the key alone against one of the query alone: an interval without an end.
+  /// One value of the streamed side alone against one of the row alone: an interval without an end.
   std::optional<Dnf> ordered_sides(const ExprPtr& a, const ExprPtr& b, std::int64_t open) const {
-    const Variable row = at_.transposed() ? Variable::k : Variable::q,
-                   key = at_.transposed() ? Variable::q : Variable::k;
+    const Variable row = at_.row_variable(), streamed = at_.streamed_variable();
     const auto alone = [](const ExprPtr& e, Variable v, Variable other) {
       return ir::reads(*e, v) && !ir::reads(*e, other) && is_small(*e);
     };
-    if (alone(a, key, row) && alone(b, row, key))
+    if (alone(a, streamed, row) && alone(b, row, streamed))
       return Dnf{at_.between(a, ir::constant(-kFar), minus(b, ir::constant(open - 1)))};
-    if (alone(b, key, row) && alone(a, row, key))
+    if (alone(b, streamed, row) && alone(a, row, streamed))
       return Dnf{at_.between(b, minus(a, ir::constant(-open)), ir::constant(kFar))};
     return std::nullopt;
   }
 
-  std::optional<Dnf> from_or_below(std::int64_t unit, const ExprPtr& end, const ExprPtr& read, bool from) {
+  std::optional<Dnf> from_or_below(std::int64_t unit, const ExprPtr& end, const ExprPtr& read, bool from) const {
     const Context at = tokens_.with_unit(unit);
-    if (!ir::reads(*read, Variable::q) && !at.transposed()) {
+    if (!ir::reads(*read, at.row_variable())) {
       const ir::Bound bound = at.form(times(end, unit));
-      return Dnf{from ? at.key_from(bound) : at.key_below(bound)};
+      return Dnf{from ? at_least(bound) : below(bound)};
     }
-    return Dnf{from ? at.between(at.key(), end, ir::constant(kFar)) : at.between(at.key(), ir::constant(-kFar), end)};
+    return Dnf{from ? at.between(at.streamed(), end, ir::constant(kFar))
+                    : at.between(at.streamed(), ir::constant(-kFar), end)};
   }
+
+  std::int64_t of_streamed(const Linear& d) const { return at_.transposed() ? d.q : d.k; }
+  std::int64_t of_row(const Linear& d) const { return at_.transposed() ? d.k : d.q; }
 
   const Context& at_;
   Context tokens_;
