@@ -16,6 +16,16 @@ bool is_cubin(std::string_view bytes) {
          header.e_machine == EM_CUDA;
 }
 
+namespace {
+
+/// What drivers say of a binary that a newer CUDA made.
+bool is_refusal(int result) {
+  return result == kErrorInvalidImage || result == kErrorNoBinaryForGpu || result == kErrorInvalidPtx ||
+         result == kErrorUnsupportedPtxVersion;
+}
+
+}  // namespace
+
 /// A cubin in a device's memory. Unloaded on destruction.
 class Module::Image {
  public:
@@ -38,7 +48,7 @@ Result<std::shared_ptr<const Module>> Module::load(std::shared_ptr<const Device>
   const auto image = std::make_shared<Image>(device);  // a copy: `current` outlives the image
   const auto& driver = image->device->driver();
   const auto result = driver.functions().cuModuleLoadData(&image->handle, cubin.data());
-  if (refused != nullptr) *refused = result == kErrorInvalidImage || result == kErrorNoBinaryForGpu;
+  if (refused != nullptr) *refused = is_refusal(result);
   if (auto loaded = driver.check(result, "cuModuleLoadData"); !loaded) {
     auto error = std::move(loaded).error();
     error.notes.push_back(
@@ -80,6 +90,7 @@ Status Module::launch(const Grid& grid, void* argument, StreamHandle* stream) co
       function_, static_cast<unsigned>(grid.blocks), 1, 1, static_cast<unsigned>(grid.threads), 1, 1,
       static_cast<unsigned>(grid.shared_bytes), stream, parameters, nullptr);
   if (result == kSuccess) return done;
+  if (result == kErrorInvalidHandle) return foreign_stream(*device_);
   auto error = std::move(driver.check(result, "cuLaunchKernel")).error();
   error.notes.push_back(fmt::format("{} on {}: {} blocks of {} threads with {} bytes of shared memory", name_,
                                     device_->info().name, grid.blocks, grid.threads, grid.shared_bytes));
