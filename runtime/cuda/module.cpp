@@ -16,6 +16,11 @@ bool is_cubin(std::string_view bytes) {
          header.e_machine == EM_CUDA;
 }
 
+bool is_ptx(std::string_view bytes) {
+  const auto has = [&](std::string_view what) { return bytes.find(what) != std::string_view::npos; };
+  return has("\n.version ") && has("\n.target ") && has(".entry ") && !has(std::string_view("\0", 1));
+}
+
 namespace {
 
 /// What drivers say of a binary that a newer CUDA made.
@@ -43,11 +48,13 @@ class Module::Image {
 
 Result<std::shared_ptr<const Module>> Module::load(std::shared_ptr<const Device> device, std::string_view cubin,
                                                    const std::string& symbol, const std::string& name, bool* refused) {
-  if (!is_cubin(cubin)) return internal_error(fmt::format("the binary of {} is no cubin", name));
+  // Texts end with a NUL for the driver.
+  const std::string text(is_ptx(cubin) ? cubin : "");
+  if (text.empty() && !is_cubin(cubin)) return internal_error(fmt::format("the binary of {} is no cubin", name));
   WEFT_TRY(const auto current, Current::make(*device));
   const auto image = std::make_shared<Image>(device);  // a copy: `current` outlives the image
   const auto& driver = image->device->driver();
-  const auto result = driver.functions().cuModuleLoadData(&image->handle, cubin.data());
+  const auto result = driver.functions().cuModuleLoadData(&image->handle, text.empty() ? cubin.data() : text.c_str());
   if (refused != nullptr) *refused = is_refusal(result);
   if (auto loaded = driver.check(result, "cuModuleLoadData"); !loaded) {
     auto error = std::move(loaded).error();

@@ -433,6 +433,34 @@ TEST_F(CudaEngine, TargetsFindTheirGpu) {
   EXPECT_EQ(wrong.error().kind, ErrorKind::user);
 }
 
+/// PTX goes to the driver, under a key of its own; nothing else tells it from a cubin.
+TEST_F(CudaEngine, AGpuThatIsNewerThanEveryTargetRunsPtx) {
+  driver().devices = {{"Later", 130}};
+  new_name();
+  const auto target = find_target("sm_121:ptx").value();
+  if (!nvrtc::locate(target)) GTEST_SKIP() << "no NVRTC here knows sm_121; ./dev setup brings one";
+  for (const auto origin : {CacheOrigin::miss, CacheOrigin::disk}) {
+    driver().forget();
+    const Engine engine(options());
+    const auto kernel = compile(engine, kCausal, f32());
+    EXPECT_EQ(kernel.target(), "sm_121:ptx");
+    EXPECT_EQ(kernel.origin(), origin);
+    EXPECT_FALSE(kernel.registers().has_value());
+    ASSERT_EQ(driver().images.size(), 1u);
+    EXPECT_NE(driver().images[0].find("\n.target sm_121"), std::string::npos);
+    EXPECT_NE(driver().images[0].find(".entry weft_kernel("), std::string::npos);
+    Problem problem(1, 40, 2, 32);
+    const OnDevice memory(device_of(kernel), problem);
+    emulate(kernel);
+    const auto status = kernel.run(memory.args(problem));
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    memory.fetch(problem);
+    expect_meaning(kCausal, problem);
+  }
+  const Engine engine(options());
+  EXPECT_EQ(compile(engine, kCausal, f32("sm_121")).origin(), CacheOrigin::miss) << "the cubin is another entry";
+}
+
 /// What the tests that need a GPU launch kernels with, on the stand-in: every pointer must lead to device memory.
 TEST_F(CudaEngine, TheRunnerOfDeviceTests) {
   const auto problem = testing::with_dims(random_problem(9003, {.most_tokens = 100}), 9003);

@@ -95,6 +95,8 @@ bool holds(std::uint64_t address, std::size_t bytes) {
 }
 
 std::string image_of(const void* image) {
+  const auto* const text = static_cast<const char*>(image);
+  if (text[0] == '/' && std::strstr(text, "\n.version ") != nullptr) return text;  // PTX, as NVRTC begins it
   Elf64_Ehdr header;
   std::memcpy(&header, image, sizeof header);
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return {};
