@@ -403,6 +403,32 @@ TEST_F(CudaEngine, AHostPointerIsNamedBeforeAnythingIsLaunched) {
   EXPECT_EQ(driver().launches.size(), 1u);
 }
 
+/// Expressions compute with sums of positions in 32 bits; other kernels have all of those for a position.
+TEST_F(CudaEngine, PositionsThatKernelsCannotCountAreRefusedBeforeTheLaunch) {
+  const Engine engine(options());
+  Problem problem(1, 40, 2, 32);
+  const auto status_at = [&](const Kernel& kernel, std::int64_t first) {
+    const OnDevice memory(device_of(kernel), problem);
+    auto args = memory.args(problem);
+    args.offset = std::span(&first, 1);
+    driver().forget();
+    return kernel.run(args);
+  };
+  const std::int64_t half = std::int64_t{1} << 29, all = std::int64_t{1} << 31;
+  const auto scored = compile(engine, "pattern p { keep causal; score s + 0.01 * (k - q); }", f32());
+  const auto plain = compile(engine, kCausal, f32());
+  for (const auto& [kernel, most] : {std::pair(&scored, half), std::pair(&plain, all - 1)}) {
+    EXPECT_TRUE(status_at(*kernel, most - 40).ok());
+    EXPECT_EQ(driver().launches.size(), 1u);
+    const auto beyond = status_at(*kernel, most - 39);
+    ASSERT_FALSE(beyond.ok());
+    EXPECT_EQ(beyond.error().kind, ErrorKind::user);
+    EXPECT_NE(beyond.error().message.find("count positions up to " + std::to_string(most)), std::string::npos)
+        << beyond.error().message;
+    EXPECT_EQ(driver().launches.size(), 0u);
+  }
+}
+
 TEST_F(CudaEngine, CompilingNeedsNoGpu) {
   driver().devices.clear();
   new_name();
