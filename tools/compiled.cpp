@@ -66,6 +66,7 @@ Result<Compiled> compile_for_gpu(const Planned& planned, const Sizes& sizes, con
   out.shared_bytes = geometry.shared_bytes(tables.tables.most_terms);
   if (out.registers)
     out.blocks_per_sm = blocks_per_sm(planned.target, geometry.threads, *out.registers, *out.shared_bytes);
+  if (planned.target.is_ptx) return out;  // there is no machine code before a driver has made it
   auto report = read_machine_code(entry.binary, planned, out);
   for (const auto& warning : binaries.take_warnings()) console.warn("{}", warning);
   if (report) {

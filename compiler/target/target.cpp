@@ -99,7 +99,7 @@ Error unknown_target(const std::string& name) {
   return error;
 }
 
-constexpr std::string_view kPlainLanes = ":simt";
+constexpr std::string_view kPlainLanes = ":simt", kPtx = ":ptx";
 
 std::optional<Target> find_row(std::string_view name) {
   for (const Target& target : known_targets()) {
@@ -118,6 +118,23 @@ std::optional<Target> find_plain(std::string_view name) {
   return out;
 }
 
+Target as_ptx(Target row) {
+  row.architecture = fmt::format("compute_{}", row.sm);
+  row.name += kPtx;
+  row.is_ptx = true;
+  return row;
+}
+
+/// Has the row PTX that later families run? Instructions of one architecture alone are in no other.
+bool outlives_its_family(const Target& row) { return row.kind == TargetKind::cuda && !row.has_wgmma; }
+
+std::optional<Target> find_ptx(std::string_view name) {
+  if (!name.ends_with(kPtx)) return std::nullopt;
+  auto row = find_row(name.substr(0, name.size() - kPtx.size()));
+  if (!row || !outlives_its_family(*row)) return std::nullopt;
+  return as_ptx(*std::move(row));
+}
+
 }  // namespace
 
 const std::vector<Target>& known_targets() {
@@ -129,6 +146,7 @@ Result<Target> find_target(const std::string& name) {
   if (name == "cpu") return host_target();
   if (auto row = find_row(name)) return *row;
   if (auto plain = find_plain(name)) return *plain;
+  if (auto ptx = find_ptx(name)) return *ptx;
   return unknown_target(name);
 }
 
@@ -143,6 +161,7 @@ Target host_target() {
 bool device_can_execute(const Target& target, int capability) {
   if (target.kind != TargetKind::cuda) return false;
   if (target.has_wgmma) return target.sm == capability;  // of that very architecture, not of its family
+  if (target.is_ptx) return target.sm <= capability;
   return target.sm / 10 == capability / 10 && target.sm <= capability;
 }
 
@@ -152,7 +171,12 @@ std::optional<Target> device_target(int capability) {
     if (!device_can_execute(row, capability)) continue;
     if (best == nullptr || row.sm >= best->sm) best = &row;
   }
-  return best == nullptr ? std::nullopt : std::optional(*best);
+  if (best != nullptr) return *best;
+  for (const Target& row : known_targets()) {
+    if (!outlives_its_family(row) || row.sm > capability) continue;
+    if (best == nullptr || row.sm > best->sm) best = &row;
+  }
+  return best == nullptr ? std::nullopt : std::optional(as_ptx(*best));
 }
 
 bool host_can_execute(const Target& target, std::string* reason) {

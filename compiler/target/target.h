@@ -34,7 +34,7 @@ struct Target {
   bool has_scalef() const { return vector_bits == 512; }  ///< y 2^n and x - round(x), an instruction each
 
   // CUDA
-  std::string architecture;  ///< as NVRTC has it: `sm_61`
+  std::string architecture;  ///< as NVRTC has it: `sm_61`; `compute_61` of what a driver shall finish
   int sm = 0;
   int shared_per_block = 0;  ///< bytes a block may ask for (above 48 KB: only by opting in)
   int shared_per_sm = 0;
@@ -47,6 +47,7 @@ struct Target {
   bool has_async_copy = false;
   bool has_tma = false;
   bool has_wgmma = false;
+  bool is_ptx = false;  ///< binaries are PTX, which drivers compile for whatever later GPU they find
 
   /// A well-known card of the architecture, to predict times for: an architecture has no clock of its own.
   struct Card {
@@ -60,17 +61,19 @@ struct Target {
 const std::vector<Target>& known_targets();
 
 /// By name: `cpu` is this machine's best row, `cpu:NAME`, `sm_NN`, `interpreter`. `sm_NN:simt` is the row without its
-/// tensor cores: what cards that have none run, on one that has. User error with the nearest name otherwise.
+/// tensor cores: what cards that have none run, on one that has. `sm_NN:ptx` is the row as PTX: what cards of later
+/// families run. User error with the nearest name otherwise.
 Result<Target> find_target(const std::string& name);
 
 /// The best CPU row that this machine can execute; the interpreter where there is none.
 Target host_target();
 
 /// Does a GPU of this compute capability (61: 6.1) run binaries made for the CUDA row? They serve later members of
-/// their own family only.
+/// their own family only; PTX serves all that came later.
 bool device_can_execute(const Target& target, int capability);
 
-/// The row whose kernels such a GPU runs best; none where it is older or newer than every row.
+/// The row whose kernels such a GPU runs best: of its family, else the newest before it, as PTX. None where it is older
+/// than every row.
 std::optional<Target> device_target(int capability);
 
 /// Can this machine execute code for the row? `reason` says what is missing. A CUDA row is never executed by

@@ -85,7 +85,8 @@ struct CompileOptions {
   /// RunArgs::d_out. Not with `paged`.
   bool gradient = false;
   /// `cpu`, `cpu:NAME`, `interpreter` (f64, slow, the meaning itself); `cuda`, `cuda:N` (a GPU of this machine),
-  /// `sm_NN` (compiled anywhere, run where there is such a GPU; `sm_NN:simt` as if it had no tensor cores),
+  /// `sm_NN` (compiled anywhere, run where there is such a GPU; `sm_NN:simt` as if it had no tensor cores,
+  /// `sm_NN:ptx` as PTX, which the drivers of later GPUs compile: what `cuda` is on a GPU newer than every target),
   /// `emulate:sm_NN` (CUDA text on the host, slow).
   std::string target = "cpu";
   std::string source_name = "<pattern>";  ///< what messages call the text

@@ -48,6 +48,13 @@ Result<Current> Current::make(const Device& device) {
   return Current(&device);
 }
 
+Error foreign_stream(const Device& device) {
+  return user_error(
+      fmt::format("the stream is none of GPU {}, which the kernel runs on ({}): give one that was made "
+                  "while that GPU was current, or none",
+                  device.info().number, device.info().name));
+}
+
 Current::~Current() {
   if (pushed_on_ == nullptr) return;
   ContextHandle* popped = nullptr;

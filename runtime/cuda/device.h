@@ -43,4 +43,7 @@ class Current {
   const Device* pushed_on_;
 };
 
+/// What the driver's `invalid handle` means where a stream was handed over.
+Error foreign_stream(const Device& device);
+
 }  // namespace weft::cuda

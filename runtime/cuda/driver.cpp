@@ -39,12 +39,16 @@ Error unusable(const std::string& path, const std::string& why) {
   return error;
 }
 
-/// After the first seven the context is lost; only what a kernel did can cause them. The others say that a binary is
-/// none, is for another GPU, or lacks a kernel's name.
-bool is_defect(int result) {
-  constexpr std::array kFaults = {700, 714, 715, 716, 717, 718, 719, 200, 209, 218, 500};
-  return std::find(kFaults.begin(), kFaults.end(), result) != kFaults.end();
+template <std::size_t kCount>
+bool is_one_of(const std::array<int, kCount>& results, int result) {
+  return std::find(results.begin(), results.end(), result) != results.end();
 }
+
+/// The context is lost; only what a kernel did can cause them.
+constexpr std::array kFaults = {700, 714, 715, 716, 717, 718, 719};
+/// A binary is none, is for another GPU or of a newer CUDA, or lacks a kernel's name.
+constexpr std::array kWrongBinary = {kErrorInvalidImage, kErrorNoBinaryForGpu, kErrorInvalidPtx,
+                                     kErrorUnsupportedPtxVersion, 500};
 
 ForkSafe<> mutex;  // of what follows
 std::map<std::string, std::shared_ptr<const Driver>> opened;
@@ -110,7 +114,7 @@ Result<DeviceInfo> Driver::describe(int number) const {
 
 std::string Driver::version_text() const { return fmt::format("{}.{}", version_ / 1000, version_ % 1000 / 10); }
 
-Status Driver::check(int result, const char* function) const {
+Status Driver::check(int result, const char* function, Faulty faulty) const {
   if (result == kSuccess) return done;
   const char* name = nullptr;
   const char* text = nullptr;
@@ -118,7 +122,17 @@ Status Driver::check(int result, const char* function) const {
   functions_.cuGetErrorString(result, &text);
   auto message = fmt::format("{}: {} ({})", function, name != nullptr ? name : fmt::format("error {}", result),
                              text != nullptr ? text : "the driver does not say more");
-  return is_defect(result) ? internal_error(std::move(message)) : environment_error(std::move(message));
+  const bool fault = is_one_of(kFaults, result);
+  if (is_one_of(kWrongBinary, result) || (fault && faulty == Faulty::own)) return internal_error(std::move(message));
+  auto error = environment_error(std::move(message));
+  if (fault) {
+    error.notes.emplace_back(
+        "a kernel that this process queued earlier, by Weft or by another library, has failed; this call only "
+        "reports it");
+    error.notes.emplace_back(
+        "the GPU's context is lost: start the process again; under compute-sanitizer it names the kernel");
+  }
+  return error;
 }
 
 }  // namespace weft::cuda

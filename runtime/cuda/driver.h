@@ -35,9 +35,16 @@ class Driver {
   const std::vector<DeviceInfo>& devices() const { return devices_; }
   const Functions& functions() const { return functions_; }
 
-  /// `done`, or an error that names `function` and what the driver calls `result`. Trouble that only a wrong
-  /// kernel can have (an address that is not there) is a defect of Weft, all else is the environment's.
-  Status check(int result, const char* function) const;
+  /// Whose work a kernel's fault comes from (an address that is not there). Kernels run after the call that queued
+  /// them has returned, and every later call of the driver, whoever makes it, reports the fault.
+  enum class Faulty {
+    earlier,  ///< something in this process queued it before: the call at hand has not begun its own work
+    own,      ///< the call waited for what Weft itself queued
+  };
+
+  /// `done`, or an error that names `function` and what the driver calls `result`. A fault of one's own, and a binary
+  /// that is none, are a defect of Weft; all else is the environment's.
+  Status check(int result, const char* function, Faulty faulty = Faulty::earlier) const;
 
  private:
   static Result<std::shared_ptr<const Driver>> load(const std::string& path);

@@ -19,7 +19,9 @@ using DeviceAddress = std::uint64_t;
 // The driver's enumerations, as far as they are used.
 inline constexpr int kSuccess = 0;
 inline constexpr int kErrorNoDevice = 100;
-inline constexpr int kErrorInvalidImage = 200, kErrorNoBinaryForGpu = 209;
+inline constexpr int kErrorInvalidImage = 200, kErrorNoBinaryForGpu = 209, kErrorInvalidPtx = 218,
+                     kErrorUnsupportedPtxVersion = 222;
+inline constexpr int kErrorInvalidHandle = 400;
 inline constexpr int kDeviceMultiprocessors = 16;
 inline constexpr int kDeviceMajor = 75;
 inline constexpr int kDeviceMinor = 76;

@@ -40,14 +40,17 @@ Status Buffer::copy_in(const void* from, std::size_t bytes) const {
   if (bytes == 0) return done;
   WEFT_TRY(const auto current, Current::make(*device_));
   WEFT_CUDA(device_->driver(), cuMemcpyHtoD_v2, (address_, from, bytes));
+  // The bytes may still be on their way from the driver's own memory, which streams that do not wait for the default
+  // one would overtake.
+  WEFT_CUDA(device_->driver(), cuStreamSynchronize, (nullptr));
   return done;
 }
 
 Status Buffer::copy_out(void* to, std::size_t bytes) const {
   if (bytes == 0) return done;
   WEFT_TRY(const auto current, Current::make(*device_));
-  WEFT_CUDA(device_->driver(), cuMemcpyDtoH_v2, (to, address_, bytes));
-  return done;
+  return device_->driver().check(device_->driver().functions().cuMemcpyDtoH_v2(to, address_, bytes), "cuMemcpyDtoH_v2",
+                                 Driver::Faulty::own);
 }
 
 BufferPool::Free BufferPool::slot(StreamHandle* stream, Buffer buffer) {
@@ -99,7 +102,9 @@ Result<std::string> pointer_problem(const Device& device, const void* pointer) {
 Result<bool> is_captured(const Device& device, StreamHandle* stream) {
   if (stream == nullptr || device.driver().functions().cuStreamIsCapturing == nullptr) return false;
   int status = 0;
-  WEFT_CUDA(device.driver(), cuStreamIsCapturing, (stream, &status));
+  const int result = device.driver().functions().cuStreamIsCapturing(stream, &status);
+  if (result == kErrorInvalidHandle) return foreign_stream(device);
+  WEFT_CHECK(device.driver().check(result, "cuStreamIsCapturing"));
   return status != 0;
 }
 

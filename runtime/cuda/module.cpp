@@ -16,6 +16,21 @@ bool is_cubin(std::string_view bytes) {
          header.e_machine == EM_CUDA;
 }
 
+bool is_ptx(std::string_view bytes) {
+  const auto has = [&](std::string_view what) { return bytes.find(what) != std::string_view::npos; };
+  return has("\n.version ") && has("\n.target ") && has(".entry ") && !has(std::string_view("\0", 1));
+}
+
+namespace {
+
+/// What drivers say of a binary that a newer CUDA made.
+bool is_refusal(int result) {
+  return result == kErrorInvalidImage || result == kErrorNoBinaryForGpu || result == kErrorInvalidPtx ||
+         result == kErrorUnsupportedPtxVersion;
+}
+
+}  // namespace
+
 /// A cubin in a device's memory. Unloaded on destruction.
 class Module::Image {
  public:
@@ -33,12 +48,14 @@ class Module::Image {
 
 Result<std::shared_ptr<const Module>> Module::load(std::shared_ptr<const Device> device, std::string_view cubin,
                                                    const std::string& symbol, const std::string& name, bool* refused) {
-  if (!is_cubin(cubin)) return internal_error(fmt::format("the binary of {} is no cubin", name));
+  // Texts end with a NUL for the driver.
+  const std::string text(is_ptx(cubin) ? cubin : "");
+  if (text.empty() && !is_cubin(cubin)) return internal_error(fmt::format("the binary of {} is no cubin", name));
   WEFT_TRY(const auto current, Current::make(*device));
   const auto image = std::make_shared<Image>(device);  // a copy: `current` outlives the image
   const auto& driver = image->device->driver();
-  const auto result = driver.functions().cuModuleLoadData(&image->handle, cubin.data());
-  if (refused != nullptr) *refused = result == kErrorInvalidImage || result == kErrorNoBinaryForGpu;
+  const auto result = driver.functions().cuModuleLoadData(&image->handle, text.empty() ? cubin.data() : text.c_str());
+  if (refused != nullptr) *refused = is_refusal(result);
   if (auto loaded = driver.check(result, "cuModuleLoadData"); !loaded) {
     auto error = std::move(loaded).error();
     error.notes.push_back(
@@ -80,6 +97,7 @@ Status Module::launch(const Grid& grid, void* argument, StreamHandle* stream) co
       function_, static_cast<unsigned>(grid.blocks), 1, 1, static_cast<unsigned>(grid.threads), 1, 1,
       static_cast<unsigned>(grid.shared_bytes), stream, parameters, nullptr);
   if (result == kSuccess) return done;
+  if (result == kErrorInvalidHandle) return foreign_stream(*device_);
   auto error = std::move(driver.check(result, "cuLaunchKernel")).error();
   error.notes.push_back(fmt::format("{} on {}: {} blocks of {} threads with {} bytes of shared memory", name_,
                                     device_->info().name, grid.blocks, grid.threads, grid.shared_bytes));

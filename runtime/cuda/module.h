@@ -20,10 +20,11 @@ struct Grid {
 /// The most blocks that one launch has.
 inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
 
-/// One kernel of a cubin, which is loaded into a device's primary context. Thread-safe.
+/// One kernel of a cubin, or of PTX, which is loaded into a device's primary context. Thread-safe.
 class Module {
  public:
-  /// `name` is the pattern's, for messages. Internal error where the bytes are no cubin, the driver does not take them
+  /// `name` is the pattern's, for messages. Internal error where the bytes are neither cubin nor PTX, the driver does
+  /// not take them
   /// (`refused`, where that is given) or they lack `symbol`.
   static Result<std::shared_ptr<const Module>> load(std::shared_ptr<const Device> device, std::string_view cubin,
                                                     const std::string& symbol, const std::string& name,
@@ -57,5 +58,8 @@ class Module {
 
 /// Is it an ELF file for NVIDIA's GPUs? Says nothing about what is in it.
 bool is_cubin(std::string_view bytes);
+
+/// Is it PTX with a kernel, which a driver compiles when it loads it? Says nothing about whether it can.
+bool is_ptx(std::string_view bytes);
 
 }  // namespace weft::cuda

@@ -36,7 +36,8 @@ Status Timer::start(StreamHandle* stream) const {
 Result<double> Timer::stop(StreamHandle* stream) const {
   WEFT_TRY(const auto current, Current::make(*device_));
   WEFT_CUDA(device_->driver(), cuEventRecord, (end_, stream));
-  WEFT_CUDA(device_->driver(), cuEventSynchronize, (end_));
+  const auto& driver = device_->driver();
+  WEFT_CHECK(driver.check(driver.functions().cuEventSynchronize(end_), "cuEventSynchronize", Driver::Faulty::own));
   float milliseconds = 0;
   WEFT_CUDA(device_->driver(), cuEventElapsedTime, (&milliseconds, start_, end_));
   return static_cast<double>(milliseconds);

@@ -50,7 +50,8 @@ Status check_object(const cache::Entry& entry) {
 }
 
 Status check_cubin(const cache::Entry& entry) {
-  return cuda::is_cubin(entry.binary) ? Status(done) : internal_error("it is no cubin");
+  const bool loads = cuda::is_cubin(entry.binary) || cuda::is_ptx(entry.binary);
+  return loads ? Status(done) : internal_error("it is no cubin");
 }
 
 /// In the order of Destination::Kind. What is emulated is not stored: what the host's compiler makes is not passive

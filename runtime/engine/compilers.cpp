@@ -80,10 +80,11 @@ Result<cache::Entry> Compilers::build_for_gpu(const Compilation& kernel, ir::Reg
   WEFT_TRY(auto compiled, nvrtc::compile(*library, kernel.source(regime).text, kernel.target,
                                          {.pattern = kernel.plan.name, .limits = limits_}));
   const auto registers = compiled.registers(), spilled = compiled.spill_bytes();
-  return cache::Entry{.binary = std::move(compiled.cubin),
-                      .plan = kernel.plan_text(),
-                      .registers = static_cast<std::uint32_t>(registers),
-                      .spill_bytes = static_cast<std::uint32_t>(spilled)};
+  cache::Entry entry{.binary = std::move(compiled.cubin), .plan = kernel.plan_text()};
+  if (kernel.target.is_ptx) return entry;  // the driver has not compiled it yet
+  entry.registers = static_cast<std::uint32_t>(registers);
+  entry.spill_bytes = static_cast<std::uint32_t>(spilled);
+  return entry;
 }
 
 }  // namespace weft

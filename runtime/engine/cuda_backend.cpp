@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+
 namespace weft {
 
 namespace {
@@ -39,21 +41,37 @@ Result<std::shared_ptr<const cuda::Device>> device_for(const Destination& destin
   return none;
 }
 
+/// find_and_load(), by another NVRTC where the driver does not take what one made: the driver is older than that one.
+/// `load` says through `refused` whether it was so.
+Result<Binary> find_and_load(const Kernel::State& kernel, const Loading& with, const std::function<Binary()>& wanted,
+                             const cache::Judge& load, bool& refused) {
+  const Compilers& compilers = with.binaries->compilers();
+  while (true) {
+    refused = false;
+    const auto compiler = compilers.identity(kernel.target);
+    auto binary = with.binaries->find_and_load(kernel, wanted(), load);
+    if (binary || !refused || !compiler || !compilers.pass_over(kernel.target, *compiler)) return binary;
+    with.binaries->warn("another NVRTC is used, as the driver does not take a kernel: " + binary.error().message);
+  }
+}
+
 /// The kernels of a plan that stands beside the first.
 Status load_beside(Kernel::State& kernel, ir::Regime regime, const Loading& with,
                    const std::shared_ptr<const cuda::Device>& device, CudaExecutor::Modules& modules) {
   const auto names = kernel.backend.names(ir::plan_of(kernel.plan, regime));
   const auto at = [&](Step::Kernel number) -> auto& { return modules[static_cast<std::size_t>(number)]; };
+  bool refused = false;
   const auto load = [&](const cache::Entry& entry) -> Status {
     WEFT_CHECK(kernel.backend.check(entry));
     if (!device) return done;
     auto& first = at(regime == ir::Regime::transposed ? Step::Kernel::transposed : Step::Kernel::inputs);
-    WEFT_TRY(first, cuda::Module::load(device, entry.binary, names.symbol, kernel.pattern.name));
+    WEFT_TRY(first, cuda::Module::load(device, entry.binary, names.symbol, kernel.pattern.name, &refused));
     if (names.input_tables.empty()) return done;
     WEFT_TRY(at(Step::Kernel::input_tables), first->sibling(names.input_tables));
     return done;
   };
-  WEFT_TRY(const auto further, with.binaries->find_and_load(kernel, binary_of(kernel, regime), load));
+  const auto wanted = [&] { return binary_of(kernel, regime); };
+  WEFT_TRY(const auto further, find_and_load(kernel, with, wanted, load, refused));
   kernel.binary.times.emit_ms += further.times.emit_ms;
   kernel.binary.times.compile_ms += further.times.compile_ms;
   kernel.binary.times.load_ms += further.times.load_ms;
@@ -64,7 +82,6 @@ Status load_beside(Kernel::State& kernel, ir::Regime regime, const Loading& with
 
 Status load_cuda(Kernel::State& kernel, const Loading& with) {
   const auto& names = kernel.names;
-  const Compilers& compilers = with.binaries->compilers();
   auto device = device_for(with.destination);
   if (!device && with.destination.device) return std::move(device).error();
   CudaExecutor::Modules modules;
@@ -82,15 +99,8 @@ Status load_cuda(Kernel::State& kernel, const Loading& with) {
     }
     return done;
   };
-  auto compiler = compilers.identity(kernel.target);
-  auto binary = with.binaries->find_and_load(kernel, kernel.binary, load);
-  // A driver that is older than what compiled: perhaps it takes what another release of CUDA makes.
-  while (!binary && refused && compiler && compilers.pass_over(kernel.target, *compiler)) {
-    with.binaries->warn("another NVRTC is used, as the driver does not take a kernel: " + binary.error().message);
-    refused = false;
-    compiler = compilers.identity(kernel.target);
-    binary = with.binaries->find_and_load(kernel, kernel.binary, load);
-  }
+  auto binary = find_and_load(
+      kernel, with, [&] { return kernel.binary; }, load, refused);
   if (!binary) return std::move(binary).error();
   kernel.binary = std::move(*binary);
   for (const auto regime : ir::regimes_of(kernel.plan)) {

@@ -87,7 +87,8 @@ Result<Outcome> run(const Library& library, const std::string& text, const Targe
   std::vector<std::string> list = arguments(options);
   // The assembler is asked for a real architecture only: then a text without a cubin still has its PTX.
   const std::string architecture =
-      stage == Stage::ptx ? "compute_" + target.architecture.substr(3) : target.architecture;
+      stage == Stage::ptx ? fmt::format("compute_{}", target.architecture.substr(target.architecture.find('_') + 1))
+                          : target.architecture;
   list.push_back("--gpu-architecture=" + architecture);
   if (!options.limits.any()) {
     if (const InProcess here; here) return invoke(library.functions(), text, list, stage);
@@ -155,6 +156,10 @@ int Binary::shared_bytes() const {
 }
 
 Result<Binary> compile(const Library& library, const std::string& text, const Target& target, const Options& options) {
+  if (target.is_ptx) {
+    WEFT_TRY(std::string assembly, ptx(library, text, target, options));
+    return Binary{.cubin = std::move(assembly), .log = {}, .kernels = {}};
+  }
   WEFT_TRY(Outcome outcome, run_checked(library, text, target, options, Stage::cubin));
   if (!is_cubin(outcome.output)) {
     return internal_error(

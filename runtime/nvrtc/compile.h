@@ -29,7 +29,7 @@ struct Options {
   std::string text() const;
 };
 
-/// A cubin: an ELF file for exactly the target's architecture.
+/// A cubin: an ELF file for exactly the target's architecture; of a target that is PTX, that text.
 struct Binary {
   std::string cubin;
   std::string log;                 ///< NVRTC's, warnings and the assembler's figures

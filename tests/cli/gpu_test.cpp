@@ -66,7 +66,7 @@ TEST_F(Gpu, TheWholeTextIncludesNothing) {
 
 TEST_F(Gpu, StagesBelongToTheirTargets) {
   for (const auto& [stage, target] : {std::pair{"cuda", "cpu"}, std::pair{"llvm", "sm_61"}, std::pair{"sass", "cpu"},
-                                      std::pair{"object", "sm_90a"}}) {
+                                      std::pair{"object", "sm_90a"}, std::pair{"sass", "sm_121:ptx"}}) {
     const auto finished = weft({"emit", longnet_, "--stage", stage, "--target", target});
     EXPECT_EQ(finished.status, 1) << stage;
     EXPECT_NE(finished.err.find("has no stage"), std::string::npos) << finished.err;

@@ -40,7 +40,7 @@ TEST(CudaGradients, FitEveryArchitecture) {
         "input doc: i32[batch, tokens]; input gate: f32[heads]; keep causal & document(doc); score s * gate[h];"}) {
     for (const Target& target : known_targets()) {
       if (target.kind != TargetKind::cuda) continue;
-      for (const std::int64_t d : {1, 8, 40, 64, 72, 96, 128, 136, 200, 256}) {
+      for (std::int64_t d = 1; d <= 256; d += d == 1 ? 7 : 8) {
         for (const auto dtype : {ir::DType::f32, ir::DType::f16, ir::DType::bf16}) {
           for (const std::int64_t d_v : {d, std::int64_t{64}, std::int64_t{256}}) {
             const auto plan = planned(body, d, d_v, dtype, target);

@@ -6,6 +6,7 @@
 #include "runtime/cuda/module.h"
 #include "runtime/cuda/timer.h"
 
+#include <algorithm>
 #include <thread>
 
 namespace weft::test {
@@ -321,13 +322,42 @@ TEST_F(CudaDriver, EveryFailureIsTypedAndLeaksNothing) {
   EXPECT_GE(failed.size(), 18u);
 }
 
-TEST_F(CudaDriver, AKernelsOwnFaultIsADefect) {
-  const auto found = Driver::open();
-  ASSERT_TRUE(found.ok());
-  const auto status = (*found)->check(700, "cuEventSynchronize");
-  ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().kind, ErrorKind::internal);
-  EXPECT_EQ(status.error().message, "cuEventSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (the driver does not say more)");
+/// Launches are asynchronous: a fault is reported by whichever call comes next.
+TEST_F(CudaDriver, AKernelsOwnFaultIsADefectAndAnEarlierOneIsNot) {
+  const auto device = open();
+  const auto timer = Timer::make(device);
+  ASSERT_TRUE(timer.ok());
+  driver().fail_with = 700;
+  driver().fail_at = 2;  // behind cuCtxGetCurrent and cuEventRecord of stop()
+  set_current(primary(0));
+  const auto own = timer->stop(nullptr);
+  EXPECT_EQ(driver().failed, "cuEventSynchronize");
+  ASSERT_FALSE(own.ok());
+  EXPECT_EQ(own.error().kind, ErrorKind::internal);
+  EXPECT_EQ(own.error().message, "cuEventSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (the driver does not say more)");
+  EXPECT_TRUE(own.error().notes.empty());
+
+  const auto earlier = device->driver().check(700, "cuMemAlloc_v2");
+  ASSERT_FALSE(earlier.ok());
+  EXPECT_EQ(earlier.error().kind, ErrorKind::environment);
+  ASSERT_EQ(earlier.error().notes.size(), 2u);
+  EXPECT_NE(earlier.error().notes[0].find("queued earlier"), std::string::npos);
+}
+
+/// The driver may return from a copy before the bytes have arrived, and the streams of callers need not wait for the
+/// default one.
+TEST_F(CudaDriver, UploadsHaveArrivedWhenTheyReturn) {
+  const auto device = open();
+  const int host = 7;
+  driver().forget();
+  ASSERT_TRUE(Buffer::upload(device, &host, sizeof host).ok());
+  const auto at = [&](const std::string& name) {
+    const auto& calls = driver().calls;
+    return std::find_if(calls.begin(), calls.end(), [&](const auto& call) { return call.name == name; }) -
+           calls.begin();
+  };
+  EXPECT_EQ(driver().count("cuStreamSynchronize"), 1u);
+  EXPECT_LT(at("cuMemcpyHtoD_v2"), at("cuStreamSynchronize"));
 }
 
 }  // namespace

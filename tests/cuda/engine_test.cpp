@@ -403,6 +403,32 @@ TEST_F(CudaEngine, AHostPointerIsNamedBeforeAnythingIsLaunched) {
   EXPECT_EQ(driver().launches.size(), 1u);
 }
 
+/// Expressions compute with sums of positions in 32 bits; other kernels have all of those for a position.
+TEST_F(CudaEngine, PositionsThatKernelsCannotCountAreRefusedBeforeTheLaunch) {
+  const Engine engine(options());
+  Problem problem(1, 40, 2, 32);
+  const auto status_at = [&](const Kernel& kernel, std::int64_t first) {
+    const OnDevice memory(device_of(kernel), problem);
+    auto args = memory.args(problem);
+    args.offset = std::span(&first, 1);
+    driver().forget();
+    return kernel.run(args);
+  };
+  const std::int64_t half = std::int64_t{1} << 29, all = std::int64_t{1} << 31;
+  const auto scored = compile(engine, "pattern p { keep causal; score s + 0.01 * (k - q); }", f32());
+  const auto plain = compile(engine, kCausal, f32());
+  for (const auto& [kernel, most] : {std::pair(&scored, half), std::pair(&plain, all - 1)}) {
+    EXPECT_TRUE(status_at(*kernel, most - 40).ok());
+    EXPECT_EQ(driver().launches.size(), 1u);
+    const auto beyond = status_at(*kernel, most - 39);
+    ASSERT_FALSE(beyond.ok());
+    EXPECT_EQ(beyond.error().kind, ErrorKind::user);
+    EXPECT_NE(beyond.error().message.find("count positions up to " + std::to_string(most)), std::string::npos)
+        << beyond.error().message;
+    EXPECT_EQ(driver().launches.size(), 0u);
+  }
+}
+
 TEST_F(CudaEngine, CompilingNeedsNoGpu) {
   driver().devices.clear();
   new_name();
@@ -431,6 +457,34 @@ TEST_F(CudaEngine, TargetsFindTheirGpu) {
   const auto wrong = engine.compile(kLongnet, f32("cuda:x"));
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.error().kind, ErrorKind::user);
+}
+
+/// PTX goes to the driver, under a key of its own; nothing else tells it from a cubin.
+TEST_F(CudaEngine, AGpuThatIsNewerThanEveryTargetRunsPtx) {
+  driver().devices = {{"Later", 130}};
+  new_name();
+  const auto target = find_target("sm_121:ptx").value();
+  if (!nvrtc::locate(target)) GTEST_SKIP() << "no NVRTC here knows sm_121; ./dev setup brings one";
+  for (const auto origin : {CacheOrigin::miss, CacheOrigin::disk}) {
+    driver().forget();
+    const Engine engine(options());
+    const auto kernel = compile(engine, kCausal, f32());
+    EXPECT_EQ(kernel.target(), "sm_121:ptx");
+    EXPECT_EQ(kernel.origin(), origin);
+    EXPECT_FALSE(kernel.registers().has_value());
+    ASSERT_EQ(driver().images.size(), 1u);
+    EXPECT_NE(driver().images[0].find("\n.target sm_121"), std::string::npos);
+    EXPECT_NE(driver().images[0].find(".entry weft_kernel("), std::string::npos);
+    Problem problem(1, 40, 2, 32);
+    const OnDevice memory(device_of(kernel), problem);
+    emulate(kernel);
+    const auto status = kernel.run(memory.args(problem));
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    memory.fetch(problem);
+    expect_meaning(kCausal, problem);
+  }
+  const Engine engine(options());
+  EXPECT_EQ(compile(engine, kCausal, f32("sm_121")).origin(), CacheOrigin::miss) << "the cubin is another entry";
 }
 
 /// What the tests that need a GPU launch kernels with, on the stand-in: every pointer must lead to device memory.

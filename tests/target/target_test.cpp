@@ -86,7 +86,29 @@ TEST(Target, ADeviceGetsTheNewestRowOfItsFamily) {
   EXPECT_EQ(row(120), "sm_120");
   EXPECT_EQ(row(121), "sm_121");
   EXPECT_EQ(row(52), "");
-  EXPECT_EQ(row(110), "") << "binaries of sm_103 do not run on 11.0";
+}
+
+/// A card that nobody knew when the table was written.
+TEST(Target, ALaterFamilyGetsThePtxOfTheNewestRowBeforeIt) {
+  const auto at = [](int capability) { return device_target(capability).value(); };
+  EXPECT_EQ(at(110).name, "sm_103:ptx") << "binaries of sm_103 do not run on 11.0";
+  EXPECT_EQ(at(130).name, "sm_121:ptx");
+  for (const Target& row : known_targets()) {
+    if (row.kind == TargetKind::cuda) {
+      EXPECT_LE(row.sm, at(990).sm) << row.name;
+    }
+  }
+  const Target whole = find_target("sm_121").value(), ptx = find_target("sm_121:ptx").value();
+  EXPECT_EQ(ptx.name, "sm_121:ptx") << "keys of stores hold it";
+  EXPECT_EQ(ptx.architecture, "compute_121");
+  EXPECT_TRUE(ptx.is_ptx && !whole.is_ptx);
+  EXPECT_EQ(ptx.shared_per_block, whole.shared_per_block);
+  EXPECT_EQ(ptx.has_mma, whole.has_mma);
+  EXPECT_TRUE(device_can_execute(ptx, 121) && device_can_execute(ptx, 130));
+  EXPECT_FALSE(device_can_execute(ptx, 120));
+  EXPECT_FALSE(device_can_execute(whole, 130));
+  EXPECT_FALSE(find_target("sm_90a:ptx").ok()) << "its instructions are of that architecture alone";
+  EXPECT_FALSE(find_target("cpu:haswell:ptx").ok());
 }
 
 TEST(Target, AnyGpuCanBeTakenForOneWithoutTensorCores) {

@@ -38,6 +38,11 @@ Status fits(const std::string& stage, const Target& target) {
   if (is_cuda(stage) && target.kind != TargetKind::cuda) {
     return user_error(fmt::format("{} has no stage {}; its stages are plan, llvm, asm, object", target.name, stage));
   }
+  if (target.is_ptx && (stage == "cubin" || stage == "sass")) {
+    return user_error(
+        fmt::format("{} has no stage {}: a driver makes it when the kernel is loaded; its stages are plan, cuda, ptx",
+                    target.name, stage));
+  }
   if (is_cpu(stage) && target.kind != TargetKind::cpu) {
     return user_error(
         fmt::format("{} has no stage {}; its stages are plan, cuda, ptx, cubin, sass", target.name, stage));

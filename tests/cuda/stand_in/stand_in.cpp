@@ -76,12 +76,27 @@ const std::pair<const std::uint64_t, std::size_t>* holder(std::uint64_t address)
   return nullptr;
 }
 
+/// Does the handle or address belong to the current context?
+bool is_ours(std::uint64_t number) {
+  const auto owner = state().owners.find(number);
+  return owner != state().owners.end() && owner->second == current();
+}
+
+bool is_foreign(StreamHandle* stream) {
+  const auto owner = state().streams.find(reinterpret_cast<std::uint64_t>(stream));
+  return owner != state().streams.end() && owner->second != current();
+}
+
+std::uint64_t module_of_context() { return kModule + current(); }
+
 bool holds(std::uint64_t address, std::size_t bytes) {
   const auto* block = holder(address);
   return block != nullptr && bytes <= block->first + block->second - address;
 }
 
 std::string image_of(const void* image) {
+  const auto* const text = static_cast<const char*>(image);
+  if (text[0] == '/' && std::strstr(text, "\n.version ") != nullptr) return text;  // PTX, as NVRTC begins it
   Elf64_Ehdr header;
   std::memcpy(&header, image, sizeof header);
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return {};
@@ -199,6 +214,7 @@ STAND_IN(cuCtxSynchronize, ()) {
   CALLED("cuCtxSynchronize");
   return 0;
 }
+// Of uploads alone.
 STAND_IN(cuStreamSynchronize, (StreamHandle*)) {
   CALLED("cuStreamSynchronize");
   return 0;
@@ -209,35 +225,40 @@ STAND_IN(cuModuleLoadData, (ModuleHandle * *module, const void* image)) {
   NEEDS_CONTEXT();
   auto bytes = image_of(image);
   if (bytes.empty()) return kInvalidImage;
-  if (state().refuse_images > 0) {
+  if (state().take_images > 0) {
+    --state().take_images;
+  } else if (state().refuse_images > 0) {
     --state().refuse_images;
-    return kInvalidImage;
+    return state().refuse_with;
   }
   state().images.push_back(std::move(bytes));
   ++state().modules;
-  *module = handle<ModuleHandle>(kModule);
+  *module = handle<ModuleHandle>(module_of_context());
   return 0;
 }
-STAND_IN(cuModuleUnload, (ModuleHandle*)) {
+STAND_IN(cuModuleUnload, (ModuleHandle * module)) {
   CALLED("cuModuleUnload", false);
   NEEDS_CONTEXT();
+  if (module != handle<ModuleHandle>(module_of_context())) return kInvalidContext;
   --state().modules;
   return 0;
 }
 STAND_IN(cuModuleGetFunction, (FunctionHandle * *function, ModuleHandle* module, const char* name)) {
   CALLED("cuModuleGetFunction");
   NEEDS_CONTEXT();
-  if (module != handle<ModuleHandle>(kModule)) return kInvalidValue;
+  if (module != handle<ModuleHandle>(module_of_context())) return kInvalidContext;
   state().symbols.emplace_back(name);
   if (state().images.empty() || state().images.back().find(name) == std::string::npos) return kNotFound;
   const auto number = kFunction + state().functions.size();
   state().functions[number] = name;
+  state().owners[number] = current();
   *function = handle<FunctionHandle>(number);
   return 0;
 }
-STAND_IN(cuFuncSetAttribute, (FunctionHandle*, int attribute, int value)) {
+STAND_IN(cuFuncSetAttribute, (FunctionHandle * function, int attribute, int value)) {
   CALLED("cuFuncSetAttribute");
   NEEDS_CONTEXT();
+  if (!is_ours(reinterpret_cast<std::uint64_t>(function))) return kInvalidContext;
   state().function_attributes[attribute] = value;
   return 0;
 }
@@ -246,6 +267,8 @@ STAND_IN(cuLaunchKernel,
           unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle* stream, void** parameters, void**)) {
   CALLED("cuLaunchKernel");
   NEEDS_CONTEXT();
+  if (!is_ours(reinterpret_cast<std::uint64_t>(function))) return kInvalidContext;
+  if (is_foreign(stream)) return kErrorInvalidHandle;
   const int opted = state().function_attributes.count(kFunctionMostDynamicShared) != 0
                         ? state().function_attributes.at(kFunctionMostDynamicShared)
                         : 48 * 1024;
@@ -272,12 +295,13 @@ STAND_IN(cuMemAlloc_v2, (DeviceAddress * address, std::size_t bytes)) {
   std::memset(memory, 0xff, bytes);
   *address = reinterpret_cast<std::uint64_t>(memory);
   state().memory[*address] = bytes;
+  state().owners[*address] = current();
   return 0;
 }
 STAND_IN(cuMemFree_v2, (DeviceAddress address)) {
   CALLED("cuMemFree_v2", false);
   NEEDS_CONTEXT();
-  if (state().memory.erase(address) == 0) return kInvalidValue;
+  if (!is_ours(address) || state().memory.erase(address) == 0) return kInvalidValue;
   std::free(reinterpret_cast<void*>(address));
   return 0;
 }
@@ -305,6 +329,7 @@ STAND_IN(cuMemcpyDtoH_v2, (void* to, DeviceAddress from, std::size_t bytes)) {
 STAND_IN(cuStreamIsCapturing, (StreamHandle * stream, int* status)) {
   CALLED("cuStreamIsCapturing", false);
   NEEDS_CONTEXT();
+  if (is_foreign(stream)) return kErrorInvalidHandle;
   *status = state().captured != 0 && state().captured == reinterpret_cast<std::uint64_t>(stream) ? 1 : 0;
   return 0;
 }
@@ -318,9 +343,12 @@ STAND_IN(cuMemsetD32Async, (DeviceAddress to, unsigned value, std::size_t count,
 STAND_IN(cuPointerGetAttributes, (unsigned count, int* attributes, void** values, DeviceAddress address)) {
   CALLED("cuPointerGetAttributes");
   NEEDS_CONTEXT();
-  const bool known = holder(address) != nullptr;
+  const auto* const block = holder(address);
   for (unsigned i = 0; i < count; ++i) {
-    const int value = known && attributes[i] == kPointerMemoryType ? kMemoryDevice : 0;
+    int value = 0;
+    if (block != nullptr && attributes[i] == kPointerMemoryType) value = kMemoryDevice;
+    if (block != nullptr && attributes[i] == kPointerDevice)
+      value = static_cast<int>(state().owners.at(block->first) - kFirstContext);
     std::memcpy(values[i], &value, sizeof value);
   }
   return 0;

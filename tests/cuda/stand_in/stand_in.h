@@ -43,13 +43,17 @@ struct StandIn {
   // What is alive.
   std::map<std::uint64_t, std::size_t> memory;
   std::map<std::uint64_t, std::string> functions;  ///< by handle, never forgotten
+  std::map<std::uint64_t, std::uint64_t> owners;   ///< contexts of allocations and functions, never forgotten
   int contexts = 0, modules = 0, events = 0;
 
   // What to do.
   int fail_at = -1;  ///< which call that may fail does, counted from 0; -1: none
   int fail_with = 2;
-  std::string failed;                  ///< the function that did
-  int refuse_images = 0;               ///< so many of the next ones, as a driver does what a newer CUDA made
+  std::string failed;                              ///< the function that did
+  int take_images = 0;                             ///< so many of the next ones, and then …
+  int refuse_images = 0;                           ///< … refuse so many, as a driver does what a newer CUDA made
+  int refuse_with = 200;                           ///< CUDA_ERROR_INVALID_IMAGE
+  std::map<std::uint64_t, std::uint64_t> streams;  ///< the context of a stream; without one it is the current one's
   std::uint64_t captured = 0;          ///< this stream is captured: what a driver forbids meanwhile fails, and …
   std::vector<std::string> forbidden;  ///< … is written down here
   bool records = true;                 ///< off: nothing is written down, for measurements of what calls it
@@ -63,7 +67,10 @@ struct StandIn {
     symbols.clear();
     function_attributes.clear();
     fail_at = -1;
-    refuse_images = 0;
+    take_images = refuse_images = 0;
+    refuse_with = 200;
+    fail_with = 2;
+    streams.clear();
     failed.clear();
     captured = 0;
     forbidden.clear();
