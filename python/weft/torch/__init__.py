@@ -2,6 +2,7 @@
 tensors work, without importing this: here are the operators by name, and modules."""
 
 from .calls import op_arguments
+from .dilated import DilatedAttention, ImprovedDilatedAttention
 from .operator import op, op_backward
 
-__all__ = ["op", "op_arguments", "op_backward"]
+__all__ = ["DilatedAttention", "ImprovedDilatedAttention", "op", "op_arguments", "op_backward"]

@@ -1,0 +1,122 @@
+"""Modules of dilated attention under the names that dilated-attention-pytorch gives them: its constructors and `forward`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .._attention import attention
+from ..patterns import Pattern, branches
+
+__all__ = ["DilatedAttention", "ImprovedDilatedAttention"]
+
+Tensor = torch.Tensor
+
+
+def _checked(segments: Sequence[int], rates: Sequence[int], dropout: float) -> tuple[list[int], list[int]]:
+    for name, values in (("segment_lengths", segments), ("dilation_rates", rates)):
+        if not values:
+            raise ValueError(f"{name} cannot be empty")
+        for number, value in enumerate(values):
+            if value <= 0:
+                raise ValueError(f"{name}[{number}] is {value}; it must be positive")
+    if len(segments) != len(rates):
+        raise ValueError(f"segment_lengths and dilation_rates must have the same length; they have {len(segments)} and {len(rates)}")
+    if not 0.0 <= dropout <= 1.0:
+        raise ValueError(f"dropout is {dropout}; it must be between 0.0 and 1.0")
+    return list(segments), list(rates)
+
+
+def _pattern(segments: list[int], rates: list[int], is_causal: bool, masked: str) -> Pattern:
+    made = branches(segments, rates, phase="i % rate", heads="groups")
+    lines = [made.text, "combine mean;"]
+    if is_causal:
+        lines.append("keep causal;")
+    if masked == "mask":
+        lines = ["input mask: u8[batch, queries, keys];", *lines, "keep table(mask);"]
+    if masked == "bias":
+        lines = ["input bias: f32[batch, queries, keys];", *lines, "score s + bias[b, q, k];"]
+    return Pattern.parse("pattern dilated_module {\n" + "".join(f"  {line}\n" for line in lines) + "}\n")
+
+
+class _Dilated(torch.nn.Module):
+    """Groups of heads, one softmax for each group's branch, divided by their number. It holds texts, no kernels: copies and
+    pickles are those of any module."""
+
+    def __init__(self, segments: Sequence[int], rates: Sequence[int], scale: float | None, dropout: float, ragged: bool) -> None:
+        super().__init__()
+        self.segment_lengths, self.dilation_rates = _checked(segments, rates, dropout)
+        self.num_groups, self.softmax_scale, self.dropout, self.ragged = len(rates), scale, dropout, ragged
+        self._patterns = {
+            (is_causal, masked): _pattern(self.segment_lengths, self.dilation_rates, is_causal, masked)
+            for is_causal in (False, True)
+            for masked in ("", "mask", "bias")
+        }
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False,
+                attention_mask: Tensor | None = None) -> Tensor:  # fmt: skip
+        """[batch, tokens, heads, dim]. `attention_mask` [n, n] or [batch, 1, n, n]: True attends, floats are added to the scores;
+        it takes n * n entries for each batch entry, and a set in a pattern of `weft.attention` takes none."""
+        self._check(query, key, value)
+        masked, inputs = self._mask(query, attention_mask)
+        return attention(query, key, value, self._patterns[bool(is_causal), masked], scale=self.softmax_scale, inputs=inputs,
+                         dropout=self.dropout if self.training else 0.0)  # fmt: skip
+
+    def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            if x.dim() != 4:
+                raise ValueError(f"{name}: expected 4D tensor [batch, tokens, heads, dim], got the shape {list(x.shape)}")
+            for axis, (found, wanted) in enumerate(zip(x.shape, query.shape)):
+                if found != wanted:
+                    raise ValueError(f"Shape mismatch at dimension {axis}: query has {wanted}, {name} has {found}")
+        tokens, heads, longest = query.shape[1], query.shape[2], max(self.segment_lengths)
+        if heads < self.num_groups:
+            raise ValueError(f"num_heads ({heads}) must be >= num_groups ({self.num_groups}): one head for each segment length")
+        if not self.ragged and tokens % longest:
+            raise ValueError(f"the {tokens} tokens must be divisible by the largest segment length, {longest}; ragged=True lifts this")
+
+    @staticmethod
+    def _mask(query: Tensor, mask: Tensor | None) -> tuple[str, dict[str, Tensor] | None]:
+        if mask is None:
+            return "", None
+        batch, tokens = query.shape[:2]
+        if mask.dim() not in (2, 4) or tuple(mask.shape) not in ((tokens, tokens), (batch, 1, tokens, tokens)):
+            raise ValueError(f"attention_mask has the shape {list(mask.shape)}; expected [{tokens}, {tokens}] or [{batch}, 1, {tokens}, {tokens}]")
+        whole = mask.expand(batch, 1, tokens, tokens)[:, 0]
+        if mask.dtype == torch.bool:
+            return "mask", {"mask": whole.to(torch.uint8).contiguous()}
+        if not mask.is_floating_point():
+            raise ValueError(f"attention_mask is {mask.dtype}; expected bool or a float dtype")
+        return "bias", {"bias": whole.float().contiguous()}
+
+    def extra_repr(self) -> str:
+        return f"segment_lengths={self.segment_lengths}, dilation_rates={self.dilation_rates}, dropout={self.dropout}"
+
+
+def _refuse_unknown(given: dict[str, Any], where: str) -> None:
+    """Options that mean nothing here pass."""
+    for name in given:
+        if name not in ("device", "dtype", "use_tf32"):
+            raise TypeError(f"{where} has no option '{name}'")
+
+
+class DilatedAttention(_Dilated):
+    """`softmax_scale` and `attention_mask` count, and dropout acts once, on weights. `ragged`: any number of tokens."""
+
+    def __init__(self, segment_lengths: Sequence[int], dilation_rates: Sequence[int], softmax_scale: float | None = None,
+                 attention_dropout: float = 0.0, op: Any = None, enable_memory_pool: bool = False, enable_profiling: bool = False,
+                 lightweight_pool: bool = True, *, ragged: bool = False, **kwargs: Any) -> None:  # fmt: skip
+        _refuse_unknown(kwargs, "DilatedAttention")
+        super().__init__(segment_lengths, dilation_rates, softmax_scale, attention_dropout, ragged)
+
+
+class ImprovedDilatedAttention(_Dilated):
+    """Equal to `DilatedAttention`. `use_tf32` changes no global setting."""
+
+    def __init__(self, segment_lengths: Sequence[int], dilation_rates: Sequence[int], dropout: float = 0.0, use_tf32: bool = True,
+                 enable_memory_pool: bool = False, enable_profiling: bool = False, lightweight_pool: bool = True, *,
+                 ragged: bool = False, **kwargs: Any) -> None:  # fmt: skip
+        _refuse_unknown(kwargs, "ImprovedDilatedAttention")
+        super().__init__(segment_lengths, dilation_rates, None, dropout, ragged)
