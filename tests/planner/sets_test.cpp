@@ -2,11 +2,14 @@
 #include "compiler/planner/analysis.h"
 #include "dsl/parse.h"
 #include "tests/planner/coverage.h"
+#include "tests/support/blessed.h"
+#include "tests/support/places.h"
 #include "tests/support/random_numbers.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 /// Every kind of set that is planned by conditions on pairs or by bounds that a row gives, as a user writes it.
 namespace weft::planner {
@@ -173,14 +176,18 @@ TEST_P(Sets, AreVisitedAsMeantByKey) { EXPECT_EQ(wrong(GetParam(), ir::Stationar
 
 INSTANTIATE_TEST_SUITE_P(All, Sets, ::testing::ValuesIn(kCases));
 
-Work work_of(const std::string& body, std::int64_t tokens, const char* on, std::int64_t heads = 1) {
-  const ir::Pattern pattern = pattern_of(body);
-  const auto made = plan(pattern, bind_of(), find_target(on).value(), options(ir::Stationary::query));
+Work work_of(const ir::Pattern& pattern, std::int64_t tokens, const char* on, std::int64_t heads,
+             ir::Stationary stationary) {
+  const auto made = plan(pattern, bind_of(), find_target(on).value(), options(stationary));
   EXPECT_TRUE(made.ok());
   const ir::Shape shape{
       .batch = 1, .n_q = tokens, .n_k = tokens, .heads = heads, .kv_heads = heads, .d = 64, .d_v = 64};
   const auto tables = ir::make_tables(*made, heads);
   return count_work(*made, *tables, shape, problem_of(pattern, shape, 1).inputs);
+}
+
+Work work_of(const std::string& body, std::int64_t tokens, const char* on, std::int64_t heads = 1) {
+  return work_of(pattern_of(body), tokens, on, heads, ir::Stationary::query);
 }
 
 /// Executed over useful.
@@ -215,6 +222,34 @@ TEST(SetsCost, WhatTheyKeep) {
         << on;
     EXPECT_LE(waste("input m: u8[blocks, blocks]; branch blocks(64, table(m));", 2048, on), 1.01) << on;
   }
+}
+
+/// Tiles of keys that walk over queries compute about what tiles of queries do, in every pattern that the project
+/// ships.
+TEST(SetsCost, KeysCostWhatQueriesCost) {
+  int counted = 0;
+  for (const char* folder : {"examples", "tests/patterns"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(test::in_checkout(folder))) {
+      if (entry.path().extension() != ".weft") continue;
+      const Source source{entry.path().string(), test::read_text(entry.path())};
+      const auto file = dsl::parse(source);
+      ASSERT_TRUE(file.ok()) << source.name;
+      for (const auto& def : file->patterns) {
+        const auto pattern = ir::lower(*file, def.name, {});
+        if (!pattern.ok()) continue;
+        std::int64_t cells = 1;
+        for (std::int64_t axis : pattern->grid) cells *= axis;
+        const std::int64_t tokens = pattern->grid.empty() ? 2048 : cells, heads = pattern->heads.value_or(2);
+        const Work by_query = work_of(*pattern, tokens, "sm_61", heads, ir::Stationary::query);
+        const Work by_key = work_of(*pattern, tokens, "sm_61", heads, ir::Stationary::key);
+        // Few of a tile's keys are asked by every query: tiles would have to hold keys of one kind.
+        const bool is_uneven = def.name.starts_with("deepspeed_fixed");
+        EXPECT_LE(by_key.executed, (is_uneven ? 2 : 1.25) * by_query.executed) << source.name << ": " << def.name;
+        ++counted;
+      }
+    }
+  }
+  EXPECT_GE(counted, 60);
 }
 
 /// Pairs that are scanned are sampled in long sequences: what is kept of all pairs, and what is executed for it, are

@@ -1,6 +1,7 @@
 """The snippets of the pages that users learn from: they run, and print what stands behind them."""
 
 import contextlib
+import importlib.util
 import io
 import pathlib
 import re
@@ -27,6 +28,8 @@ def test_snippets(page):
     found = list(snippets(page))
     assert found, "no snippet"
     for code, printed in found:
+        if "import torch" in code and not importlib.util.find_spec("torch"):
+            continue
         with contextlib.redirect_stdout(io.StringIO()) as out:
             exec(compile(code, page, "exec"), names)
         assert printed is None or out.getvalue() == printed
