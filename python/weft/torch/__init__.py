@@ -3,6 +3,19 @@ tensors work, without importing this: here are the operators by name, and module
 
 from .calls import op_arguments
 from .dilated import DilatedAttention, ImprovedDilatedAttention
+from .multihead import ImprovedMultiheadDilatedAttention, MultiheadDilatedAttention, RingMultiheadDilatedAttention
 from .operator import op, op_backward
+from .ring import RingDilatedAttention, RingDilatedAttentionV2
 
-__all__ = ["DilatedAttention", "ImprovedDilatedAttention", "op", "op_arguments", "op_backward"]
+__all__ = [
+    "DilatedAttention",
+    "ImprovedDilatedAttention",
+    "ImprovedMultiheadDilatedAttention",
+    "MultiheadDilatedAttention",
+    "RingDilatedAttention",
+    "RingDilatedAttentionV2",
+    "RingMultiheadDilatedAttention",
+    "op",
+    "op_arguments",
+    "op_backward",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,42 +30,55 @@ def _checked(segments: Sequence[int], rates: Sequence[int], dropout: float) -> t
     return list(segments), list(rates)
 
 
-def _pattern(segments: list[int], rates: list[int], is_causal: bool, masked: str) -> Pattern:
-    made = branches(segments, rates, phase="i % rate", heads="groups")
-    lines = [made.text, "combine mean;"]
+#: Inputs that a call may bring, and what each means.
+_INPUTS = {
+    "mask": ("u8[batch, queries, keys]", "keep table(mask);"),
+    "bias": ("f32[batch, queries, keys]", "score s + bias[b, q, k];"),
+    "present": ("u8[batch, keys]", "keep where(present[b, k] != 0);"),
+}
+
+
+def _pattern(branch: str, combine: str, is_causal: bool, given: tuple[str, ...]) -> Pattern:
+    lines = [f"input {name}: {_INPUTS[name][0]};" for name in given]
+    lines += [branch, f"combine {combine};", *(_INPUTS[name][1] for name in given)]
     if is_causal:
         lines.append("keep causal;")
-    if masked == "mask":
-        lines = ["input mask: u8[batch, queries, keys];", *lines, "keep table(mask);"]
-    if masked == "bias":
-        lines = ["input bias: f32[batch, queries, keys];", *lines, "score s + bias[b, q, k];"]
     return Pattern.parse("pattern dilated_module {\n" + "".join(f"  {line}\n" for line in lines) + "}\n")
 
 
-class _Dilated(torch.nn.Module):
-    """Groups of heads, one softmax for each group's branch, divided by their number. It holds texts, no kernels: copies and
-    pickles are those of any module."""
+class Dilated(torch.nn.Module):
+    """Groups of heads, one softmax for each group's branch. It holds texts, no kernels: copies and pickles are those of any
+    module. `combine mean` divides by the number of groups."""
+
+    _groups, _queries, _combine = "groups", None, "mean"
 
     def __init__(self, segments: Sequence[int], rates: Sequence[int], scale: float | None, dropout: float, ragged: bool) -> None:
         super().__init__()
         self.segment_lengths, self.dilation_rates = _checked(segments, rates, dropout)
         self.num_groups, self.softmax_scale, self.dropout, self.ragged = len(rates), scale, dropout, ragged
+        made = branches(self.segment_lengths, self.dilation_rates, phase="i % rate", heads=self._groups, queries=self._queries)
+        # Made here, for torch.compile sees no parser.
         self._patterns = {
-            (is_causal, masked): _pattern(self.segment_lengths, self.dilation_rates, is_causal, masked)
+            (is_causal, given): _pattern(made.text, self._combine, is_causal, given)
             for is_causal in (False, True)
-            for masked in ("", "mask", "bias")
+            for count in range(len(_INPUTS) + 1)
+            for given in itertools.combinations(_INPUTS, count)
         }
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False,
                 attention_mask: Tensor | None = None) -> Tensor:  # fmt: skip
         """[batch, tokens, heads, dim]. `attention_mask` [n, n] or [batch, 1, n, n]: True attends, floats are added to the scores;
         it takes n * n entries for each batch entry, and a set in a pattern of `weft.attention` takes none."""
-        self._check(query, key, value)
-        masked, inputs = self._mask(query, attention_mask)
-        return attention(query, key, value, self._patterns[bool(is_causal), masked], scale=self.softmax_scale, inputs=inputs,
+        self.check(query, key, value)
+        return self.attend(query, key, value, is_causal, self._mask(query, attention_mask))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, inputs: dict[str, Tensor]) -> Tensor:
+        """`inputs`: those of `mask`, `bias` and `present` that there are, with an entry for each of the batch."""
+        pattern = self._patterns[bool(is_causal), tuple(name for name in _INPUTS if name in inputs)]
+        return attention(query, key, value, pattern, scale=self.softmax_scale, inputs=inputs or None,
                          dropout=self.dropout if self.training else 0.0)  # fmt: skip
 
-    def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
+    def check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
         for name, x in (("query", query), ("key", key), ("value", value)):
             if x.dim() != 4:
                 raise ValueError(f"{name}: expected 4D tensor [batch, tokens, heads, dim], got the shape {list(x.shape)}")
@@ -75,21 +89,21 @@ class _Dilated(torch.nn.Module):
         if heads < self.num_groups:
             raise ValueError(f"num_heads ({heads}) must be >= num_groups ({self.num_groups}): one head for each segment length")
         if not self.ragged and tokens % longest:
-            raise ValueError(f"the {tokens} tokens must be divisible by the largest segment length, {longest}; ragged=True lifts this")
+            raise ValueError(
+                f"the {tokens} tokens must be divisible by the largest segment length, {longest}; ragged=True lifts this"
+            )
 
     @staticmethod
-    def _mask(query: Tensor, mask: Tensor | None) -> tuple[str, dict[str, Tensor] | None]:
+    def _mask(query: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
         if mask is None:
-            return "", None
+            return {}
         batch, tokens = query.shape[:2]
         if mask.dim() not in (2, 4) or tuple(mask.shape) not in ((tokens, tokens), (batch, 1, tokens, tokens)):
-            raise ValueError(f"attention_mask has the shape {list(mask.shape)}; expected [{tokens}, {tokens}] or [{batch}, 1, {tokens}, {tokens}]")
-        whole = mask.expand(batch, 1, tokens, tokens)[:, 0]
-        if mask.dtype == torch.bool:
-            return "mask", {"mask": whole.to(torch.uint8).contiguous()}
-        if not mask.is_floating_point():
-            raise ValueError(f"attention_mask is {mask.dtype}; expected bool or a float dtype")
-        return "bias", {"bias": whole.float().contiguous()}
+            raise ValueError(
+                f"attention_mask has the shape {list(mask.shape)}; "
+                f"expected [{tokens}, {tokens}] or [{batch}, 1, {tokens}, {tokens}]"
+            )
+        return mask_inputs("attention_mask", mask.expand(batch, 1, tokens, tokens)[:, 0])
 
     def extra_repr(self) -> str:
         return f"segment_lengths={self.segment_lengths}, dilation_rates={self.dilation_rates}, dropout={self.dropout}"
@@ -102,7 +116,16 @@ def _refuse_unknown(given: dict[str, Any], where: str) -> None:
             raise TypeError(f"{where} has no option '{name}'")
 
 
-class DilatedAttention(_Dilated):
+def mask_inputs(name: str, mask: Tensor) -> dict[str, Tensor]:
+    """Of a mask [batch, queries, keys]: bool, True attends, or floats that are added."""
+    if mask.dtype == torch.bool:
+        return {"mask": mask.to(torch.uint8).contiguous()}
+    if not mask.is_floating_point():
+        raise ValueError(f"{name} is {mask.dtype}; expected bool or a float dtype")
+    return {"bias": mask.float().contiguous()}
+
+
+class DilatedAttention(Dilated):
     """`softmax_scale` and `attention_mask` count, and dropout acts once, on weights. `ragged`: any number of tokens."""
 
     def __init__(self, segment_lengths: Sequence[int], dilation_rates: Sequence[int], softmax_scale: float | None = None,
@@ -112,7 +135,7 @@ class DilatedAttention(_Dilated):
         super().__init__(segment_lengths, dilation_rates, softmax_scale, attention_dropout, ragged)
 
 
-class ImprovedDilatedAttention(_Dilated):
+class ImprovedDilatedAttention(Dilated):
     """Equal to `DilatedAttention`. `use_tf32` changes no global setting."""
 
     def __init__(self, segment_lengths: Sequence[int], dilation_rates: Sequence[int], dropout: float = 0.0, use_tf32: bool = True,
