@@ -3,14 +3,20 @@ tensors work, without importing this: here are the operators by name, and module
 
 from .calls import op_arguments
 from .dilated import DilatedAttention, ImprovedDilatedAttention
+from .long_net import LongNet, LongNetLM
 from .multihead import ImprovedMultiheadDilatedAttention, MultiheadDilatedAttention, RingMultiheadDilatedAttention
 from .operator import op, op_backward
 from .ring import RingDilatedAttention, RingDilatedAttentionV2
+from .transformer import DilatedTransformerDecoderLayer, DilatedTransformerEncoderLayer
 
 __all__ = [
     "DilatedAttention",
+    "DilatedTransformerDecoderLayer",
+    "DilatedTransformerEncoderLayer",
     "ImprovedDilatedAttention",
     "ImprovedMultiheadDilatedAttention",
+    "LongNet",
+    "LongNetLM",
     "MultiheadDilatedAttention",
     "RingDilatedAttention",
     "RingDilatedAttentionV2",
