@@ -4,6 +4,7 @@ tensors work, without importing this: here are the operators by name, and module
 from .calls import op_arguments
 from .dilated import DilatedAttention, ImprovedDilatedAttention
 from .long_net import LongNet, LongNetLM
+from .long_net_attention import LongNetAttention
 from .multihead import ImprovedMultiheadDilatedAttention, MultiheadDilatedAttention, RingMultiheadDilatedAttention
 from .operator import op, op_backward
 from .ring import RingDilatedAttention, RingDilatedAttentionV2
@@ -16,6 +17,7 @@ __all__ = [
     "ImprovedDilatedAttention",
     "ImprovedMultiheadDilatedAttention",
     "LongNet",
+    "LongNetAttention",
     "LongNetLM",
     "MultiheadDilatedAttention",
     "RingDilatedAttention",

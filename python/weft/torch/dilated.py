@@ -16,7 +16,7 @@ __all__ = ["DilatedAttention", "ImprovedDilatedAttention"]
 Tensor = torch.Tensor
 
 
-def _checked(segments: Sequence[int], rates: Sequence[int], dropout: float) -> tuple[list[int], list[int]]:
+def checked_lists(segments: Sequence[int], rates: Sequence[int], dropout: float) -> tuple[list[int], list[int]]:
     for name, values in (("segment_lengths", segments), ("dilation_rates", rates)):
         if not values:
             raise ValueError(f"{name} cannot be empty")
@@ -54,7 +54,7 @@ class Dilated(torch.nn.Module):
 
     def __init__(self, segments: Sequence[int], rates: Sequence[int], scale: float | None, dropout: float, ragged: bool) -> None:
         super().__init__()
-        self.segment_lengths, self.dilation_rates = _checked(segments, rates, dropout)
+        self.segment_lengths, self.dilation_rates = checked_lists(segments, rates, dropout)
         self.num_groups, self.softmax_scale, self.dropout, self.ragged = len(rates), scale, dropout, ragged
         made = branches(self.segment_lengths, self.dilation_rates, phase="i % rate", heads=self._groups, queries=self._queries)
         # Made here, for torch.compile sees no parser.

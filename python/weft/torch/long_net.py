@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from math import log
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import nn
 
 from .dilated import Tensor
 from .transformer import Activation, DilatedTransformerDecoderLayer, DilatedTransformerEncoderLayer
+from .xpos import Xpos
 
 __all__ = ["LongNet", "LongNetLM"]
 
@@ -55,27 +55,6 @@ class LongNet(nn.Module):
         return out
 
 
-class _Xpos(nn.Module):
-    """xPos (Sun et al. 2022): pairs of numbers turned by an angle of the position, and scaled around the middle. The original
-    adds it to the embedding, which checkpoints were trained with."""
-
-    scale: Tensor
-
-    def __init__(self, dim: int, base: float = 512) -> None:
-        super().__init__()
-        self.base = base
-        self.register_buffer("scale", (torch.arange(0, dim, 2) + 0.4 * dim) / (1.4 * dim))
-
-    def forward(self, x: Tensor) -> Tensor:
-        tokens, pairs = x.shape[-2], x.shape[-1] // 2
-        at = torch.arange(tokens, device=x.device, dtype=self.scale.dtype)
-        angle = at[:, None] * 10000 ** (-torch.arange(pairs, device=x.device, dtype=self.scale.dtype) / pairs)
-        grown = self.scale ** ((at + -tokens // 2) / self.base)[:, None]
-        cos, sin = angle.cos() * grown, angle.sin() * grown
-        even, odd = x[..., 0::2], x[..., 1::2]
-        return torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1).flatten(-2)
-
-
 class LongNetLM(nn.Module):
     """Token numbers [batch, tokens] to logits [batch, tokens, num_tokens]."""
 
@@ -86,7 +65,8 @@ class LongNetLM(nn.Module):
         super().__init__()
         where = {"device": device, "dtype": dtype}
         self.token_embedding = nn.Embedding(num_tokens, d_model, **where)
-        self.pos_embedding = _Xpos(d_model).to(**where)
+        # The original adds it, and checkpoints were trained with that.
+        self.pos_embedding = Xpos(d_model).to(**where)
         self.long_net = LongNet(d_model, nhead, num_encoder_layers, num_decoder_layers, dim_feedforward, segment_lengths,
                                 dilation_rates, dropout, activation, layer_norm_eps, ragged=ragged, **where)  # fmt: skip
         self.norm = nn.LayerNorm(d_model, eps=layer_norm_eps, **where)
