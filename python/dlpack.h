@@ -51,4 +51,17 @@ struct Versioned {
 inline constexpr const char* kVersioned = "dltensor_versioned";
 inline constexpr const char* kVersionedUsed = "used_dltensor_versioned";
 
+/// What a type of arrays has as `__dlpack_c_exchange_api__`, in a capsule called `dlpack_exchange_api` (DLPack 1.2):
+/// the same as `__dlpack__` without Python. An older one may follow.
+struct ExchangeHeader {
+  std::uint32_t major, minor;
+  ExchangeHeader* older;
+};
+struct Exchange {
+  ExchangeHeader header;
+  void* allocate;
+  int (*from_object)(void* array, Versioned** out);  ///< waits for nothing
+};
+inline constexpr const char* kExchange = "dlpack_exchange_api";
+
 }  // namespace weft::python::dlpack

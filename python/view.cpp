@@ -52,7 +52,7 @@ bool is_cuda(std::int32_t type) {
 }  // namespace
 
 View::View(nb::object array, const std::string& name, nb::object stream) : name_(name) {
-  if (read_buffer(array)) return;
+  if (read_buffer(array) || read_exchange(array)) return;
   if (!nb::hasattr(array, "__dlpack__")) {
     throw nb::type_error((name + " is of type " + std::string(nb::inst_name(array).c_str()) +
                           "; expected an array of NumPy, PyTorch or another library that has __dlpack__")
@@ -87,6 +87,34 @@ bool View::read_buffer(nb::handle array) {
     shape_.push_back(buffer_.shape[axis]);
     strides_.push_back(buffer_.strides[axis] / buffer_.itemsize);
   }
+  return true;
+}
+
+/// Of arrays on the host: those of GPUs have to be made ready for a stream, which `__dlpack__` does.
+bool View::read_exchange(nb::handle array) {
+  PyObject* const found =
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(array.ptr())), "__dlpack_c_exchange_api__");
+  if (found == nullptr) {
+    PyErr_Clear();
+    return false;
+  }
+  const nb::object capsule = nb::steal(found);
+  if (PyCapsule_IsValid(capsule.ptr(), dlpack::kExchange) == 0) return false;
+  const auto* header = static_cast<dlpack::ExchangeHeader*>(PyCapsule_GetPointer(capsule.ptr(), dlpack::kExchange));
+  while (header != nullptr && header->major != 1) header = header->older;
+  if (header == nullptr) return false;
+  if (reinterpret_cast<const dlpack::Exchange*>(header)->from_object(array.ptr(), &versioned_) != 0) {
+    PyErr_Clear();  // what `__dlpack__` says is the message
+    versioned_ = nullptr;
+    return false;
+  }
+  if (versioned_->tensor.device.type != static_cast<std::int32_t>(dlpack::DeviceType::cpu)) {
+    versioned_->deleter(versioned_);
+    versioned_ = nullptr;
+    return false;
+  }
+  read_only_ = (versioned_->flags & dlpack::kReadOnly) != 0;
+  take(versioned_->tensor);
   return true;
 }
 

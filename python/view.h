@@ -40,6 +40,7 @@ class View {
 
  private:
   bool read_buffer(nb::handle array);
+  bool read_exchange(nb::handle array);
   void read_capsule(nb::handle array, const nb::object& stream);
   void take(const dlpack::Tensor& tensor);
 
