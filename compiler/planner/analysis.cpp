@@ -73,6 +73,8 @@ bool plan_reads_batch(const ir::Plan& plan) {
 bool differs_by_entry(const ir::Plan& plan, const ir::Shape& shape) {
   const auto reads = [](const Bound& b) { return b.kind == Bound::Kind::input; };
   bool differs = shape.offset.size() > 1 || plan_reads_batch(plan);
+  // Keys are chosen for each entry by its own scores; those that are drawn are the same for all.
+  for (const auto& list : plan.lists) differs = differs || list.kind == ir::List::Kind::top;
   for (const auto& phase : plan.phases) {
     for (const auto& pass : phase.passes) {
       for (const auto& range : pass.ranges) {

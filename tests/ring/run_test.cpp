@@ -100,6 +100,17 @@ TEST(RingRun, StripesOfManyRanks) {
     EXPECT_EQ(wrong_with(runner, ranks, RingLayout::striped, tally), "") << ranks;
 }
 
+/// Each entry of the batch chooses keys by its own scores, and needs those.
+TEST(RingRun, EntriesChooseKeysOfTheirOwn) {
+  Tally tally;
+  RingRunner runner(program("pattern p { input scores: f32[batch, heads, blocks, blocks]; "
+                            "branch blocks(4, top(2, by: input(scores))); }",
+                            sized(96, 2, 2, 3)),
+                    "cpu");
+  ASSERT_TRUE(runner.run_whole().ok());
+  for (const int ranks : {3, 6}) EXPECT_EQ(wrong_with(runner, ranks, RingLayout::contiguous, tally), "") << ranks;
+}
+
 TEST(RingRun, NothingTravelsWhereSegmentsFitARank) {
   Tally tally;
   RingRunner runner(program("pattern p { branches dilated(segments: [64, 128], rates: [1, 2]); }", sized(512, 4, 4)),
