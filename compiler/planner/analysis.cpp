@@ -62,7 +62,10 @@ constexpr std::int64_t kMostConditionalEntries = 8;
 
 bool plan_reads_batch(const ir::Plan& plan) {
   const auto reads = [](const ir::ExprPtr& e) { return e && ir::reads(*e, ir::Variable::b); };
-  return std::any_of(plan.forms.begin(), plan.forms.end(), reads) ||
+  // Keys are chosen for each entry by its own scores; those that are drawn are the same for all.
+  const auto chosen = [](const ir::List& list) { return list.kind == ir::List::Kind::top; };
+  return std::any_of(plan.lists.begin(), plan.lists.end(), chosen) ||
+         std::any_of(plan.forms.begin(), plan.forms.end(), reads) ||
          std::any_of(plan.predicates.begin(), plan.predicates.end(), [&](const ir::Predicate& p) {
            return reads(p.holds) || reads(p.key) || reads(p.lo) || reads(p.hi);
          });
@@ -73,8 +76,6 @@ bool plan_reads_batch(const ir::Plan& plan) {
 bool differs_by_entry(const ir::Plan& plan, const ir::Shape& shape) {
   const auto reads = [](const Bound& b) { return b.kind == Bound::Kind::input; };
   bool differs = shape.offset.size() > 1 || plan_reads_batch(plan);
-  // Keys are chosen for each entry by its own scores; those that are drawn are the same for all.
-  for (const auto& list : plan.lists) differs = differs || list.kind == ir::List::Kind::top;
   for (const auto& phase : plan.phases) {
     for (const auto& pass : phase.passes) {
       for (const auto& range : pass.ranges) {

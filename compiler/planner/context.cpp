@@ -66,10 +66,13 @@ Conjunction Context::key_modulo(std::int64_t modulus, std::int64_t sign, std::in
   if (modulus == 1) return {};
   // Of the streamed side by the row: q = sign * k - sign * shift.
   const ExprPtr add = ir::constant(ir::floor_mod(transposed_ ? -sign * shift : shift, modulus));
-  const ExprPtr moved = sign < 0            ? minus(add, stationary())
-                        : add->integer == 0 ? stationary()
-                                            : plus(stationary(), add);
-  const ExprPtr lo = modulo(moved, modulus);
+  ExprPtr of_row = stationary();
+  if (sign < 0) {
+    of_row = minus(add, of_row);
+  } else if (add->integer != 0) {
+    of_row = plus(of_row, add);
+  }
+  const ExprPtr lo = modulo(of_row, modulus);
   return pair({.holds = nullptr,
                .key = modulo(streamed(), modulus),
                .lo = lo,

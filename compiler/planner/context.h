@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/ir/predicates.h"
 #include "compiler/planner/conjunctions.h"
 
 /// Where a set stands: which side is streamed, and whether its positions are tokens or numbers of blocks.
@@ -54,10 +55,10 @@ class Context {
   // Positions and their number, over the variables of tokens.
   ir::ExprPtr query() const { return position(ir::Variable::q); }
   ir::ExprPtr key() const { return position(ir::Variable::k); }
-  ir::ExprPtr stationary() const { return transposed_ ? key() : query(); }
-  ir::ExprPtr streamed() const { return transposed_ ? query() : key(); }
-  ir::Variable row_variable() const { return transposed_ ? ir::Variable::k : ir::Variable::q; }
-  ir::Variable streamed_variable() const { return transposed_ ? ir::Variable::q : ir::Variable::k; }
+  ir::Variable row_variable() const { return ir::row_variable(draft_->options.stationary); }
+  ir::Variable streamed_variable() const { return ir::key_variable(draft_->options.stationary); }
+  ir::ExprPtr stationary() const { return position(row_variable()); }
+  ir::ExprPtr streamed() const { return position(streamed_variable()); }
   ir::ExprPtr count() const;
   /// The expression with positions of this context in the place of its variables.
   ir::ExprPtr positions(ir::ExprPtr e) const;

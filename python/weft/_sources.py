@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from typing import Any, NamedTuple, Protocol, Union, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Union
 
 from . import _weft
 from .errors import PatternError
@@ -28,7 +28,6 @@ class Source(NamedTuple):
     places: tuple[Place, ...] = ()
 
 
-@runtime_checkable
 class HasSource(Protocol):
     """A `weft.Set` or a `weft.Pattern`."""
 

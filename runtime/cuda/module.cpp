@@ -48,13 +48,13 @@ class Module::Image {
 
 Result<std::shared_ptr<const Module>> Module::load(std::shared_ptr<const Device> device, std::string_view cubin,
                                                    const std::string& symbol, const std::string& name, bool* refused) {
-  // Texts end with a NUL for the driver.
-  const std::string text(is_ptx(cubin) ? cubin : "");
-  if (text.empty() && !is_cubin(cubin)) return internal_error(fmt::format("the binary of {} is no cubin", name));
+  const bool is_text = !is_cubin(cubin);  // asked first: PTX is searched for in all of the bytes
+  if (is_text && !is_ptx(cubin)) return internal_error(fmt::format("the binary of {} is no cubin", name));
+  const std::string text(is_text ? cubin : "");  // ends with a NUL, for the driver
   WEFT_TRY(const auto current, Current::make(*device));
   const auto image = std::make_shared<Image>(device);  // a copy: `current` outlives the image
   const auto& driver = image->device->driver();
-  const auto result = driver.functions().cuModuleLoadData(&image->handle, text.empty() ? cubin.data() : text.c_str());
+  const auto result = driver.functions().cuModuleLoadData(&image->handle, is_text ? text.c_str() : cubin.data());
   if (refused != nullptr) *refused = is_refusal(result);
   if (auto loaded = driver.check(result, "cuModuleLoadData"); !loaded) {
     auto error = std::move(loaded).error();

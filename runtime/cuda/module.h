@@ -24,8 +24,7 @@ inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
 class Module {
  public:
   /// `name` is the pattern's, for messages. Internal error where the bytes are neither cubin nor PTX, the driver does
-  /// not take them
-  /// (`refused`, where that is given) or they lack `symbol`.
+  /// not take them (`refused`, where that is given) or they lack `symbol`.
   static Result<std::shared_ptr<const Module>> load(std::shared_ptr<const Device> device, std::string_view cubin,
                                                     const std::string& symbol, const std::string& name,
                                                     bool* refused = nullptr);

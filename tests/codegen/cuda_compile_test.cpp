@@ -1,18 +1,14 @@
 #include "codegen/cuda/emit.h"
-#include "compiler/ir/lower.h"
 #include "compiler/planner/planner.h"
-#include "dsl/parse.h"
 #include "runtime/nvrtc/compile.h"
 #include "runtime/nvrtc/cubin.h"
 #include "runtime/nvrtc/search.h"
-#include "tests/support/blessed.h"
-#include "tests/support/places.h"
+#include "tests/support/shipped.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <sstream>
 
@@ -29,21 +25,14 @@ struct Text {
 /// The patterns of tests/patterns with heads, dim and dtype rewritten, as texts for the target.
 std::vector<Text> texts(const Target& target, std::int64_t d, ir::DType dtype, int& planned) {
   std::map<std::string, std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator(test::in_checkout("tests/patterns"))) {
-    const Source source{entry.path().string(), test::read_text(entry.path())};
-    const auto file = dsl::parse(source);
-    EXPECT_TRUE(file.ok()) << source.name;
-    for (const auto& def : file->patterns) {
-      const auto pattern = ir::lower(*file, def.name, {});
-      if (!pattern.ok()) continue;
-      const auto plan = planner::plan(*pattern, {.d = d, .d_v = d, .dtype = dtype}, target);
-      if (!plan.ok()) {
-        EXPECT_FALSE(plan.error().diagnostics.empty()) << def.name << ": " << plan.error().message;
-        continue;
-      }
-      ++planned;
-      found.emplace(codegen::cuda::emit(*plan, target).text, def.name);
+  for (const auto& [file, pattern] : test::shipped_patterns("tests/patterns")) {
+    const auto plan = planner::plan(pattern, {.d = d, .d_v = d, .dtype = dtype}, target);
+    if (!plan.ok()) {
+      EXPECT_FALSE(plan.error().diagnostics.empty()) << pattern.name << ": " << plan.error().message;
+      continue;
     }
+    ++planned;
+    found.emplace(codegen::cuda::emit(*plan, target).text, pattern.name);
   }
   std::vector<Text> out;
   for (const auto& [text, name] : found) out.push_back({text, name});

@@ -127,6 +127,17 @@ class CudaEngine : public WithStandIn {
     return out;
   }
 
+  /// Runs it once, computing.
+  void expect_meaning(const Kernel& kernel, const std::string& text, Problem problem) {
+    const OnDevice memory(device_of(kernel), problem);
+    emulate(kernel);
+    const auto status = kernel.run(memory.args(problem));
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    memory.fetch(problem);
+    expect_meaning(text, problem);
+    driver().on_launch = nullptr;
+  }
+
   void expect_meaning(const std::string& text, Problem& problem, std::span<const std::int64_t> offset = {}) {
     Problem expected = problem;
     const Engine engine({.no_cache = true});

@@ -24,15 +24,7 @@ constexpr const char* kTwoPhases =
 TEST_F(CudaEngine, ComputesWhatTheInterpreterSays) {
   for (const auto* text : {kLongnet, kTwoPhases}) {
     const Engine engine(options());
-    const auto kernel = compile(engine, text, f32());
-    Problem problem(2, 77, 3, 32);
-    const OnDevice memory(device_of(kernel), problem);
-    emulate(kernel);
-    const auto status = kernel.run(memory.args(problem));
-    ASSERT_TRUE(status.ok()) << status.error().message;
-    memory.fetch(problem);
-    expect_meaning(text, problem);
-    driver().on_launch = nullptr;
+    expect_meaning(compile(engine, text, f32()), text, Problem(2, 77, 3, 32));
   }
 }
 
@@ -475,13 +467,7 @@ TEST_F(CudaEngine, AGpuThatIsNewerThanEveryTargetRunsPtx) {
     ASSERT_EQ(driver().images.size(), 1u);
     EXPECT_NE(driver().images[0].find("\n.target sm_121"), std::string::npos);
     EXPECT_NE(driver().images[0].find(".entry weft_kernel("), std::string::npos);
-    Problem problem(1, 40, 2, 32);
-    const OnDevice memory(device_of(kernel), problem);
-    emulate(kernel);
-    const auto status = kernel.run(memory.args(problem));
-    ASSERT_TRUE(status.ok()) << status.error().message;
-    memory.fetch(problem);
-    expect_meaning(kCausal, problem);
+    expect_meaning(kernel, kCausal, Problem(1, 40, 2, 32));
   }
   const Engine engine(options());
   EXPECT_EQ(compile(engine, kCausal, f32("sm_121")).origin(), CacheOrigin::miss) << "the cubin is another entry";

@@ -2,14 +2,12 @@
 #include "compiler/planner/analysis.h"
 #include "dsl/parse.h"
 #include "tests/planner/coverage.h"
-#include "tests/support/blessed.h"
-#include "tests/support/places.h"
 #include "tests/support/random_numbers.h"
+#include "tests/support/shipped.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 
 /// Every kind of set that is planned by conditions on pairs or by bounds that a row gives, as a user writes it.
 namespace weft::planner {
@@ -229,24 +227,16 @@ TEST(SetsCost, WhatTheyKeep) {
 TEST(SetsCost, KeysCostWhatQueriesCost) {
   int counted = 0;
   for (const char* folder : {"examples", "tests/patterns"}) {
-    for (const auto& entry : std::filesystem::directory_iterator(test::in_checkout(folder))) {
-      if (entry.path().extension() != ".weft") continue;
-      const Source source{entry.path().string(), test::read_text(entry.path())};
-      const auto file = dsl::parse(source);
-      ASSERT_TRUE(file.ok()) << source.name;
-      for (const auto& def : file->patterns) {
-        const auto pattern = ir::lower(*file, def.name, {});
-        if (!pattern.ok()) continue;
-        std::int64_t cells = 1;
-        for (std::int64_t axis : pattern->grid) cells *= axis;
-        const std::int64_t tokens = pattern->grid.empty() ? 2048 : cells, heads = pattern->heads.value_or(2);
-        const Work by_query = work_of(*pattern, tokens, "sm_61", heads, ir::Stationary::query);
-        const Work by_key = work_of(*pattern, tokens, "sm_61", heads, ir::Stationary::key);
-        // Few of a tile's keys are asked by every query: tiles would have to hold keys of one kind.
-        const bool is_uneven = def.name.starts_with("deepspeed_fixed");
-        EXPECT_LE(by_key.executed, (is_uneven ? 2 : 1.25) * by_query.executed) << source.name << ": " << def.name;
-        ++counted;
-      }
+    for (const auto& [file, pattern] : test::shipped_patterns(folder)) {
+      std::int64_t cells = 1;
+      for (std::int64_t axis : pattern.grid) cells *= axis;
+      const std::int64_t tokens = pattern.grid.empty() ? 2048 : cells, heads = pattern.heads.value_or(2);
+      const Work by_query = work_of(pattern, tokens, "sm_61", heads, ir::Stationary::query);
+      const Work by_key = work_of(pattern, tokens, "sm_61", heads, ir::Stationary::key);
+      // Few of a tile's keys are asked by every query: tiles would have to hold keys of one kind.
+      const bool is_uneven = pattern.name.starts_with("deepspeed_fixed");
+      EXPECT_LE(by_key.executed, (is_uneven ? 2 : 1.25) * by_query.executed) << file << ": " << pattern.name;
+      ++counted;
     }
   }
   EXPECT_GE(counted, 60);
