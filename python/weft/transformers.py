@@ -1,4 +1,4 @@
-"""Models of Hugging Face's transformers (4.53 or newer) attend through Weft:
+"""Models of Hugging Face's transformers (tested with 5.24) attend through Weft:
 
     weft.transformers.register()
     model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="weft")
@@ -19,10 +19,9 @@ from ._attention import attention
 from .errors import ArgumentError
 from .patterns import Pattern
 from .sets import Set
+from .torch.inputs import Tensor, text_of
 
 __all__ = ["register"]
-
-Tensor = torch.Tensor
 
 
 def register(name: str = "weft", pattern: Set | None = None) -> None:
@@ -83,14 +82,14 @@ class _Attention:
         if attention_mask is not None and not is_table:
             inputs["present"] = attention_mask.to(torch.uint8)
         if is_table:
-            # A mask of a static cache's length may be longer than the keys.
-            whole = attention_mask[..., : key.shape[2]].expand(batch, -1, -1, -1)
-            whole = whole if whole.shape[1] == heads else whole.expand(batch, heads, -1, -1)
-            as_bool = attention_mask.dtype == torch.bool
-            inputs["mask" if as_bool else "bias"] = whole.to(torch.uint8) if as_bool else whole.float()
+            # Heads that share a mask read one.
+            whole = attention_mask.expand(batch, -1, -1, -1)
+            if whole.dtype == torch.bool:
+                inputs["mask" if whole.shape[1] > 1 else "mask_of_all"] = whole.to(torch.uint8).squeeze(1)
+            else:
+                inputs["bias"] = whole.float().expand(batch, heads, -1, -1)
         if position_bias is not None:
-            bias = position_bias.expand(batch, heads, -1, -1).float()
-            inputs["bias"] = inputs["bias"] + bias if "bias" in inputs else bias
+            inputs["bias"] = position_bias.float().expand(batch, heads, -1, -1) + inputs.get("bias", 0)
         if s_aux is not None:
             inputs["sinks"] = s_aux.float()
         causal = (getattr(module, "is_causal", True) if is_causal is None else is_causal) and not is_table
@@ -109,23 +108,23 @@ class _Attention:
 _INPUTS = {
     "present": ("u8[batch, keys]", "keep where(present[b, k] != 0);"),
     "mask": ("u8[batch, heads, queries, keys]", "keep where(mask[b, h, q, k] != 0);"),
+    "mask_of_all": ("u8[batch, queries, keys]", "keep where(mask_of_all[b, q, k] != 0);"),
     "bias": ("f32[batch, heads, queries, keys]", ""),
     "sinks": ("f32[heads]", "sink_logit sinks[h];"),
 }
 
 
 def _text(pattern: Set | None, causal: bool, window: int | None, softcap: float | None, inputs: tuple[str, ...]) -> str:
-    lines = [f"input {name}: {_INPUTS[name][0]};" for name in inputs]
+    lines = [_INPUTS[name][1] for name in inputs]
     if pattern is not None:
         lines.append(f"branch {pattern.text};")
     elif window is not None:
         lines.append(f"keep window({window - 1}, {0 if causal else window - 1});")
     elif causal:
         lines.append("keep causal;")
-    lines += [_INPUTS[name][1] for name in inputs]
     score = "s" if softcap is None else f"softcap(s, {float(softcap)!r})"
     if "bias" in inputs:
         score += " + bias[b, h, q, k]"
     if score != "s":
         lines.append(f"score {score};")
-    return "pattern transformers {\n" + "".join(f"  {line}\n" for line in lines if line) + "}\n"
+    return text_of("transformers", {name: _INPUTS[name][0] for name in inputs}, lines)

@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from .._attention import attention
-from ..patterns import Pattern, branches
+from ..patterns import branches
+from .inputs import BIAS, MASK, PRESENT, Tensor, Variants, checked_lists, mask_inputs
 
 __all__ = ["DilatedAttention", "ImprovedDilatedAttention"]
-
-Tensor = torch.Tensor
-
-
-def checked_lists(segments: Sequence[int], rates: Sequence[int], dropout: float) -> tuple[list[int], list[int]]:
-    for name, values in (("segment_lengths", segments), ("dilation_rates", rates)):
-        if not values:
-            raise ValueError(f"{name} cannot be empty")
-        for number, value in enumerate(values):
-            if value <= 0:
-                raise ValueError(f"{name}[{number}] is {value}; it must be positive")
-    if len(segments) != len(rates):
-        raise ValueError(f"segment_lengths and dilation_rates must have the same length; they have {len(segments)} and {len(rates)}")
-    if not 0.0 <= dropout <= 1.0:
-        raise ValueError(f"dropout is {dropout}; it must be between 0.0 and 1.0")
-    return list(segments), list(rates)
-
-
-#: Inputs that a call may bring, and what each means.
-_INPUTS = {
-    "mask": ("u8[batch, queries, keys]", "keep table(mask);"),
-    "bias": ("f32[batch, queries, keys]", "score s + bias[b, q, k];"),
-    "present": ("u8[batch, keys]", "keep where(present[b, k] != 0);"),
-}
-
-
-def _pattern(branch: str, combine: str, is_causal: bool, given: tuple[str, ...]) -> Pattern:
-    lines = [f"input {name}: {_INPUTS[name][0]};" for name in given]
-    lines += [branch, f"combine {combine};", *(_INPUTS[name][1] for name in given)]
-    if is_causal:
-        lines.append("keep causal;")
-    return Pattern.parse("pattern dilated_module {\n" + "".join(f"  {line}\n" for line in lines) + "}\n")
 
 
 class Dilated(torch.nn.Module):
@@ -57,13 +25,8 @@ class Dilated(torch.nn.Module):
         self.segment_lengths, self.dilation_rates = checked_lists(segments, rates, dropout)
         self.num_groups, self.softmax_scale, self.dropout, self.ragged = len(rates), scale, dropout, ragged
         made = branches(self.segment_lengths, self.dilation_rates, phase="i % rate", heads=self._groups, queries=self._queries)
-        # Made here, for torch.compile sees no parser.
-        self._patterns = {
-            (is_causal, given): _pattern(made.text, self._combine, is_causal, given)
-            for is_causal in (False, True)
-            for count in range(len(_INPUTS) + 1)
-            for given in itertools.combinations(_INPUTS, count)
-        }
+        inputs = {"mask": MASK, "bias": BIAS, "present": PRESENT}
+        self._patterns = Variants("dilated_module", [made.text, f"combine {self._combine};"], inputs)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False,
                 attention_mask: Tensor | None = None) -> Tensor:  # fmt: skip
@@ -74,7 +37,7 @@ class Dilated(torch.nn.Module):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, inputs: dict[str, Tensor]) -> Tensor:
         """`inputs`: those of `mask`, `bias` and `present` that there are, with an entry for each of the batch."""
-        pattern = self._patterns[bool(is_causal), tuple(name for name in _INPUTS if name in inputs)]
+        pattern = self._patterns.of(is_causal, inputs)
         return attention(query, key, value, pattern, scale=self.softmax_scale, inputs=inputs or None,
                          dropout=self.dropout if self.training else 0.0)  # fmt: skip
 
@@ -114,15 +77,6 @@ def _refuse_unknown(given: dict[str, Any], where: str) -> None:
     for name in given:
         if name not in ("device", "dtype", "use_tf32"):
             raise TypeError(f"{where} has no option '{name}'")
-
-
-def mask_inputs(name: str, mask: Tensor) -> dict[str, Tensor]:
-    """Of a mask [batch, queries, keys]: bool, True attends, or floats that are added."""
-    if mask.dtype == torch.bool:
-        return {"mask": mask.to(torch.uint8).contiguous()}
-    if not mask.is_floating_point():
-        raise ValueError(f"{name} is {mask.dtype}; expected bool or a float dtype")
-    return {"bias": mask.float().contiguous()}
 
 
 class DilatedAttention(Dilated):

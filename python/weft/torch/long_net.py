@@ -9,7 +9,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import nn
 
-from .dilated import Tensor
+from .inputs import Tensor
 from .transformer import Activation, DilatedTransformerDecoderLayer, DilatedTransformerEncoderLayer
 from .xpos import Xpos
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .dilated import Dilated, DilatedAttention, ImprovedDilatedAttention, Tensor, mask_inputs
+from .dilated import Dilated, DilatedAttention, ImprovedDilatedAttention
+from .inputs import Tensor, check_embedded, checked_heads, mask_inputs, padding_input
 from .ring import RingDilatedAttention
 
 __all__ = ["MultiheadDilatedAttention", "ImprovedMultiheadDilatedAttention", "RingMultiheadDilatedAttention"]
@@ -24,12 +25,8 @@ class _Multihead(nn.Module):
     def __init__(self, embed_dim: int, num_heads: int, attention: Dilated, bias: bool, layer_norm: bool, layer_norm_eps: float,
                  gamma_init: float, device: Any, dtype: Any) -> None:  # fmt: skip
         super().__init__()
-        for name, value in (("embed_dim", embed_dim), ("num_heads", num_heads)):
-            if value <= 0:
-                raise ValueError(f"{name} is {value}; it must be positive")
-        if embed_dim % num_heads:
-            raise ValueError(f"embed_dim ({embed_dim}) must be divisible by num_heads ({num_heads})")
-        self.embed_dim, self.num_heads, self.head_dim, self.gamma_init = embed_dim, num_heads, embed_dim // num_heads, gamma_init
+        self.embed_dim, self.num_heads, self.gamma_init = embed_dim, num_heads, gamma_init
+        self.head_dim = checked_heads(embed_dim, num_heads)
         if self.head_dim % 8:
             warnings.warn(f"head_dim ({self.head_dim}) should be divisible by 8 for speed", stacklevel=3)
         if self.head_dim > 128:
@@ -61,7 +58,7 @@ class _Multihead(nn.Module):
         """[batch, tokens, embed_dim]. Masks as in `torch.nn.MultiheadAttention`: True is not attended. `key_padding_mask` [batch,
         tokens]; `attn_mask` [tokens, tokens] or [batch, tokens, tokens], floats are added. Weights are not made: None."""
         key, value = query if key is None else key, query if value is None else value
-        self._check(query, key, value)
+        check_embedded(self.embed_dim, query, key, value)
         batch, tokens = query.shape[:2]
         q, k, v = (x.reshape(batch, tokens, self.num_heads, self.head_dim) for x in self._projected(query, key, value))
         self.attention.check(q, k, v)
@@ -82,15 +79,6 @@ class _Multihead(nn.Module):
         q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
         return (q, k, v) if self.q_ln is None else (self.q_ln(q), self.k_ln(k), v)
 
-    def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
-        shapes = [list(x.shape) for x in (query, key, value)]
-        if any(x.dim() != 3 for x in (query, key, value)):
-            raise ValueError(f"Expected 3D tensors [batch, tokens, embed_dim], got the shapes {shapes}")
-        if shapes[0][:2] != shapes[1][:2] or shapes[0][:2] != shapes[2][:2]:
-            raise ValueError(f"batch and tokens of query, key and value must match; their shapes are {shapes}")
-        if any(shape[2] != self.embed_dim for shape in shapes):
-            raise ValueError(f"the embedding dimension is {self.embed_dim}; the shapes are {shapes}")
-
     @staticmethod
     def _inputs(query: Tensor, mask: Tensor | None, padding: Tensor | None) -> dict[str, Tensor]:
         batch, tokens = query.shape[:2]
@@ -103,11 +91,7 @@ class _Multihead(nn.Module):
             whole = mask.expand(batch, tokens, tokens)
             out.update(mask_inputs("attn_mask", ~whole if whole.dtype == torch.bool else whole))
         if padding is not None:
-            if tuple(padding.shape) != (batch, tokens) or padding.dtype != torch.bool:
-                raise ValueError(
-                    f"key_padding_mask is {padding.dtype} {list(padding.shape)}; expected torch.bool [{batch}, {tokens}]"
-                )
-            out["present"] = (~padding).to(torch.uint8)
+            out["present"] = padding_input(query, padding)
         return out
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from ..errors import UnavailableError
-from .dilated import Dilated, Tensor
+from .dilated import Dilated
+from .inputs import Tensor
 
 __all__ = ["RingDilatedAttention", "RingDilatedAttentionV2"]
 

@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from ..errors import ArgumentError
-from .dilated import Tensor
+from .inputs import Tensor
 from .long_net_attention import LongNetAttention
 
 __all__ = ["DilatedAttention"]

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .dilated import Tensor
+from .inputs import Tensor
 from .multihead import MultiheadDilatedAttention
 
 __all__ = ["DilatedTransformerEncoderLayer", "DilatedTransformerDecoderLayer"]
