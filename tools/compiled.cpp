@@ -20,7 +20,7 @@ constexpr int kWarp = 32;
 double products_of(const ir::Plan& plan) {
   const auto& choices = plan.choices;
   const double pairs = static_cast<double>(choices.tile_q) * choices.tile_k;
-  return pairs * static_cast<double>(plan.bind.d + plan.bind.d_v) / codegen::cuda::geometry(plan).threads;
+  return pairs * static_cast<double>(plan.bind.d + plan.bind.d_v) / choices.threads;
 }
 
 Result<sass::Report> read_machine_code(const std::string& cubin, const Planned& planned, const Compiled& compiled) {
@@ -39,8 +39,7 @@ void warn_of(const std::string& what, const Error& error, const Console& console
 }  // namespace
 
 sass::Launch launch_of(const Planned& planned, const Compiled& compiled) {
-  return {.blocks = std::max(1, compiled.blocks_per_sm),
-          .warps = std::max(1, codegen::cuda::geometry(planned.plan).threads / kWarp)};
+  return {.blocks = std::max(1, compiled.blocks_per_sm), .warps = std::max(1, planned.plan.choices.threads / kWarp)};
 }
 
 Result<Compiled> compile_for_gpu(const Planned& planned, const Sizes& sizes, const Options& options,
@@ -62,10 +61,10 @@ Result<Compiled> compile_for_gpu(const Planned& planned, const Sizes& sizes, con
   if (entry.registers) out.registers = static_cast<int>(*entry.registers);
   if (entry.spill_bytes) out.spill_bytes = static_cast<int>(*entry.spill_bytes);
   WEFT_TRY(const auto tables, make_head_tables(planned.plan, sizes.heads));
-  const auto geometry = codegen::cuda::geometry(planned.plan);
-  out.shared_bytes = geometry.shared_bytes(tables.tables.most_terms);
-  if (out.registers)
-    out.blocks_per_sm = blocks_per_sm(planned.target, geometry.threads, *out.registers, *out.shared_bytes);
+  out.shared_bytes = codegen::cuda::shared_memory(planned.plan).with_terms(tables.tables.most_terms);
+  if (out.registers) {
+    out.blocks_per_sm = blocks_per_sm(planned.target, planned.plan.choices.threads, *out.registers, *out.shared_bytes);
+  }
   if (planned.target.is_ptx) return out;  // there is no machine code before a driver has made it
   auto report = read_machine_code(entry.binary, planned, out);
   for (const auto& warning : binaries.take_warnings()) console.warn("{}", warning);

@@ -57,6 +57,7 @@ Result<Workload> workload_of(const Planned& planned, const ir::Shape& shape, con
   WEFT_TRY(const auto tables, ir::make_tables(plan, shape.heads));
   load.plan_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   load.heads_per_tile = ir::heads_per_tile(plan, ir::heads_are_alike(plan, tables), shape);
+  WEFT_TRY(load.launches, rehearse(Compilation(planned), shape));
   load.bytes = planner::tensor_bytes(plan, shape);
   load.inputs_missing = inputs.empty() && depends_on_inputs(plan);
   if (load.inputs_missing) return load;

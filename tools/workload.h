@@ -2,6 +2,7 @@
 
 #include "compiler/planner/analysis.h"
 #include "runtime/engine/front.h"
+#include "runtime/engine/rehearse.h"
 
 #include <cstdint>
 #include <vector>
@@ -18,6 +19,7 @@ struct Workload {
   double bytes = 0;                 ///< Q, K, V, O and LSE, and the gradients of a backward pass, once
   double density = 0;               ///< kept pairs over all pairs
   std::int64_t heads_per_tile = 1;  ///< query heads of one kv head whose rows stand in one tile
+  std::vector<Rehearsed> launches;  ///< kernels that a launch runs, with their grids
   double plan_us = 0;               ///< planning and making tables, both independent of the lengths
   bool inputs_missing = false;      ///< counts depend on inputs that were not given: they are 0
 };

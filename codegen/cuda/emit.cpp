@@ -136,7 +136,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant("kThreads", c.threads, "of a block");
   constant("kBlocks", c.resident, "that an SM must hold: registers may take what they leave");
   if (has_prepass(plan) || has_summaries(plan))
-    constant("kPrepassThreads", kPrepassThreads, "of a block of the prepass");
+    constant("kPrepassThreads", ir::kPrepassThreads, "of a block of the prepass");
   if (passes_over_keys(plan))
     constant("kSummaryBlock", ir::kSummaryBlock, "keys, or queries, of which is asked together");
   constant("kDim", plan.bind.d, "columns of Q and K");
@@ -334,12 +334,10 @@ Source emit(const ir::Plan& plan, const Target& target) {
   return {names(plan), std::move(w).take()};
 }
 
-Geometry geometry(const ir::Plan& plan) {
-  return {.threads = plan.choices.threads,
-          .shared_fixed = shared_struct_bytes(plan),
-          .shared_per_term = kTermBytes,
-          .prepass_threads = has_prepass(plan) ? kPrepassThreads : 0,
-          .prepass_shared = has_prepass(plan) ? prepass_shared_bytes(plan) : 0};
+SharedMemory shared_memory(const ir::Plan& plan) {
+  return {.fixed = shared_struct_bytes(plan),
+          .per_term = kTermBytes,
+          .prepass = has_prepass(plan) ? prepass_shared_bytes(plan) : 0};
 }
 
 }  // namespace weft::codegen::cuda

@@ -22,15 +22,13 @@ Source emit(const ir::Plan& plan, const Target& target);
 /// Of the kernels that emit() would give.
 Names names(const ir::Plan& plan);
 
-/// How the kernels are launched: one-dimensional grids of one-dimensional blocks, with dynamic shared memory only.
-struct Geometry {
-  int threads = 0;                   ///< of a block
-  std::int64_t shared_fixed = 0;     ///< bytes of dynamic shared memory a block needs …
-  std::int64_t shared_per_term = 0;  ///< … and for each of `weft_args::most_terms`
-  int prepass_threads = 0;           ///< of a block of the prepass; 0: there is none
-  std::int64_t prepass_shared = 0;   ///< bytes
-  std::int64_t shared_bytes(std::int64_t most_terms) const { return shared_fixed + most_terms * shared_per_term; }
+/// Dynamic shared memory of a block of threads, bytes; kernels have no other. Grids stand in compiler/ir/steps.h.
+struct SharedMemory {
+  std::int64_t fixed = 0;     ///< of the kernel …
+  std::int64_t per_term = 0;  ///< … and for each of `weft_args::most_terms`
+  std::int64_t prepass = 0;   ///< of the prepass
+  std::int64_t with_terms(std::int64_t most_terms) const { return fixed + most_terms * per_term; }
 };
-Geometry geometry(const ir::Plan& plan);
+SharedMemory shared_memory(const ir::Plan& plan);
 
 }  // namespace weft::codegen::cuda

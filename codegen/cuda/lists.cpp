@@ -14,13 +14,13 @@ void summary(TextWriter& w, const ir::Plan& plan, const ir::List& l, std::size_t
 }
 
 void list(TextWriter& w, const ir::List& l, std::size_t number) {
-  if (pools(l)) w.line("    case {}: return pool_keys(a, {});", 2 * number, l.block);
+  if (l.pools()) w.line("    case {}: return pool_keys(a, {});", 2 * number, l.block);
   w.line("    case {}: {{", 2 * number + 1);
   w.line("      const ListRow row = open_row(a, a.lists[{}], {});", number, l.block);
   if (l.kind == ir::List::Kind::random) {
     w.line("      return draw(row, {}ull);", static_cast<std::uint64_t>(l.seed));
   } else {
-    w.line("      return choose_best<{}>(a, shared, row, {}, {}, {});", pools(l), l.block, std::max(0, l.input),
+    w.line("      return choose_best<{}>(a, shared, row, {}, {}, {});", l.pools(), l.block, std::max(0, l.input),
            l.causal);
   }
   w.line("    }}");
@@ -57,6 +57,6 @@ void write_prepass(TextWriter& w, const ir::Plan& plan) {
   w.line("}}");
 }
 
-std::int64_t prepass_shared_bytes(const ir::Plan& plan) { return 4 * (plan.bind.d + kPrepassThreads); }
+std::int64_t prepass_shared_bytes(const ir::Plan& plan) { return 4 * (plan.bind.d + ir::kPrepassThreads); }
 
 }  // namespace weft::codegen::cuda

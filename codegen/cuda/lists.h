@@ -2,6 +2,7 @@
 
 #include "compiler/base/text_writer.h"
 #include "compiler/ir/plan.h"
+#include "compiler/ir/steps.h"
 
 #include <cstdint>
 
@@ -11,7 +12,6 @@
 namespace weft::codegen::cuda {
 
 inline constexpr const char* kPrepassSymbol = "weft_prepass";
-inline constexpr int kPrepassThreads = 128;
 
 /// Plans that stand beside that of dQ have its lists.
 inline bool has_prepass(const ir::Plan& plan) {
@@ -29,8 +29,5 @@ void write_prepass(TextWriter& w, const ir::Plan& plan);
 
 /// Dynamic shared memory of a block, bytes.
 std::int64_t prepass_shared_bytes(const ir::Plan& plan);
-
-/// Is there anything to pool for this list?
-inline bool pools(const ir::List& list) { return list.kind == ir::List::Kind::top && list.input < 0; }
 
 }  // namespace weft::codegen::cuda

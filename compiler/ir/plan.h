@@ -91,6 +91,8 @@ struct List {
   bool causal = false;
   int predicate = -1;
   bool summarizes() const { return predicate >= 0; }
+  /// Are blocks scored by the means of their queries and keys?
+  bool pools() const { return kind == Kind::top && input < 0; }
   bool operator==(const List&) const = default;
 };
 
@@ -239,6 +241,9 @@ struct Plan {
   /// Of gradients: is delta no product of O and dO, because O is a sum of softmaxes, or branches have their own?
   bool finds_deltas() const;
 
+  /// Of gradients on GPUs: is there anything to find out of a query before its pairs?
+  bool finds_terms() const { return weights == Weights::softmax || scales_gradients(); }
+
   /// Of gradients by matrix instructions of f16: dS is scaled by the largest dO, for small numbers would be 0.
   bool scales_gradients() const {
     return bind.gradient && choices.kernel_class == KernelClass::mma && bind.dtype == DType::f16;
@@ -263,7 +268,7 @@ struct Plan {
   std::int64_t carry_bytes_per_row() const { return phases.size() > 1 || sums_in_memory() ? state_bytes() : 0; }
 };
 
-/// The plan as text, and back. `print(*parse_plan(print(p))) == print(p)`.
+/// The plan as text, with what a launch of it runs (steps.h), and back. `print(*parse_plan(print(p))) == print(p)`.
 std::string print(const Plan& plan);
 Result<Plan> parse_plan(std::string_view text);
 

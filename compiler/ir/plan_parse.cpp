@@ -1,6 +1,7 @@
 #include "compiler/ir/expr_text.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/plan_words.h"
+#include "compiler/ir/steps.h"
 
 #include <fmt/format.h>
 
@@ -399,16 +400,16 @@ class PlanReader {
 
 namespace {
 
-constexpr std::string_view kTransposed = "transposed", kOfInputs = "of inputs";
+constexpr std::string_view kTransposed = "transposed", kOfInputs = "of inputs", kStep = "step ";
 
-/// Takes from the text what it reads: a further plan ends where the next one begins.
+/// Takes from the text what it reads: a further plan ends where the next one begins, and all end before the steps.
 Result<Plan> parse(std::string_view& text, bool is_further) {
   PlanReader reader;
   std::size_t number = 0;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view content = text.substr(0, end);
-    if (is_further && (content == kTransposed || content == kOfInputs)) break;
+    if (content.starts_with(kStep) || (is_further && (content == kTransposed || content == kOfInputs))) break;
     text.remove_prefix(std::min(end + 1, text.size()));
     ++number;
     LineReader line(content);
@@ -436,6 +437,22 @@ Result<Plan> parse(std::string_view& text, bool is_further) {
   return std::move(reader.plan);
 }
 
+/// Steps follow from the plan; a text that shows some, but others, is of no plan that this Weft makes.
+Status check_steps(std::string_view text, const Plan& plan) {
+  if (text.empty()) return done;
+  for (const auto& step : steps_of(plan)) {
+    const auto line = fmt::format("{}{}\n", kStep, print(step));
+    if (!text.starts_with(line)) {
+      return user_error(fmt::format("the steps are not those of the plan: '{}' where it has '{}'",
+                                    text.substr(0, std::min<std::size_t>(text.find('\n'), 120)),
+                                    line.substr(0, line.size() - 1)));
+    }
+    text.remove_prefix(line.size());
+  }
+  if (text.empty()) return done;
+  return user_error(fmt::format("the plan has text behind its steps: '{}'", text.substr(0, text.find('\n'))));
+}
+
 }  // namespace
 
 Result<Plan> parse_plan(std::string_view text) {
@@ -446,6 +463,7 @@ Result<Plan> parse_plan(std::string_view text) {
     error.notes.assign(wrong.begin() + 1, wrong.end());
     return error;
   }
+  WEFT_CHECK(check_steps(text, plan));
   return plan;
 }
 

@@ -2,6 +2,7 @@
 #include "compiler/ir/expr_text.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/plan_words.h"
+#include "compiler/ir/steps.h"
 
 #include <fmt/format.h>
 
@@ -105,9 +106,8 @@ void print(TextWriter& w, const Phase& p) {
   w.dedent();
 }
 
-}  // namespace
-
-std::string print(const Plan& plan) {
+/// Without its steps, which a plan that stands beside another has not of its own.
+std::string print_choices(const Plan& plan) {
   TextWriter w;
   w.line("weft plan {}", plan.abi);
   w.line("name {}", plan.name);
@@ -150,13 +150,21 @@ std::string print(const Plan& plan) {
   for (const auto& reason : plan.reasons) w.line("reason {}", reason);
   if (plan.transposed) {
     w.line("transposed");
-    w.raw(print(*plan.transposed));
+    w.raw(print_choices(*plan.transposed));
   }
   if (plan.of_inputs) {
     w.line("of inputs");
-    w.raw(print(*plan.of_inputs));
+    w.raw(print_choices(*plan.of_inputs));
   }
   return std::move(w).take();
+}
+
+}  // namespace
+
+std::string print(const Plan& plan) {
+  std::string out = print_choices(plan);
+  for (const auto& step : steps_of(plan)) out += fmt::format("step {}\n", print(step));
+  return out;
 }
 
 }  // namespace weft::ir

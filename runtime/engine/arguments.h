@@ -3,6 +3,7 @@
 #include "codegen/args.h"
 #include "compiler/base/fork_safe.h"
 #include "compiler/ir/plan.h"
+#include "compiler/ir/steps.h"
 #include "compiler/ir/tables.h"
 #include "runtime/engine/launch_checks.h"
 
@@ -29,19 +30,15 @@ struct Piece {
 /// brings. Offsets are the caller's own array where there is one per batch entry.
 std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const RunArgs& args);
 
-/// One launch of a kernel, the smallest thing that executors run: of phase number `number` the tiles (of gradients,
-/// too) or what merges chunks of their keys, or what fills list number `number`; of gradients on GPUs the terms of
-/// queries, the tiles of keys, and of inputs what pairs add and what begins and ends their sums.
-struct Step {
-  enum class Kernel { attend, prepass, merge, terms, transposed, inputs, input_tables } kernel = Kernel::attend;
-  static constexpr std::size_t kKernels = 7;
-  std::size_t number = 0;
-  bool only_pools = false;  ///< of a list: means of key blocks, by which the next step chooses
+/// A step of the plan at a launch's sizes, the smallest thing that executors run.
+struct Turn {
+  const ir::Step& step;
   std::int64_t blocks = 0;  ///< of threads, on a GPU; units of work
   weft_args* args = nullptr;
   const Piece* piece = nullptr;
+  std::size_t number() const { return static_cast<std::size_t>(step.number); }
 };
-using RunStep = std::function<Status(const Step&)>;
+using RunTurn = std::function<Status(const Turn&)>;
 
 /// What the state that rows carry between phases takes. User error where that is more than any memory.
 Result<std::size_t> carry_bytes(const ir::Plan& plan, const ir::Shape& shape);

@@ -22,19 +22,20 @@ std::string launch_of_cpu(const ir::Plan&, const codegen::Names& names) {
 }
 
 std::string launch_of_gpu(const ir::Plan& plan, const codegen::Names& names) {
-  const auto geometry = codegen::cuda::geometry(plan);
+  const auto shared = codegen::cuda::shared_memory(plan);
   auto text = fmt::format("abi {}\nsymbol {}\nthreads {}\nshared_fixed {}\nshared_per_term {}\n", kWeftArgsAbi,
-                          names.symbol, geometry.threads, geometry.shared_fixed, geometry.shared_per_term);
+                          names.symbol, plan.choices.threads, shared.fixed, shared.per_term);
   if (!names.prepass.empty()) {
-    text += fmt::format("prepass {}\nprepass_threads {}\nprepass_shared {}\n", names.prepass, geometry.prepass_threads,
-                        geometry.prepass_shared);
+    text += fmt::format("prepass {}\nprepass_threads {}\nprepass_shared {}\n", names.prepass, ir::kPrepassThreads,
+                        shared.prepass);
   }
   if (!names.merge.empty()) text += fmt::format("merge {}\n", names.merge);
   if (!names.terms.empty()) text += fmt::format("terms {}\n", names.terms);
   for (const auto regime : ir::regimes_of(plan)) {
     if (&ir::plan_of(plan, regime) == &plan) continue;
-    const auto beside = codegen::cuda::geometry(ir::plan_of(plan, regime));
-    text += fmt::format("{} threads {} shared_fixed {}\n", ir::to_string(regime), beside.threads, beside.shared_fixed);
+    const ir::Plan& beside = ir::plan_of(plan, regime);
+    text += fmt::format("{} threads {} shared_fixed {}\n", ir::to_string(regime), beside.choices.threads,
+                        codegen::cuda::shared_memory(beside).fixed);
   }
   return text;
 }

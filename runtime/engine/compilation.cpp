@@ -10,7 +10,8 @@
 
 namespace weft {
 
-Compilation::Compilation(Planned planned) : Planned(std::move(planned)), backend(backend_of(target)) {
+Compilation::Compilation(Planned planned)
+    : Planned(std::move(planned)), backend(backend_of(target)), steps(ir::steps_of(plan)) {
   if (backend.names != nullptr) names = backend.names(plan);
   if (backend.launch != nullptr) launch = backend.launch(plan, names);
 }

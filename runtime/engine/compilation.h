@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace weft {
 
@@ -29,8 +30,9 @@ struct Compilation : Planned {
 
   const Backend& backend;
   codegen::Names names;
-  std::string launch;        ///< what the runtime must know beside a binary
-  std::string command = {};  ///< that would add it to a bundle, for the message where nothing may be compiled
+  std::vector<ir::Step> steps;  ///< of a launch
+  std::string launch;           ///< what the runtime must know beside a binary
+  std::string command = {};     ///< that would add it to a bundle, for the message where nothing may be compiled
 
   const std::string& pattern_text() const;
   const std::string& plan_text() const;

@@ -82,7 +82,7 @@ Status CpuExecutor::run(const Launch& launch, const RunArgs& args) const {
   try {
     WEFT_CHECK(launch.gradient
                    ? run_gradients(job, room, threads)
-                   : run_steps(job, room, {.run = [&](const Step& step) { return run_step(step, threads); }}));
+                   : run_steps(job, room, {.run = [&](const Turn& turn) { return run_turn(turn, threads); }}));
   } catch (const std::bad_alloc&) {
     return environment_error("out of memory: there is no room for what threads add up for dK, dV and inputs");
   }
@@ -100,9 +100,9 @@ Status CpuExecutor::run_gradients(const Job& job, const Room& room, const Thread
                              .threads = threads};
   InputGradients inputs = make_input_gradients(job.launch);
   KeyGradients owners;
-  const auto run = [&](const Step& step) -> Status {
-    if (step.kernel != Step::Kernel::attend) return run_step(step, threads);
-    run_backward(backward, step, owners, inputs);
+  const auto run = [&](const Turn& turn) -> Status {
+    if (turn.step.kernel != ir::Step::Kernel::attend) return run_turn(turn, threads);
+    run_backward(backward, turn, owners, inputs);
     return done;
   };
   WEFT_CHECK(run_steps(job, room, {.run = run}));
@@ -110,35 +110,35 @@ Status CpuExecutor::run_gradients(const Job& job, const Room& room, const Thread
   return done;
 }
 
-Status CpuExecutor::run_step(const Step& step, const Threads& threads) const {
-  if (step.kernel == Step::Kernel::attend) return attend(step, threads);
-  if (kernel_.plan.lists[step.number].summarizes())
-    summarize(step, threads);
-  else if (!step.only_pools)  // fill_list pools, too
-    fill_list(kernel_.plan, step.number, *step.piece, *workers_, threads.count);
+Status CpuExecutor::run_turn(const Turn& turn, const Threads& threads) const {
+  if (turn.step.kernel == ir::Step::Kernel::attend) return attend(turn, threads);
+  if (kernel_.plan.lists[turn.number()].summarizes())
+    summarize(turn, threads);
+  else if (turn.step.part != ir::Step::Part::pool)  // fill_list pools, too
+    fill_list(kernel_.plan, turn.number(), *turn.piece, *workers_, threads.count);
   return done;
 }
 
-void CpuExecutor::share(const Step& step, const Threads& threads, std::int64_t chunk, const Units& compute) const {
+void CpuExecutor::share(const Turn& turn, const Threads& threads, std::int64_t chunk, const Units& compute) const {
   std::atomic<std::int64_t> next{0};
-  workers_->run(static_cast<int>(std::min<std::int64_t>(threads.count, step.blocks)), [&](int slot) {
-    weft_args mine = *step.args;
+  workers_->run(static_cast<int>(std::min<std::int64_t>(threads.count, turn.blocks)), [&](int slot) {
+    weft_args mine = *turn.args;
     mine.scratch = threads.of(slot);
-    for (auto begin = next.fetch_add(chunk); begin < step.blocks; begin = next.fetch_add(chunk))
-      compute(mine, begin, std::min(begin + chunk, step.blocks));
+    for (auto begin = next.fetch_add(chunk); begin < turn.blocks; begin = next.fetch_add(chunk))
+      compute(mine, begin, std::min(begin + chunk, turn.blocks));
   });
 }
 
-void CpuExecutor::summarize(const Step& list, const Threads& threads) const {
+void CpuExecutor::summarize(const Turn& list, const Threads& threads) const {
   share(list, threads, 1, [&](weft_args& mine, std::int64_t unit, std::int64_t) {
-    mine.phase = -1 - static_cast<std::int64_t>(list.number);
+    mine.phase = -1 - static_cast<std::int64_t>(list.number());
     mine.tile_end = list.args->tile_end + unit;
     cpu::run(kernels_->many(), mine);
   });
 }
 
-Status CpuExecutor::attend(const Step& phase, const Threads& threads) const {
-  WEFT_TRY(const auto* const kernels, kernels_->of(ir::regime_of(kernel_.plan, phase.piece->shape.n_q)));
+Status CpuExecutor::attend(const Turn& phase, const Threads& threads) const {
+  WEFT_TRY(const auto* const kernels, kernels_->of(phase.step.text));
   // Small enough that the last ones even out, large enough that neighbours share keys in a thread's cache.
   const auto chunk = std::clamp<std::int64_t>(phase.blocks / (std::int64_t{threads.count} * 32), 1, 8);
   share(phase, threads, chunk, [&](weft_args& mine, std::int64_t begin, std::int64_t end) {

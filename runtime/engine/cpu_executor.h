@@ -31,12 +31,12 @@ class CpuExecutor : public Executor {
   Threads threads_for(const HeadTables& tables, int threads) const;
   using Units = std::function<void(weft_args& mine, std::int64_t begin, std::int64_t end)>;
   /// Hands a step's units to threads, up to `chunk` at a time.
-  void share(const Step& step, const Threads& threads, std::int64_t chunk, const Units& compute) const;
-  Status run_step(const Step& step, const Threads& threads) const;
+  void share(const Turn& turn, const Threads& threads, std::int64_t chunk, const Units& compute) const;
+  Status run_turn(const Turn& turn, const Threads& threads) const;
   Status run_gradients(const Job& job, const Room& room, const Threads& threads) const;
   /// A list that summarizes conditions, which the kernel does itself.
-  void summarize(const Step& list, const Threads& threads) const;
-  Status attend(const Step& phase, const Threads& threads) const;
+  void summarize(const Turn& list, const Threads& threads) const;
+  Status attend(const Turn& phase, const Threads& threads) const;
 
   std::unique_ptr<const CpuKernels> kernels_;
   std::shared_ptr<const Workers> workers_;

@@ -39,22 +39,22 @@ void each_place(const OutputView& view, const Body& body) {
 /// One phase's units, which threads take in order.
 class Units {
  public:
-  Units(const BackwardJob& job, const Step& step, KeyGradients& owners, InputGradients& inputs)
+  Units(const BackwardJob& job, const Turn& turn, KeyGradients& owners, InputGradients& inputs)
       : job_(job),
-        args_(*step.args),
+        args_(*turn.args),
         owners_(owners),
         inputs_(inputs),
-        last_(step.number + 1 == job.plan.phases.size()) {
-    auto whole = step.piece->shape;
+        last_(turn.number() + 1 == job.plan.phases.size()) {
+    auto whole = turn.piece->shape;
     whole.row_begin = 0;
     whole.rows = 0;
     weft_args all = args_;
-    number_tiles(job.plan, job.tables, step.number, whole, all);
+    number_tiles(job.plan, job.tables, turn.number(), whole, all);
     tiles_ = tiles_of_unit(all.tiles_per_head);
     first_chunk_ = args_.tile_first / tiles_;
     chunks_ = (args_.tile_first + args_.tiles_per_head - 1) / tiles_ - first_chunk_ + 1;
     groups_ = args_.heads / args_.kv_heads / args_.heads_per_tile;
-    first_entry_ = step.piece->first_head / args_.heads;
+    first_entry_ = turn.piece->first_head / args_.heads;
     of_owner_ = groups_ * chunks_;
     total_ = of_owner_ * static_cast<std::int64_t>(owners.size());
     const bool any_input = std::any_of(inputs.begin(), inputs.end(), [](const auto& sums) { return sums != nullptr; });
@@ -220,10 +220,11 @@ void store_input_gradients(const Launch& launch, const InputGradients& sums) {
   }
 }
 
-void run_backward(const BackwardJob& job, const Step& step, KeyGradients& owners, InputGradients& inputs) {
-  const auto& args = *step.args;
-  if (step.number == 0) owners = KeyGradients(static_cast<std::size_t>(step.piece->heads / args.heads * args.kv_heads));
-  Units(job, step, owners, inputs).run();
+void run_backward(const BackwardJob& job, const Turn& turn, KeyGradients& owners, InputGradients& inputs) {
+  const auto& args = *turn.args;
+  if (turn.number() == 0)
+    owners = KeyGradients(static_cast<std::size_t>(turn.piece->heads / args.heads * args.kv_heads));
+  Units(job, turn, owners, inputs).run();
 }
 
 void clear_gradients(const RunArgs& args) {

@@ -38,7 +38,7 @@ void store_input_gradients(const Launch& launch, const InputGradients& sums);
 using KeyGradients = std::vector<std::optional<cpu::KeySums>>;
 
 /// One phase of a piece: writes dQ, and with the last one dK and dV, as far as they are wanted. Throws std::bad_alloc.
-void run_backward(const BackwardJob& job, const Step& step, KeyGradients& owners, InputGradients& inputs);
+void run_backward(const BackwardJob& job, const Turn& turn, KeyGradients& owners, InputGradients& inputs);
 
 /// Where packed sequences leave rows between them: these have no gradient.
 void clear_gradients(const RunArgs& args);

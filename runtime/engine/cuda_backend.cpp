@@ -59,15 +59,15 @@ Result<Binary> find_and_load(const Kernel::State& kernel, const Loading& with, c
 Status load_beside(Kernel::State& kernel, ir::Regime regime, const Loading& with,
                    const std::shared_ptr<const cuda::Device>& device, CudaExecutor::Modules& modules) {
   const auto names = kernel.backend.names(ir::plan_of(kernel.plan, regime));
-  const auto at = [&](Step::Kernel number) -> auto& { return modules[static_cast<std::size_t>(number)]; };
+  const auto at = [&](ir::Step::Kernel number) -> auto& { return modules[static_cast<std::size_t>(number)]; };
   bool refused = false;
   const auto load = [&](const cache::Entry& entry) -> Status {
     WEFT_CHECK(kernel.backend.check(entry));
     if (!device) return done;
-    auto& first = at(regime == ir::Regime::transposed ? Step::Kernel::transposed : Step::Kernel::inputs);
+    auto& first = at(regime == ir::Regime::transposed ? ir::Step::Kernel::transposed : ir::Step::Kernel::inputs);
     WEFT_TRY(first, cuda::Module::load(device, entry.binary, names.symbol, kernel.pattern.name, &refused));
     if (names.input_tables.empty()) return done;
-    WEFT_TRY(at(Step::Kernel::input_tables), first->sibling(names.input_tables));
+    WEFT_TRY(at(ir::Step::Kernel::input_tables), first->sibling(names.input_tables));
     return done;
   };
   const auto wanted = [&] { return binary_of(kernel, regime); };

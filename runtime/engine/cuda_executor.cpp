@@ -34,10 +34,10 @@ CudaExecutor::CudaExecutor(const Compilation& kernel, Modules modules)
 Result<std::shared_ptr<const cuda::Buffer>> CudaExecutor::words_of(const HeadTables& tables, std::int64_t heads,
                                                                    ir::Regime regime) const {
   return words_[static_cast<std::size_t>(regime)].get(heads, [&]() -> Result<cuda::Buffer> {
-    const auto kernel = regime == ir::Regime::transposed ? Step::Kernel::transposed
-                        : regime == ir::Regime::inputs   ? Step::Kernel::inputs
-                                                         : Step::Kernel::attend;
-    const std::int64_t shared = geometry(regime).shared_bytes(tables.tables.most_terms);
+    const auto kernel = regime == ir::Regime::transposed ? ir::Step::Kernel::transposed
+                        : regime == ir::Regime::inputs   ? ir::Step::Kernel::inputs
+                                                         : ir::Step::Kernel::attend;
+    const std::int64_t shared = shared_memory(regime).with_terms(tables.tables.most_terms);
     const std::int64_t most = kernel_.target.shared_per_block;
     if (shared > most) {
       return user_error(fmt::format("{} with {} heads needs {} bytes of shared memory a block; {} has {}",
@@ -161,8 +161,8 @@ Status CudaExecutor::queue(const Job& job, Room room, const RoomSizes& sizes, st
     room.terms = reinterpret_cast<float*>(terms);
     room.input_sums = terms + aligned(sizes.terms);
   }
-  const auto run = [&](const Step& step) -> Status {
-    return modules_[static_cast<std::size_t>(step.kernel)]->launch(grid_of(step), step.args, stream);
+  const auto run = [&](const Turn& turn) -> Status {
+    return modules_[static_cast<std::size_t>(turn.step.kernel)]->launch(grid_of(turn), turn.args, stream);
   };
   const auto copy = [&](std::int64_t* to, const std::int64_t* from, std::size_t bytes) -> Status {
     if (job.captured) {

@@ -14,8 +14,8 @@ namespace weft {
 /// the first launch that has so many heads; after that a launch allocates nothing and waits for nothing.
 class CudaExecutor : public GpuExecutor {
  public:
-  /// The kernels by Step::Kernel, null where there is none; that of the transposed plan has a cubin of its own.
-  using Modules = std::array<std::shared_ptr<const cuda::Module>, Step::kKernels>;
+  /// The kernels by ir::Step::Kernel, null where there is none; that of the transposed plan has a cubin of its own.
+  using Modules = std::array<std::shared_ptr<const cuda::Module>, ir::Step::kKernels>;
   CudaExecutor(const Compilation& kernel, Modules modules);
   Result<BuildTimes> prepare(const ir::Shape& shape) const override;
 

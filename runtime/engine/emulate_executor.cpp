@@ -86,7 +86,7 @@ Result<std::shared_ptr<const emulate::Program>> build(const codegen::Source& sou
 }
 
 /// Which kernel of its text a step runs.
-std::size_t number_of(Step::Kernel kernel, const codegen::Names& names) {
+std::size_t number_of(ir::Step::Kernel kernel, const codegen::Names& names) {
   const std::string* const of_step[] = {&names.symbol, &names.prepass, &names.merge,       &names.terms,
                                         &names.symbol, &names.symbol,  &names.input_tables};
   const auto further = further_of(names);
@@ -171,21 +171,22 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
     phases += ir::plan_of(kernel_.plan, regime).phases.size();
   }
   std::vector<emulate::Report> reports(phases);
-  const auto run = [&](const Step& step) -> Status {
-    const bool chooses = step.kernel == Step::Kernel::prepass;
-    const auto regime = regime_of(step.kernel);
+  const auto run = [&](const Turn& turn) -> Status {
+    const ir::Step& step = turn.step;
+    const bool chooses = step.kernel == ir::Step::Kernel::prepass;
+    const auto regime = step.text;
     const auto at = static_cast<std::size_t>(std::find(regimes.begin(), regimes.end(), regime) - regimes.begin());
-    const cuda::Grid grid = grid_of(step);
+    const cuda::Grid grid = grid_of(turn);
     WEFT_TRY(auto report, programs[at]->launch({.kernel = number_of(step.kernel, kernel_.source(regime)),
                                                 .blocks = grid.blocks,
                                                 .threads = grid.threads,
                                                 .shared_bytes = grid.shared_bytes,
-                                                .args = step.args,
-                                                .args_bytes = sizeof *step.args,
+                                                .args = turn.args,
+                                                .args_bytes = sizeof *turn.args,
                                                 .memory = chooses ? choosing : attending,
                                                 .workers = args.threads > 0 ? args.threads : cores}));
     WEFT_CHECK(faultless(report, kernel_.plan.name));
-    if (!chooses) reports[first_report[static_cast<std::size_t>(regime)] + step.number] += report;
+    if (!chooses) reports[first_report[static_cast<std::size_t>(regime)] + turn.number()] += report;
     return done;
   };
   const auto copy = [](std::int64_t* to, const std::int64_t* from, std::size_t bytes) -> Status {

@@ -18,13 +18,7 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 
 GpuExecutor::GpuExecutor(const Compilation& kernel) : Executor(kernel) {
   for (const auto regime : ir::regimes_of(kernel.plan))
-    geometries_[static_cast<std::size_t>(regime)] = codegen::cuda::geometry(ir::plan_of(kernel.plan, regime));
-}
-
-ir::Regime regime_of(Step::Kernel kernel) {
-  if (kernel == Step::Kernel::transposed) return ir::Regime::transposed;
-  const bool of_inputs = kernel == Step::Kernel::inputs || kernel == Step::Kernel::input_tables;
-  return of_inputs ? ir::Regime::inputs : ir::Regime::many_queries;
+    shared_[static_cast<std::size_t>(regime)] = codegen::cuda::shared_memory(ir::plan_of(kernel.plan, regime));
 }
 
 Status GpuExecutor::check_positions(const ir::Shape& shape) const {
@@ -42,12 +36,15 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
   return done;
 }
 
-cuda::Grid GpuExecutor::grid_of(const Step& step) const {
-  const auto& of = geometry(regime_of(step.kernel));
-  if (step.kernel == Step::Kernel::prepass) return {step.blocks, of.prepass_threads, of.prepass_shared};
-  const bool has_tiles = step.kernel == Step::Kernel::attend || step.kernel == Step::Kernel::transposed ||
-                         step.kernel == Step::Kernel::inputs;
-  return {step.blocks, of.threads, has_tiles ? of.shared_bytes(step.args->most_terms) : 0};
+cuda::Grid GpuExecutor::grid_of(const Turn& turn) const {
+  using Does = ir::Step::Kernel;
+  const ir::Step& step = turn.step;
+  const auto& shared = shared_memory(step.text);
+  const bool has_tiles = step.kernel == Does::attend || step.kernel == Does::transposed || step.kernel == Does::inputs;
+  return {turn.blocks, step.threads,
+          has_tiles                      ? shared.with_terms(turn.args->most_terms)
+          : step.kernel == Does::prepass ? shared.prepass
+                                         : 0};
 }
 
 }  // namespace weft

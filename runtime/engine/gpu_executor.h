@@ -9,9 +9,6 @@
 
 namespace weft {
 
-/// Which of a plan's texts a step's kernel stands in.
-ir::Regime regime_of(Step::Kernel kernel);
-
 /// What executors of the CUDA text share, wherever they run it.
 class GpuExecutor : public Executor {
  public:
@@ -19,7 +16,7 @@ class GpuExecutor : public Executor {
 
   std::optional<std::int64_t> shared_bytes(std::int64_t heads) const override {
     const auto tables = kernel_.tables(heads);
-    return tables ? std::optional(geometry(ir::Regime::many_queries).shared_bytes((*tables)->tables.most_terms))
+    return tables ? std::optional(shared_memory(ir::Regime::many_queries).with_terms((*tables)->tables.most_terms))
                   : std::nullopt;
   }
 
@@ -27,15 +24,15 @@ class GpuExecutor : public Executor {
   /// Kernels count positions and tiles in 32 bits. User error where a launch needs more.
   Status check_positions(const ir::Shape& shape) const;
 
-  cuda::Grid grid_of(const Step& step) const;
+  cuda::Grid grid_of(const Turn& turn) const;
 
-  /// Of the plan that a regime has.
-  const codegen::cuda::Geometry& geometry(ir::Regime regime) const {
-    return geometries_[static_cast<std::size_t>(regime)];
+  /// Of the text that a regime has.
+  const codegen::cuda::SharedMemory& shared_memory(ir::Regime regime) const {
+    return shared_[static_cast<std::size_t>(regime)];
   }
 
  private:
-  std::array<codegen::cuda::Geometry, ir::kRegimes> geometries_ = {};
+  std::array<codegen::cuda::SharedMemory, ir::kRegimes> shared_ = {};
 };
 
 }  // namespace weft

@@ -14,29 +14,15 @@ namespace {
 
 using ir::Regime;
 
-/// Warps of a block, each of which has a row.
-constexpr std::int64_t kWarp = 32;
-
-/// In the order of codegen/cuda/device/input_sums.cuh.
-enum InputStep : std::int64_t { kClear, kMeasure, kAdd, kResult };
+/// As codegen/cuda/device/input_sums.cuh counts them.
+std::int64_t kernel_step(ir::Step::Part part) {
+  return static_cast<std::int64_t>(part) - static_cast<std::int64_t>(ir::Step::Part::clear);
+}
 
 std::int64_t up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
-/// Is there anything to find out of queries before their pairs?
-bool has_terms(const ir::Plan& plan) { return plan.weights == ir::Weights::softmax || plan.scales_gradients(); }
-
 /// The largest dO of heads that share keys stand before the terms: so many numbers, whose end is aligned.
 std::int64_t bounds_of(const ir::Shape& shape) { return up(shape.batch * shape.kv_heads, 4); }
-/// Each entry of a batch has as much room as the longest needs.
-void place_terms(const Job& job, const Piece& piece, const Room& room, weft_args& block) {
-  block.d_o_bounds = reinterpret_cast<std::uint32_t*>(room.terms);
-  if (room.terms == nullptr) return;
-  const auto softmaxes = std::ssize(job.kernel.plan.phases.front().passes);
-  const auto shorter = job.launch.shape.rows_computed() - piece.shape.rows_computed();
-  block.query_terms =
-      room.terms + bounds_of(piece.shape) + 2 * softmaxes * piece.first_head * std::max<std::int64_t>(shorter, 0);
-}
-
 /// Do the query heads of a group take turns, because each groups keys into tiles in its own way?
 bool takes_heads_in_turns(const ir::Plan& transposed) {
   return std::any_of(transposed.phases.begin(), transposed.phases.end(),
@@ -113,7 +99,7 @@ Status add_gradient_room(const ir::Plan& plan, const Launch* launch, const ir::S
   WEFT_TRY(const auto carry, product(once ? 0 : of_keys.state_bytes(), {shape.batch, shape.kv_heads, shape.n_k},
                                      "the state that keys carry between launches"));
   sizes.carry = std::max(sizes.carry, carry);
-  if (has_terms(plan)) {
+  if (plan.finds_terms()) {
     const auto softmaxes = std::ssize(plan.phases.front().passes);
     WEFT_TRY(sizes.terms, product(2 * sizeof(float), {softmaxes, shape.batch, shape.heads, shape.rows_computed()},
                                   "what is known of each query"));
@@ -132,57 +118,61 @@ Status add_gradient_room(const ir::Plan& plan, const Launch* launch, const ir::S
   return done;
 }
 
-Status run_gradients(const Job& job, Piece& piece, const Room& room, const Machine& machine,
-                     const std::function<Status(std::size_t phase)>& run_phase) {
-  const ir::Plan &plan = job.kernel.plan, &of_keys = *plan.transposed;
+void place_terms(const Job& job, const Piece& piece, const Room& room, weft_args& block) {
+  block.d_o_bounds = reinterpret_cast<std::uint32_t*>(room.terms);
+  if (room.terms == nullptr) return;
+  const auto softmaxes = std::ssize(job.kernel.plan.phases.front().passes);
+  const auto shorter = job.launch.shape.rows_computed() - piece.shape.rows_computed();
+  block.query_terms =
+      room.terms + bounds_of(piece.shape) + 2 * softmaxes * piece.first_head * std::max<std::int64_t>(shorter, 0);
+}
+
+Status run_terms(const Job& job, const ir::Step& step, Piece& piece, const Machine& machine) {
+  const std::int64_t rows = piece.shape.rows_computed();
   weft_args& block = piece.block;
-  const std::int64_t rows = piece.shape.rows_computed(), group = piece.shape.heads / piece.shape.kv_heads;
-  place_terms(job, piece, room, block);
-  block.chunks = 1;
-  const auto step = [&](Step::Kernel kernel, std::size_t number, std::int64_t blocks) {
-    return machine.run({.kernel = kernel, .number = number, .blocks = blocks, .args = &block, .piece = &piece});
-  };
-  if (rows > 0) {
-    if (plan.scales_gradients()) {
-      WEFT_CHECK(machine.clear(block.d_o_bounds, static_cast<std::size_t>(piece.shape.batch * piece.shape.kv_heads)));
-    }
-    if (has_terms(plan) && piece.shape.n_k > 0) {
-      WEFT_CHECK(check_tiles(piece, rows));
-      block.phase = 0;
-      block.tile_begin = piece.first_head * rows;
-      block.tile_end = block.tile_begin + piece.heads * rows;
-      WEFT_CHECK(
-          step(Step::Kernel::terms, 0, up(piece.heads * rows * kWarp, plan.choices.threads) / plan.choices.threads));
-    }
-    if (block.d_q.data != nullptr || plan.finds_deltas()) {
-      for (std::size_t phase = 0; phase < plan.phases.size(); ++phase) WEFT_CHECK(run_phase(phase));
-    }
+  if (rows == 0) return done;
+  if (job.kernel.plan.scales_gradients()) {
+    WEFT_CHECK(machine.clear(block.d_o_bounds, static_cast<std::size_t>(piece.shape.batch * piece.shape.kv_heads)));
   }
-  if ((block.d_k.data == nullptr && block.d_v.data == nullptr) || piece.shape.n_k == 0) return done;
+  if (piece.shape.n_k == 0) return done;
+  WEFT_CHECK(check_tiles(piece, rows));
+  block.phase = 0;
+  block.tile_begin = piece.first_head * rows;
+  block.tile_end = block.tile_begin + piece.heads * rows;
+  const auto blocks = step.grid.blocks({.heads = piece.heads, .rows = rows});
+  return machine.run({.step = step, .blocks = blocks, .args = &block, .piece = &piece});
+}
+
+Status run_keys(const Job& job, Steps phases, Piece& piece, const Room& room, const RunTurn& run) {
+  const ir::Plan& of_keys = *job.kernel.plan.transposed;
   const auto& tables = *job.beside[static_cast<std::size_t>(Regime::transposed)];
+  const std::int64_t group = piece.shape.heads / piece.shape.kv_heads;
+  weft_args& block = piece.block;
   block.tables = room.beside[static_cast<std::size_t>(Regime::transposed)];
   block.most_terms = tables.tables.most_terms;
-  const bool in_turns = takes_heads_in_turns(of_keys);
+  const bool in_turns = phases.front().head_turns;
   for (std::int64_t head = 0; head < (in_turns ? group : 1); ++head) {
     block.group_begin = in_turns ? head : 0;
     block.group_end = in_turns ? head + 1 : group;
-    for (std::size_t phase = 0; phase < of_keys.phases.size(); ++phase) {
-      block.phase = static_cast<std::int64_t>(phase);
-      number_tiles(of_keys, tables, phase, piece.shape, block);
+    for (const auto& step : phases) {
+      block.phase = step.number;
+      number_tiles(of_keys, tables, static_cast<std::size_t>(step.number), piece.shape, block);
       const std::int64_t tiles = block.tiles_per_head;
       WEFT_CHECK(check_tiles(piece, tiles));
       block.tile_begin = piece.first_head / group * tiles;
       block.tile_end = block.tile_begin + piece.heads / group * tiles;
-      WEFT_CHECK(step(Step::Kernel::transposed, phase, piece.heads / group * tiles));
+      const auto blocks = step.grid.blocks({.kv_heads = piece.heads / group, .tiles = tiles});
+      WEFT_CHECK(run({.step = step, .blocks = blocks, .args = &block, .piece = &piece}));
     }
   }
   return done;
 }
 
-Status run_input_gradients(const Job& job, std::vector<Piece>& pieces, const Room& room, const RunStep& run) {
+Status run_input_gradients(const Job& job, Steps steps, std::vector<Piece>& pieces, const Room& room,
+                           const RunTurn& run) {
   const Launch& launch = job.launch;
   const auto is_wanted = [](const OutputView& view) { return view.data != nullptr; };
-  if (!job.kernel.plan.of_inputs || std::none_of(launch.d_inputs.begin(), launch.d_inputs.end(), is_wanted))
+  if (steps.empty() || pieces.empty() || std::none_of(launch.d_inputs.begin(), launch.d_inputs.end(), is_wanted))
     return done;
   const ir::Plan& plan = *job.kernel.plan.of_inputs;
   const auto& tables = *job.beside[static_cast<std::size_t>(Regime::inputs)];
@@ -191,7 +181,6 @@ Status run_input_gradients(const Job& job, std::vector<Piece>& pieces, const Roo
     weft_args& block = piece.block;
     block.tables = room.beside[static_cast<std::size_t>(Regime::inputs)];
     block.most_terms = tables.tables.most_terms;
-    place_terms(job, piece, room, block);
     place_tables(launch, room.input_sums, block);
     for (std::size_t phase = 0; phase < plan.phases.size() && piece.shape.rows_computed() > 0; ++phase) {
       number_tiles(plan, tables, phase, piece.shape, block);
@@ -201,47 +190,40 @@ Status run_input_gradients(const Job& job, std::vector<Piece>& pieces, const Roo
   }
   // Every thread adds up to 16 elements, each of several phases.
   const auto adders = static_cast<std::uint64_t>(std::max<std::int64_t>(blocks, 1) * plan.choices.threads * 16);
-  const auto of_tables = [&](InputStep what) -> Status {
-    if (pieces.empty()) return done;
+  for (auto& piece : pieces) piece.block.input_share = static_cast<std::int64_t>(std::bit_width(adders));
+  const auto of_tables = [&](const ir::Step& step) -> Status {
     weft_args block = pieces.front().block;
-    block.input_step = what;
     for (std::size_t i = 0; i < launch.d_inputs.size(); ++i) {
       if (!is_wanted(launch.d_inputs[i])) continue;
       block.input_number = static_cast<std::int64_t>(i);
       block.d_input = output_of(launch.d_inputs[i]);
-      WEFT_CHECK(run({.kernel = Step::Kernel::input_tables,
-                      .blocks = up(elements_of(launch.inputs[i]), plan.choices.threads) / plan.choices.threads,
+      block.input_step = kernel_step(step.part);
+      WEFT_CHECK(run({.step = step,
+                      .blocks = step.grid.blocks({.elements = elements_of(launch.inputs[i])}),
                       .args = &block,
                       .piece = &pieces.front()}));
     }
     return done;
   };
-  const auto of_pairs = [&](InputStep what) -> Status {
+  const auto of_pairs = [&](const ir::Step& step) -> Status {
     for (auto& piece : pieces) {
+      if (piece.shape.rows_computed() == 0) continue;
       weft_args& block = piece.block;
-      block.input_step = what;
-      for (std::size_t phase = 0; phase < plan.phases.size() && piece.shape.rows_computed() > 0; ++phase) {
-        block.phase = static_cast<std::int64_t>(phase);
-        number_tiles(plan, tables, phase, piece.shape, block);
-        const std::int64_t tiles = block.tiles_per_head;
-        block.tile_begin = piece.first_head * tiles;
-        block.tile_end = block.tile_begin + piece.heads * tiles;
-        WEFT_CHECK(run({.kernel = Step::Kernel::inputs,
-                        .number = phase,
-                        .blocks = piece.heads * tiles,
-                        .args = &block,
-                        .piece = &piece}));
-      }
+      block.input_step = kernel_step(step.part);
+      block.phase = step.number;
+      number_tiles(plan, tables, static_cast<std::size_t>(step.number), piece.shape, block);
+      const std::int64_t tiles = block.tiles_per_head;
+      block.tile_begin = piece.first_head * tiles;
+      block.tile_end = block.tile_begin + piece.heads * tiles;
+      const auto of_piece = step.grid.blocks({.heads = piece.heads, .tiles = tiles});
+      WEFT_CHECK(run({.step = step, .blocks = of_piece, .args = &block, .piece = &piece}));
     }
     return done;
   };
-  for (auto& piece : pieces) piece.block.input_share = static_cast<std::int64_t>(std::bit_width(adders));
-  WEFT_CHECK(of_tables(kClear));
-  if (plan.reads_elements()) {
-    WEFT_CHECK(of_pairs(kMeasure));
-    WEFT_CHECK(of_pairs(kAdd));
+  for (const auto& step : steps) {
+    WEFT_CHECK(step.kernel == ir::Step::Kernel::inputs ? of_pairs(step) : of_tables(step));
   }
-  return of_tables(kResult);
+  return done;
 }
 
 }  // namespace weft

@@ -1,6 +1,5 @@
 #include "runtime/engine/lists.h"
 
-#include "codegen/cuda/lists.h"
 #include "compiler/base/float16.h"
 #include "compiler/ir/philox.h"
 #include "compiler/ir/predicates.h"
@@ -39,7 +38,7 @@ class Filler {
   void run(const Workers& workers, int threads) {
     const std::int64_t heads = piece_.shape.heads, kv_heads = piece_.shape.kv_heads;
     const std::int64_t first_b = piece_.first_head / heads, entries = piece_.heads / heads;
-    if (codegen::cuda::pools(list_)) {
+    if (list_.pools()) {
       means_.resize(static_cast<std::size_t>(piece_.shape.batch * kv_heads * shape_.blocks));
       each(workers, threads, entries * kv_heads * shape_.blocks, [&](std::int64_t i) {
         const std::int64_t at = first_b * kv_heads * shape_.blocks + i;
@@ -230,39 +229,30 @@ std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape) {
   return static_cast<std::size_t>(most) * sizeof(float);
 }
 
-Status each_list_step(const ir::Plan& plan, const Piece& piece, void* scratch, const RunStep& run) {
-  const std::int64_t kv_heads = piece.shape.kv_heads;
+Status run_list(const ir::Plan& plan, const ir::Step& step, const Piece& piece, void* scratch, const RunTurn& run) {
+  const bool pools = step.part == ir::Step::Part::pool;
+  const ListShape s = list_shape(plan, plan.lists[static_cast<std::size_t>(step.number)], piece.shape);
   const std::int64_t first_b = piece.first_head / piece.shape.heads, entries = piece.heads / piece.shape.heads;
-  const bool on_gpu = plan.choices.kernel_class != ir::KernelClass::vector;
-  for (std::size_t i = 0; i < plan.lists.size(); ++i) {
-    const ListShape s = list_shape(plan, plan.lists[i], piece.shape);
-    weft_args block = piece.block;
-    block.scratch = scratch;
-    const auto step = [&](bool only_pools, std::int64_t blocks) -> Status {
-      if (on_gpu && block.tile_end + blocks > std::numeric_limits<std::int32_t>::max()) {
-        return user_error(fmt::format("{} rows of blocks to choose keys for are more than one launch takes", blocks));
-      }
-      return run({.kernel = Step::Kernel::prepass,
-                  .number = i,
-                  .only_pools = only_pools,
-                  .blocks = blocks,
-                  .args = &block,
-                  .piece = &piece});
-    };
-    if (codegen::cuda::pools(plan.lists[i])) {
-      block.phase = static_cast<std::int64_t>(2 * i);
-      block.tile_end = first_b * kv_heads * s.blocks;
-      WEFT_CHECK(step(true, entries * kv_heads * s.blocks));
-    }
-    const bool shared = s.batches == 1;
-    block.phase = static_cast<std::int64_t>(2 * i + 1);
+  const bool shared = s.batches == 1;
+  weft_args block = piece.block;
+  block.scratch = scratch;
+  block.phase = 2 * step.number + (pools ? 0 : 1);
+  if (pools) {
+    block.tile_end = first_b * piece.shape.kv_heads * s.blocks;
+  } else {
     block.tiles_per_head = s.units;
     block.tile_begin = s.first_row;
     block.tile_end = (shared ? 0 : first_b) * s.heads * s.units;
-    const std::int64_t blocks = (shared ? 1 : entries) * s.heads * s.units;
-    if (blocks > 0) WEFT_CHECK(step(false, blocks));
   }
-  return done;
+  const auto blocks = step.grid.blocks({.kv_heads = entries * piece.shape.kv_heads,
+                                        .key_blocks = s.blocks,
+                                        .list_heads = (shared ? 1 : entries) * s.heads,
+                                        .list_units = s.units});
+  const bool on_gpu = plan.choices.kernel_class != ir::KernelClass::vector;
+  if (on_gpu && block.tile_end + blocks > std::numeric_limits<std::int32_t>::max()) {
+    return user_error(fmt::format("{} rows of blocks to choose keys for are more than one launch takes", blocks));
+  }
+  return blocks == 0 ? Status(done) : run({.step = step, .blocks = blocks, .args = &block, .piece = &piece});
 }
 
 void fill_list(const ir::Plan& plan, std::size_t list, const Piece& piece, const Workers& workers, int threads) {

@@ -39,9 +39,9 @@ void place_lists(const ir::Plan& plan, const ir::Shape& shape, std::int32_t* mem
 /// Bytes of scratch that the prepass on a GPU takes beside the lists: means of key blocks, scores of what was chosen.
 std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape);
 
-/// Runs what fills the lists of a piece, which are placed, in order: the prepass of codegen/cuda/lists.h on a GPU. User
-/// error where that would have more blocks of threads than a launch can.
-Status each_list_step(const ir::Plan& plan, const Piece& piece, void* scratch, const RunStep& run);
+/// Runs a step that fills a list of a piece, whose lists are placed, or pools keys for it: the prepass of
+/// codegen/cuda/lists.h on a GPU. User error where that would have more blocks of threads than a launch can.
+Status run_list(const ir::Plan& plan, const ir::Step& step, const Piece& piece, void* scratch, const RunTurn& run);
 
 /// Fills list number `list`, of chosen keys, on the host.
 void fill_list(const ir::Plan& plan, std::size_t list, const Piece& piece, const Workers& workers, int threads);

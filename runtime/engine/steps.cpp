@@ -21,9 +21,6 @@ namespace {
 /// to fill a GPU.
 constexpr std::int64_t kChunkMemory = std::int64_t{32} << 20;
 
-/// Warps of a block that merges, each of which has a row.
-constexpr std::int64_t kWarp = 32;
-
 /// In groups of those that stand in one tile. The room is made for groups of one: a tile's state is about a fourth of
 /// it at most, 128 chunks of 128 rows and 130 numbers, or of 64 and 258.
 std::int64_t heads_at_once(std::int64_t bytes_of_head, std::int64_t together = 1) {
@@ -71,25 +68,27 @@ std::vector<std::int64_t> cut_keys(const ir::Plan& plan, Piece& piece) {
   return of_entry;
 }
 
-/// All steps of a phase, behind cut_keys.
-Status run_phase(const Job& job, std::size_t phase, Piece& piece, const RunStep& run) {
+/// A step of tiles, behind cut_keys, and where keys are cut `merge` behind it, both for as many heads at a time as
+/// there is room for.
+Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Piece& piece, const RunTurn& run) {
   weft_args& block = piece.block;
-  block.phase = static_cast<std::int64_t>(phase);
-  number_tiles(job.kernel.plan, job.tables, phase, piece.shape, block);
+  block.phase = step.number;
+  number_tiles(job.kernel.plan, job.tables, static_cast<std::size_t>(step.number), piece.shape, block);
   const std::int64_t tiles = block.tiles_per_head, rows = piece.shape.rows_computed();
   const std::int64_t chunks = block.chunks, shares = ir::shares_of_tile(job.kernel.plan, chunks);
   const auto behind = piece.first_head + piece.heads;
   // Rows are counted where chunks of them are merged.
   if (job.kernel.plan.choices.kernel_class != ir::KernelClass::vector)
     WEFT_CHECK(check_tiles(piece, std::max(tiles * shares, chunks > 1 ? rows : 0)));
-  const auto step = [&](Step::Kernel kernel, std::int64_t blocks) {
-    return run({.kernel = kernel, .number = phase, .blocks = blocks, .args = &block, .piece = &piece});
+  const auto turn = [&](const ir::Step& of, std::int64_t heads) {
+    const auto groups = heads / block.heads_per_tile;
+    const ir::Counts counts{.heads = heads, .head_groups = groups, .tiles = tiles, .shares = shares, .rows = rows};
+    return run({.step = of, .blocks = of.grid.blocks(counts), .args = &block, .piece = &piece});
   };
   const auto attend = [&](std::int64_t first, std::int64_t heads) {
-    const auto together = block.heads_per_tile;
-    block.tile_begin = first / together * tiles;
-    block.tile_end = (first + heads) / together * tiles;
-    return step(Step::Kernel::attend, heads / together * tiles * shares);
+    block.tile_begin = first / block.heads_per_tile * tiles;
+    block.tile_end = (first + heads) / block.heads_per_tile * tiles;
+    return turn(step, heads);
   };
   if (chunks == 1) return attend(piece.first_head, piece.heads);
   const auto of_head = chunk_bytes_of_head(job.kernel.plan, rows, chunks);
@@ -104,18 +103,87 @@ Status run_phase(const Job& job, std::size_t phase, Piece& piece, const RunStep&
     WEFT_CHECK(attend(first, heads));
     block.tile_begin = first * rows;
     block.tile_end = (first + heads) * rows;
-    const std::int64_t rows_of_block = job.kernel.plan.choices.threads / kWarp;
-    WEFT_CHECK(step(Step::Kernel::merge, (heads * rows + rows_of_block - 1) / rows_of_block));
+    WEFT_CHECK(turn(*merge, heads));
   }
   block.carry = reinterpret_cast<float*>(room);
   return done;
 }
 
-Status run_lists(const Job& job, Piece& piece, const Room& room, const RunStep& run) {
-  if (job.kernel.plan.lists.empty()) return done;
-  place_lists(job.kernel.plan, piece.shape, room.lists, piece.block);
-  WEFT_CHECK(use_caller_lists(job.kernel.plan, job.kernel.pattern, job.launch, piece.block));
-  return each_list_step(job.kernel.plan, piece, room.list_scratch, run);
+/// Everything in the block that all steps of a piece read.
+Status open_piece(const Job& job, Piece& piece, const Room& room, const Machine& machine) {
+  weft_args& block = piece.block;
+  block.tables = room.tables;
+  block.most_terms = job.tables.tables.most_terms;
+  block.carry = reinterpret_cast<float*>(room.carry);
+  if (block.offsets != nullptr && machine.copy) {
+    WEFT_CHECK(machine.copy(room.offsets, block.offsets, job.args.offset.size_bytes()));
+    block.offsets = room.offsets;
+  }
+  if (!job.kernel.plan.lists.empty()) {
+    place_lists(job.kernel.plan, piece.shape, room.lists, block);
+    WEFT_CHECK(use_caller_lists(job.kernel.plan, job.kernel.pattern, job.launch, block));
+  }
+  if (job.kernel.plan.transposed) place_terms(job, piece, room, block);
+  if (const auto of_entry = cut_keys(job.kernel.plan, piece); !of_entry.empty()) {
+    WEFT_CHECK(machine.copy(room.chunks, of_entry.data(), of_entry.size() * sizeof of_entry[0]));
+    block.chunks_of_entry = room.chunks;
+  }
+  return done;
+}
+
+bool is_run(const ir::Step& step, const ir::Plan& plan, const Piece& piece) {
+  using When = ir::Step::When;
+  const auto& block = piece.block;
+  const auto regime = ir::regime_of(plan, piece.shape.n_q);
+  switch (step.when) {
+    case When::few_queries:
+      return regime == ir::Regime::few_queries;
+    case When::many_queries:
+      return regime == ir::Regime::many_queries;
+    case When::d_queries:
+      return piece.shape.rows_computed() > 0 && (block.d_q.data != nullptr || plan.finds_deltas());
+    case When::d_keys:
+      return piece.shape.n_k > 0 && (block.d_k.data != nullptr || block.d_v.data != nullptr);
+    case When::always:
+    case When::keys_are_cut:
+    case When::d_inputs:
+      break;
+  }
+  return true;
+}
+
+/// Of one piece: steps that take turns, as the first of them says.
+Status run_turns(const Job& job, Steps steps, Piece& piece, const Room& room, const Machine& machine) {
+  using Does = ir::Step::Kernel;
+  const ir::Step& step = steps.front();
+  if (!is_run(step, job.kernel.plan, piece)) return done;
+  switch (step.kernel) {
+    case Does::prepass:
+      return run_list(job.kernel.plan, step, piece, room.list_scratch, machine.run);
+    case Does::terms:
+      return run_terms(job, step, piece, machine);
+    case Does::attend:
+      return run_phase(job, step, steps.size() > 1 ? &steps[1] : nullptr, piece, machine.run);
+    case Does::transposed:
+      return run_keys(job, steps, piece, room, machine.run);
+    case Does::merge:
+    case Does::inputs:
+    case Does::input_tables:
+      break;
+  }
+  return internal_error("a step of the plan begins nothing");
+}
+
+/// How many steps from the first on take turns: tiles and what merges their chunks, or all phases of keys.
+std::size_t turns_from(Steps steps) {
+  using Does = ir::Step::Kernel;
+  const auto first = steps.front().kernel;
+  const auto goes_along = [&](const ir::Step& step) {
+    return (first == Does::attend && step.kernel == Does::merge) ||
+           (first == Does::transposed && step.kernel == Does::transposed);
+  };
+  const auto end = std::find_if_not(steps.begin() + 1, steps.end(), goes_along);
+  return static_cast<std::size_t>(end - steps.begin());
 }
 
 }  // namespace
@@ -158,30 +226,17 @@ Result<TablesByRegime> tables_beside(const Compilation& kernel, std::int64_t hea
 
 Status run_steps(const Job& job, const Room& room, const Machine& machine) {
   auto pieces = pieces_of(job.kernel.plan, job.launch, job.args);
+  const Steps all = job.kernel.steps;
+  const auto behind =
+      std::find_if(all.begin(), all.end(), [](const ir::Step& step) { return step.when == ir::Step::When::d_inputs; });
+  const auto of_pieces = all.first(static_cast<std::size_t>(behind - all.begin()));
   for (auto& piece : pieces) {
-    weft_args& block = piece.block;
-    block.tables = room.tables;
-    block.most_terms = job.tables.tables.most_terms;
-    block.carry = reinterpret_cast<float*>(room.carry);
-    if (block.offsets != nullptr && machine.copy) {
-      WEFT_CHECK(machine.copy(room.offsets, block.offsets, job.args.offset.size_bytes()));
-      block.offsets = room.offsets;
-    }
-    WEFT_CHECK(run_lists(job, piece, room, machine.run));
-    if (job.kernel.plan.transposed) {
-      WEFT_CHECK(run_gradients(job, piece, room, machine,
-                               [&](std::size_t phase) { return run_phase(job, phase, piece, machine.run); }));
-      continue;
-    }
-    if (const auto of_entry = cut_keys(job.kernel.plan, piece); !of_entry.empty()) {
-      WEFT_CHECK(machine.copy(room.chunks, of_entry.data(), of_entry.size() * sizeof of_entry[0]));
-      block.chunks_of_entry = room.chunks;
-    }
-    for (std::size_t phase = 0; phase < job.kernel.plan.phases.size(); ++phase) {
-      WEFT_CHECK(run_phase(job, phase, piece, machine.run));
+    WEFT_CHECK(open_piece(job, piece, room, machine));
+    for (auto rest = of_pieces; !rest.empty(); rest = rest.subspan(turns_from(rest))) {
+      WEFT_CHECK(run_turns(job, rest.first(turns_from(rest)), piece, room, machine));
     }
   }
-  return run_input_gradients(job, pieces, room, machine.run);
+  return run_input_gradients(job, all.subspan(of_pieces.size()), pieces, room, machine.run);
 }
 
 }  // namespace weft

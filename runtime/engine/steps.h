@@ -60,16 +60,15 @@ Result<std::byte*> in_workspace(std::span<std::byte> workspace, std::size_t byte
 
 /// What runs steps.
 struct Machine {
-  RunStep run;
+  RunTurn run;
   /// Brings numbers to where kernels can reach them; empty where they reach the host's.
   std::function<Status(std::int64_t* to, const std::int64_t* from, std::size_t bytes)> copy = {};
   /// Zeros, in words of four bytes.
   std::function<Status(void* to, std::size_t words)> clear = {};
 };
 
-/// The lists of a piece, then phase by phase the tiles of its rows, or chunks of their keys and what merges them; many
-/// heads take turns with the room for chunks. User error where a GPU would have more blocks of threads than a launch
-/// can.
+/// The steps of the plan, piece by piece; many heads take turns with the room for chunks of keys. User error where a
+/// GPU would have more blocks of threads than a launch can.
 Status run_steps(const Job& job, const Room& room, const Machine& machine);
 
 }  // namespace weft

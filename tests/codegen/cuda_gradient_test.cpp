@@ -47,7 +47,7 @@ TEST(CudaGradients, FitEveryArchitecture) {
             for (const auto regime : ir::regimes_of(plan)) {
               const auto& of = ir::plan_of(plan, regime);
               const auto terms = ir::make_tables(of, 8).value().most_terms;
-              EXPECT_LE(codegen::cuda::geometry(of).shared_bytes(terms), target.shared_per_block)
+              EXPECT_LE(codegen::cuda::shared_memory(of).with_terms(terms), target.shared_per_block)
                   << target.name << ", d " << d << ", d_v " << d_v << ", " << ir::to_string(dtype) << ", "
                   << ir::to_string(regime) << ": " << body;
               ++fitting;

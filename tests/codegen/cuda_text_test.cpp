@@ -133,7 +133,7 @@ TEST(CudaTexts, FitEveryArchitecture) {
             const auto plan = planner::plan(pattern, {.d = d, .d_v = d_v, .dtype = dtype}, target);
             ASSERT_TRUE(plan.ok()) << plan.error().message;
             const auto terms = ir::make_tables(*plan, 8).value().most_terms;
-            EXPECT_LE(codegen::cuda::geometry(*plan).shared_bytes(terms), target.shared_per_block)
+            EXPECT_LE(codegen::cuda::shared_memory(*plan).with_terms(terms), target.shared_per_block)
                 << target.name << ", d " << d << ", d_v " << d_v << ", " << ir::to_string(dtype) << ": " << body;
             ++fitting;
           }

@@ -25,10 +25,9 @@ Result<ir::Outcome> EmulatedKernel::run(const ir::Shape& shape, const ir::Tensor
                                         const EmulatedOptions& options, emulate::Report* report) const {
   WEFT_TRY(Arguments arguments, Arguments::make(plan_, shape, q, k, v, inputs, options.layout));
   if (options.deny_all) arguments.deny_all();
-  const auto geometry = codegen::cuda::geometry(plan_);
   emulate::Launch launch;
-  launch.threads = geometry.threads;
-  launch.shared_bytes = geometry.shared_bytes(arguments.most_terms());
+  launch.threads = plan_.choices.threads;
+  launch.shared_bytes = codegen::cuda::shared_memory(plan_).with_terms(arguments.most_terms());
   launch.args_bytes = sizeof(weft_args);
   launch.order = options.order;
   launch.seed = options.seed;

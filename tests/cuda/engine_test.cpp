@@ -200,10 +200,10 @@ TEST_F(CudaEngine, ArgumentBlockByteForByte) {
   ASSERT_EQ(at->second, words.size() * sizeof words[0]);
   EXPECT_EQ(std::memcmp(launched.args.tables, words.data(), at->second), 0);
 
-  const auto geometry = codegen::cuda::geometry(*plan);
+  const auto shared = codegen::cuda::shared_memory(*plan).with_terms(tables->tables.most_terms);
   EXPECT_EQ(launched.grid[0], static_cast<unsigned>(expected.tile_end));
-  EXPECT_EQ(launched.block[0], static_cast<unsigned>(geometry.threads));
-  EXPECT_EQ(launched.shared_bytes, static_cast<unsigned>(geometry.shared_bytes(tables->tables.most_terms)));
+  EXPECT_EQ(launched.block[0], static_cast<unsigned>(plan->choices.threads));
+  EXPECT_EQ(launched.shared_bytes, static_cast<unsigned>(shared));
   EXPECT_EQ(launched.stream, 0x55u);
   EXPECT_EQ(launched.context, primary(0));
 }

@@ -67,15 +67,15 @@ Result<ir::Outcome> DeviceKernel::run(const ir::Shape& shape, const ir::Tensor& 
                                       const RunOptions& options) const {
   WEFT_TRY(Arguments arguments, Arguments::make(plan_, shape, q, k, v, inputs, options.layout));
   WEFT_TRY(const auto copies, upload(module_->device(), arguments.spans()));
-  const auto geometry = codegen::cuda::geometry(plan_);
-  const auto shared = geometry.shared_bytes(arguments.most_terms());
+  const auto shared = codegen::cuda::shared_memory(plan_).with_terms(arguments.most_terms());
   WEFT_CHECK(module_->allow_shared(shared));
   WEFT_TRY(const auto current, cuda::Current::make(*module_->device()));
   WEFT_CHECK(arguments.each_call(options.tiles_per_call, [&](const weft_args& args) -> Status {
     auto block = on_device(args, copies);
     const auto blocks = args.tile_end - args.tile_begin;
     if (blocks == 0) return done;
-    return module_->launch({.blocks = blocks, .threads = geometry.threads, .shared_bytes = shared}, &block, nullptr);
+    return module_->launch({.blocks = blocks, .threads = plan_.choices.threads, .shared_bytes = shared}, &block,
+                           nullptr);
   }));
   for (const auto& [span, buffer] : copies) {
     // Copying waits for the launches, so that their faults show here.

@@ -21,7 +21,8 @@ constexpr const char* kPhases = "pattern p { branches dilated(segments: [512, 40
 /// What a machine that computes nothing is told.
 struct Recorded {
   std::vector<std::string> steps;
-  std::vector<weft_args> blocks;  ///< of each
+  std::vector<std::int64_t> grids;  ///< of each, in blocks of threads or units of work
+  std::vector<weft_args> blocks;
   std::vector<std::int64_t> copied;
   RoomSizes room;
 };
@@ -31,17 +32,16 @@ Recorded recorded(const char* text, const char* target, const Launch& launch) {
   auto front = read_pattern({.name = "p", .text = text}, options).value();
   const Compilation kernel(plan_pattern(std::move(front), options, find_target(target).value()).value());
   const auto tables = kernel.tables(launch.shape.heads).value();
-  Recorded out{.steps = {}, .blocks = {}, .copied = {}, .room = room_for(kernel.plan, launch).value()};
+  Recorded out{.steps = {}, .grids = {}, .blocks = {}, .copied = {}, .room = room_for(kernel.plan, launch).value()};
   std::vector<std::int64_t> entries(3 * static_cast<std::size_t>(launch.shape.batch));
   std::vector<std::byte> carry(out.room.carry);
   std::vector<std::int32_t> lists(out.room.lists / sizeof(std::int32_t));
   RunArgs args;
   if (launch.shape.offset.size() > 1) args.offset = launch.shape.offset;
-  const auto run = [&](const Step& step) -> Status {
-    constexpr const char* kNames[] = {"attend", "prepass", "merge"};
-    out.steps.push_back(fmt::format("{}{} {}", step.only_pools ? "pooling " : "",
-                                    kNames[static_cast<std::size_t>(step.kernel)], step.number));
-    out.blocks.push_back(*step.args);
+  const auto run = [&](const Turn& turn) -> Status {
+    out.steps.push_back(fmt::format("{} {}", ir::to_string(turn.step), turn.step.number));
+    out.grids.push_back(turn.blocks);
+    out.blocks.push_back(*turn.args);
     return done;
   };
   const auto copy = [&](std::int64_t* to, const std::int64_t* from, std::size_t bytes) -> Status {
@@ -71,9 +71,21 @@ Launch launch_of(std::int64_t n_q, std::int64_t n_k, std::int64_t heads = 2, std
 using Names = std::vector<std::string>;
 
 TEST(Steps, AreListsThenPhases) {
-  EXPECT_EQ(recorded(kTop, "sm_61", launch_of(96, 96)).steps, (Names{"pooling prepass 0", "prepass 0", "attend 0"}));
+  EXPECT_EQ(recorded(kTop, "sm_61", launch_of(96, 96)).steps, (Names{"pool 0", "fill 0", "attend 0"}));
   EXPECT_EQ(recorded(kPhases, "sm_61", launch_of(96, 96)).steps, (Names{"attend 0", "attend 1"}));
   EXPECT_EQ(recorded(kPhases, "cpu:x86-64-v3", launch_of(96, 96)).steps, (Names{"attend 0", "attend 1"}));
+}
+
+using Grids = std::vector<std::int64_t>;
+
+TEST(Steps, HaveTheGridsOfThePlan) {
+  // 96 rows: one tile of 128 a head; 6 blocks of 16 keys, for each of which a row of blocks chooses.
+  EXPECT_EQ(recorded(kTop, "sm_61", launch_of(96, 96)).grids, (Grids{12, 12, 2}));
+  // Four warps of a block merge a row each.
+  const auto merged = recorded(kCausal, "sm_61", launch_of(9, 65536, 3));
+  ASSERT_EQ(merged.grids.size(), 2U);
+  EXPECT_EQ(merged.grids[0], 3 * merged.blocks[0].chunks);
+  EXPECT_EQ(merged.grids[1], (3 * 9 + 3) / 4);
 }
 
 TEST(Steps, MergeChunksOfKeys) {

@@ -60,6 +60,22 @@ TEST(PlanText, SaysThePlanInTermsOfThePattern) {
             "      rows segment 8192 rate 4 phase (mod h 4)\n");
 }
 
+TEST(PlanText, ShowsWhatALaunchRuns) {
+  const std::string text = print(sound());
+  const std::string steps =
+      "step attend phase 0 text few_queries when few_queries units head_groups*tiles*shares\n"
+      "step attend phase 0 when many_queries units head_groups*tiles*shares\n";
+  ASSERT_TRUE(text.ends_with(steps)) << text;
+  const auto without = text.substr(0, text.size() - steps.size());
+  EXPECT_EQ(print(parse_plan(without).value()), text) << "they follow from the plan";
+  const auto other = parse_plan(without + "step attend phase 0 units head_groups*tiles*shares\n");
+  ASSERT_FALSE(other.ok()) << "steps of another plan";
+  EXPECT_EQ(other.error().message.find("the steps are not those of the plan: 'step attend phase 0 units"), 0U)
+      << other.error().message;
+  EXPECT_FALSE(parse_plan(without + steps.substr(0, steps.find('\n') + 1)).ok()) << "one is missing";
+  EXPECT_FALSE(parse_plan(text + "name another\n").ok()) << "text behind them";
+}
+
 TEST(PlanText, KeepsHowFarApartTheRowsOfPatchesStand) {
   Plan p = sound();
   p.phases[0].rows.by.clear();

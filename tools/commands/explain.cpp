@@ -101,12 +101,37 @@ void print_backward(const ir::Shape& shape, const BackwardMemory& memory, const 
 void print_compiled(const Planned& planned, const Compiled& compiled, const Console& console) {
   if (!compiled.registers) return;
   console.print("  kernel: {} threads a block, {} registers a thread, {} bytes spilled, {} bytes of shared memory\n",
-                codegen::cuda::geometry(planned.plan).threads, *compiled.registers, compiled.spill_bytes.value_or(0),
+                planned.plan.choices.threads, *compiled.registers, compiled.spill_bytes.value_or(0),
                 compiled.shared_bytes.value_or(0));
   console.print("  {} blocks at once on an SM\n", compiled.blocks_per_sm);
   if (!compiled.machine_code) return;
   console.print("  machine code of the key loop:\n");
   console.write(to_text(*compiled.machine_code, launch_of(planned, compiled), "    "));
+}
+
+/// `pool 64, attend 2048 and merge 512 blocks of threads`; what comes again and again is counted.
+std::string text_of(const std::vector<Rehearsed>& launches, bool on_gpu) {
+  std::string out;
+  for (std::size_t i = 0, again = 1; i < launches.size(); i += again) {
+    const auto& [step, blocks] = launches[i];
+    const auto same = [&](const Rehearsed& other) {
+      return other.blocks == blocks && ir::print(other.step) == ir::print(step);
+    };
+    const auto end = std::find_if_not(launches.begin() + static_cast<std::ptrdiff_t>(i), launches.end(), same);
+    again = static_cast<std::size_t>(end - launches.begin()) - i;
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", ir::to_string(step), blocks);
+    if (again > 1) out += fmt::format(" ({} times)", again);
+  }
+  return out + (on_gpu ? " blocks of threads" : " units of work");
+}
+
+Json json_of(const std::vector<Rehearsed>& launches) {
+  Json out = Json::array();
+  for (const auto& [step, blocks] : launches) {
+    out.push_back(
+        {{"does", ir::to_string(step)}, {"number", step.number}, {"blocks", blocks}, {"threads", step.threads}});
+  }
+  return out;
 }
 
 /// What explain says of.
@@ -157,6 +182,7 @@ void print_text(const Explained& what, const Console& console) {
     }
   }
   if (ring) console.write(to_text(*ring));
+  console.print("  a launch runs: {}\n", text_of(load.launches, planned.target.kind == TargetKind::cuda));
   console.print("  memory: {}B of tensors, {} B a row carried between phases; planned in {:.0f} us\n",
                 count(load.bytes), planned.plan.carry_bytes_per_row(), load.plan_us);
 }
@@ -226,6 +252,7 @@ void print_json(const Explained& what, const Console& console) {
                  {"keys", keys_of(planned.plan)},
                  {"key_chunks", ir::key_chunks(planned.plan, shape, 0).count},
                  {"heads_per_tile", load.heads_per_tile},
+                 {"launches", json_of(load.launches)},
                  {"phases", planned.plan.phases.size()},
                  {"bf16", is_bf16 ? json_of_products(planned.target, planned.plan.choices.products) : Json(nullptr)},
                  {"ring", ring ? to_json(*ring) : Json(nullptr)},
