@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <optional>
+#include <utility>
 
 namespace weft::codegen::cpu {
 namespace {
@@ -39,15 +40,29 @@ Value Builder::f32(double v) {
 
 Value Builder::f64(double v) { return {"double", fmt::format("0x{:016X}", std::bit_cast<std::uint64_t>(v))}; }
 
-Value Builder::emit(const std::string& type, std::string text) {
+std::string Builder::fresh(std::string_view stem) {
   const std::string number = std::to_string(next_value_++);
-  Value out{type, next_name_.empty() ? text_of("%v", number) : text_of("%", next_name_, ".", number)};
+  return stem.empty() ? text_of("%v", number) : text_of("%", stem, ".", number);
+}
+
+void Builder::name_like(const Value& v) {
+  const std::string_view name = v.name;
+  if (!next_name_.empty() || name.size() < 3 || name.front() != '%') return;  // %a and %s say nothing
+  const auto dot = name.find('.');
+  const bool is_number = name[1] == 'v' && name.find_first_not_of("0123456789", 2) == std::string_view::npos;
+  if (!is_number) next_name_ = name.substr(1, dot == std::string_view::npos ? dot : dot - 1);
+}
+
+Value Builder::emit(const std::string& type, std::string text) {
+  Value out{type, fresh(next_name_)};
   next_name_ = {};
   body_.append("  ").append(out.name).append(" = ").append(text).append("\n");
   return out;
 }
 
 void Builder::emit(std::string text) { body_.append("  ").append(text).append("\n"); }
+
+void Builder::describe(std::string_view text) { description_ = text_of("; ", text, "\n"); }
 
 void Builder::comment(std::string_view text) { body_ += fmt::format("  ; {}\n", text); }
 
@@ -93,6 +108,7 @@ Value Builder::op(std::string_view op, const Value& a, const Value& b) {
   }
   if (right && changes_nothing(op, *right)) return a;
   if (left && *left == 0 && op == "add") return b;
+  if (op == "add" || op == "fadd") name_like(a);
   return emit(a.type, text_of(op, " ", a.type, " ", a.name, ", ", b.name));
 }
 
@@ -114,10 +130,12 @@ Value Builder::select(const Value& c, const Value& a, const Value& b) {
 
 Value Builder::cast(std::string_view op, const Value& a, const std::string& type) {
   if (op == "bitcast" && a.type == type) return a;
+  name_like(a);
   return emit(type, text_of(op, " ", a.type, " ", a.name, " to ", type));
 }
 
 Value Builder::load(const std::string& type, const Value& pointer, int align) {
+  name_like(pointer);
   return emit(type, text_of("load ", type, ", ptr ", pointer.name, ", align ", std::to_string(align)));
 }
 
@@ -127,6 +145,7 @@ void Builder::store(const Value& v, const Value& pointer, int align) {
 
 Value Builder::at(const Value& pointer, const std::string& type, const Value& index) {
   if (number(index) == 0) return pointer;
+  name_like(pointer);
   return emit("ptr", text_of("getelementptr ", type, ", ptr ", pointer.name, ", i64 ", index.name));
 }
 
@@ -154,7 +173,9 @@ Value Builder::splat(const Value& scalar, int lanes) {
     for (int i = 0; i < lanes; ++i) text += fmt::format("{}{} {}", i == 0 ? "" : ", ", scalar.type, scalar.name);
     return {type, text + ">"};
   }
+  name_like(scalar);
   const Value first = emit(type, fmt::format("insertelement {} poison, {} {}, i64 0", type, scalar.type, scalar.name));
+  name_like(first);
   return emit(type,
               fmt::format("shufflevector {0} {1}, {0} poison, <{2} x i32> zeroinitializer", type, first.name, lanes));
 }
@@ -171,7 +192,7 @@ Value Builder::insert(const Value& vector, const Value& scalar, int lane) {
 }
 
 Value Builder::slot(const Value& initial) {
-  Value out{"ptr", fmt::format("%v{}", next_value_++)};
+  Value out{"ptr", fresh({})};
   entry_ += fmt::format("  {} = alloca i64, align 8\n", out.name);
   set(out, initial);
   return out;
@@ -192,14 +213,14 @@ void Builder::for_each(const Value& begin, const Value& end, std::int64_t step,
 
 std::vector<Value> Builder::fold(const Value& begin, const Value& end, std::int64_t step, std::vector<Value> initial,
                                  const std::function<std::vector<Value>(Value, const std::vector<Value>&)>& body) {
+  const auto names = std::exchange(loop_names_, {});
   const auto first = number(begin), last = number(end);
   if (first && last && *last - *first <= step) return *first < *last ? body(begin, initial) : initial;
   const std::string head = label(), inside = label(), latch = label(), exit = label();
   const std::string before = current_;
-  const Value i{begin.type, fmt::format("%v{}", next_value_++)};
-  const Value next{begin.type, fmt::format("%v{}", next_value_++)};
+  const Value i{begin.type, fresh(names.index)}, next{begin.type, fresh(names.index)};
   std::vector<Value> carried;
-  for (const auto& v : initial) carried.push_back({v.type, fmt::format("%v{}", next_value_++)});
+  for (const auto& v : initial) carried.push_back({v.type, fresh(names.carried)});
   emit("br label %" + head);
   open(head);
   const std::size_t phis = body_.size();  // filled in when the last values are known
@@ -265,7 +286,7 @@ void Builder::ret_if(const Value& condition, const Value* v) {
 
 std::string Builder::finish() const {
   // Slots live in the entry block, in front of everything.
-  return head_ + " " + attributes_ + " {\n" + entry_ + body_ + "}\n\n";
+  return description_ + head_ + " " + attributes_ + " {\n" + entry_ + body_ + "}\n\n";
 }
 
 }  // namespace weft::codegen::cpu

@@ -76,8 +76,16 @@ class Builder {
   /// Returns early when the condition holds.
   void ret_if(const Value& condition, const Value* v = nullptr);
 
-  /// What the value of the next instruction is called, before its number; a literal or empty.
+  /// What the value of the next instruction is called, before its number; a literal or empty. What is read or computed
+  /// from a named value without changing its meaning (an address, a load, a copy to all lanes, a sum) inherits its
+  /// name.
   void name_next(std::string_view name) { next_name_ = name; }
+  /// What the next loop counts, and what it hands from pass to pass; literals.
+  void name_loop(std::string_view index, std::string_view carried = {}) { loop_names_ = {index, carried}; }
+  /// The value of the next instruction is called as this one, which outlives it, unless it has a name already.
+  void name_like(const Value& v);
+  /// What the function does, above it; to be called once.
+  void describe(std::string_view text);
 
   /// Says that the function takes no part in the time a kernel needs: nothing is spent on making it fast.
   void seldom() { attributes_ = "#1"; }
@@ -88,10 +96,15 @@ class Builder {
  private:
   std::string label() { return "b" + std::to_string(next_label_++); }
   void open(const std::string& name);
+  /// A value of its own, without an instruction yet.
+  std::string fresh(std::string_view stem);
 
-  std::string head_, attributes_ = "#0", entry_, body_;
+  std::string description_, head_, attributes_ = "#0", entry_, body_;
   std::string current_ = "entry";
   std::string_view next_name_;
+  struct LoopNames {
+    std::string_view index, carried;
+  } loop_names_;
   int next_value_ = 0;
   int next_label_ = 0;
 };

@@ -32,6 +32,7 @@ std::set<std::string_view> functions_in(std::string_view text) {
 /// @weft_kernel: hands over the layout and the addresses of the micro-kernels that the text has; the others stay.
 std::string entry(const Kernel& k, const std::string& text) {
   Builder f("weft_kernel", "void", "ptr %to", false);
+  f.describe("hands over the layout of the scratch and the addresses of what stands above");
   f.seldom();
   std::int64_t at = 0;
   const auto put = [&](const Value& v) {
@@ -42,7 +43,7 @@ std::string entry(const Kernel& k, const std::string& text) {
     ++at;
   }
   const auto functions = functions_in(text);
-  for (const char* name : kMicroKernels) {
+  for (const auto& [name, what] : kMicroKernels) {
     if (functions.contains(name)) put({"ptr", fmt::format("@{}", name)});
     ++at;
   }

@@ -21,6 +21,7 @@ std::vector<Value> score_tile(Part& f, const std::vector<Value>& rows, const Val
     return Factors{.vectors = vectors_at(f, f.in_scratch(k.q), column, v, vectors),
                    .number = [&f, &rows, column](std::size_t i) { return broadcast(f, rows[i], column); }};
   };
+  f.name_loop("column", "s");
   auto scores = products(f, kZero, Part::i64(k.d_words), kColumns, rows.size(), vectors, at, each_turn);
   if (k.pair == 2) {
     const Value factor = f.splat(f.load("float", f.in_scratch(k.score_factor), 4), k.lanes);
@@ -98,6 +99,7 @@ void rescale(Part& f, const Value& v, int vectors) {
   const Kernel& k = f.kernel;
   std::vector<Value> alphas;
   for (int j = 0; j < vectors; ++j) alphas.push_back(f.vload(f.in_scratch(k.alpha), f.add(v, Part::i64(j * k.lanes))));
+  f.name_loop("column");
   f.for_each(kZero, Part::i64(k.d_v), 1, [&](const Value& c) {
     const Value row = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
     for (int j = 0; j < vectors; ++j) {
@@ -114,6 +116,7 @@ void full_scores(Part& f, const Value& keys, const Value& count, const Value& v)
   f.comment("S^T = K Q^T of a register tile of keys and rows, and the rows' maxima");
   std::vector<Value> lowest;
   if (!k.plan.score) lowest.assign(static_cast<std::size_t>(k.micro_q), f.splat(kMinusInfinity, k.lanes));
+  f.name_loop("key", "top");
   const auto tops = f.fold(kZero, count, k.micro_k, lowest, [&](const Value& key, std::vector<Value> top) {
     std::vector<Value> rows;
     for (int i = 0; i < k.micro_k; ++i) rows.push_back(key_row(f, keys, f.add(key, Part::i64(i))));
@@ -153,6 +156,7 @@ void full_weights(Part& f, const Value& weights, const Value& count, const Value
   for (int j = 0; j < k.micro_q; ++j) from.push_back(f.vload(f.in_scratch(k.top), f.add(v, Part::i64(j * k.lanes))));
   const std::vector<Value> zeros(from.size(), f.vsplat(0));
   const int pair = pair_of_weights(k);
+  f.name_loop("key", "l");
   const auto totals = f.fold(kZero, count, pair, zeros, [&](const Value& first, std::vector<Value> l) {
     std::vector<Value> p;
     for (int u = 0; u < pair; ++u) {
@@ -161,7 +165,9 @@ void full_weights(Part& f, const Value& weights, const Value& count, const Value
       for (std::size_t j = 0; j < from.size(); ++j) {
         const Value at = Part::i64(static_cast<std::int64_t>(j) * k.lanes);
         const Value s = f.vload(f.pair_at(k.scores, key, v), at);
-        p.push_back(f.fmul(weight_of(f, s, from[j]), weight));
+        const Value of_key = weight_of(f, s, from[j]);
+        f.name_next("p");
+        p.push_back(f.fmul(of_key, weight));
         l[j] = f.fadd(l[j], p.back());
       }
     }
@@ -180,6 +186,7 @@ void full_outputs(Part& f, const Value& count, const Value& v) {
   constexpr int kUnroll = 4;  // keys; divides micro_k
   f.comment("O^T += V^T P");
   const Value ends = f.op("udiv", count, Part::i64(k.pair));
+  f.name_loop("column");
   f.for_each(kZero, Part::i64(k.v_pad), k.micro_k, [&](const Value& c) {
     const Value acc = f.at(f.at(f.in_scratch(k.acc), "float", f.mul(c, Part::i64(k.rows))), "float", v);
     const auto factors = [&](const Value& at) {
@@ -188,6 +195,7 @@ void full_outputs(Part& f, const Value& count, const Value& v) {
           .vectors = vectors_at(f, f.in_scratch(k.scores), at, v, k.micro_q),
           .number = [&f, row](std::size_t i) { return broadcast(f, row, Part::i64(static_cast<std::int64_t>(i))); }};
     };
+    f.name_loop("key", "o");
     const auto totals =
         products(f, kZero, ends, kUnroll / k.pair, static_cast<std::size_t>(k.micro_k), k.micro_q, factors);
     for (int i = 0; i < k.micro_k; ++i) {
@@ -215,6 +223,7 @@ std::string full_block(const Kernel& k) {
   const Value values = Part::argument("ptr", "values");
   const Value count = Part::argument("i64", "count");
   if (k.takes_copies()) f.call_void("copy_rows", {f.a, f.s, keys, values, count});
+  f.name_loop("row");
   f.for_each(kZero, Part::i64(k.rows), k.micro_q * k.lanes, [&](const Value& v) {
     full_scores(f, keys, count, v);
     if (k.plan.score) on_pairs(f, "rewrite", count, v);
@@ -234,6 +243,8 @@ std::string vector_scores(const Kernel& k) {
   Part f(k, "vector_scores", "void", "ptr %keys, i64 %groups, i64 %v, ptr %next_keys, ptr %next_values, i1 %ask");
   const Value v = Part::argument("i64", "v");
   const Value none = f.splat(kMinusInfinity, k.lanes);
+  f.describe("scores of the listed groups of keys for one vector of rows; of those that are kept the largest");
+  f.name_loop("group", "top");
   const auto top =
       f.fold(kZero, Part::argument("i64", "groups"), 1, {none}, [&](const Value& i, std::vector<Value> best) {
         const Value key = f.group_key(i);
@@ -382,6 +393,7 @@ void each_held(Part& f, const Value& v, const std::function<void(const Value&, c
 /// before it joins what stands for the tile, so that a row has the same bits however many rows stand beside it.
 std::string vector_block(const Kernel& k) {
   Part f(k, "vector_block", "void", "ptr %values, i64 %groups, i64 %v, i1 %guarded, i1 %whole, ptr %positions");
+  f.describe("a block for one vector of rows behind its scores: weights of the listed groups of keys, then O += P V");
   const Value groups = Part::argument("i64", "groups");
   const Value v = Part::argument("i64", "v");
   const Value whole = Part::argument("i1", "whole");
@@ -413,6 +425,7 @@ std::string partial_block(const Kernel& k) {
   const Value count = Part::argument("i64", "count");
   if (k.takes_copies()) f.call_void("copy_rows", {f.a, f.s, keys, values, count});
   const Value guarded = not_finite(f, count);
+  f.name_loop("row");
   f.for_each(kZero, Part::i64(k.rows), k.lanes, [&](const Value& v) {
     const Value groups = list_groups(f, v, count);
     f.when(f.icmp("sgt", groups, kZero), [&] {
@@ -431,6 +444,7 @@ std::string narrow_block(const Kernel& k) {
   if (k.takes_copies())
     f.call_void("copy_rows", {f.a, f.s, Part::argument("ptr", "keys"), Part::argument("ptr", "values"), count});
   const Value groups = list_all_groups(f, count);
+  f.name_loop("row");
   f.for_each(kZero, f.tile(kCount), k.lanes, [&](const Value& v) {
     keep_all_pairs(f, count, v);
     f.call_void("vector_scores",
@@ -484,6 +498,7 @@ void weigh_vector(Part& f, const Value& groups, const Value& v) {
 /// `groups` of keys are listed, multiplicities stand pair by pair.
 std::string emit_weigh_vector(const Kernel& k) {
   Part f(k, "weigh_vector", "void", "i64 %groups, i64 %v, ptr %positions");
+  f.describe("from the scores of one vector of rows to weights; sums are scaled where a maximum moves");
   const Value groups = Part::argument("i64", "groups");
   const Value v = Part::argument("i64", "v");
   if (k.plan.score) on_pairs(f, "rewrite_kept", groups, v);

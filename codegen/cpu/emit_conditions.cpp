@@ -159,6 +159,7 @@ std::string form(const Kernel& k) {
 /// @mask: takes from `mask` the rows of a vector that do not meet a condition, or its opposite, at key y.
 std::string mask(const Kernel& k) {
   Part f(k, "mask", "void", "i64 %number, i1 %negated, i64 %y, i64 %v");
+  f.describe("takes from the rows that keep key y those that fail a condition");
   const Value number = Part::argument("i64", "number");
   const Value v = Part::argument("i64", "v");
   const Value kept = f.load(k.vi(), f.in_scratch(k.mask), 32);

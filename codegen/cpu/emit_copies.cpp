@@ -87,6 +87,7 @@ void pair_values(Part& f) {
 std::string emit_copies(const Kernel& k) {
   if (!k.takes_copies()) return "";
   Part f(k, "copy_rows", "void", "ptr %keys, ptr %values, i64 %count");
+  f.describe("rows of K and V of a block side by side, widened where they are not f32");
   if (!k.keys_in_place) k.pair == 2 ? pad_keys(f) : widen(f, "keys", k.key_wide, k.d, k.d_pad);
   if (!k.values_in_place) k.pair == 2 ? pair_values(f) : widen(f, "values", k.value_wide, k.d_v, k.v_pad);
   f.ret();

@@ -265,6 +265,7 @@ void each_four_rows(Part& f, const std::function<void(const Value&, const Value&
 /// @scale_few: a vector of rows measures scores from something else now.
 std::string scale_few(const Kernel& k) {
   Part f(k, "scale_few", "void", "i64 %v");
+  f.describe("O of few queries times what their maxima moved by");
   f.seldom();
   const Value v = Part::argument("i64", "v");
   f.for_each(v, f.min(f.tile(kCount), f.add(v, Part::i64(k.lanes))), 1, [&](const Value& r) {

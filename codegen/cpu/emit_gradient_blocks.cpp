@@ -154,6 +154,7 @@ void add_tiles(Part& f, const Value& first, const Value& last, const Value& begi
 /// @add_keys: what both kinds of block add over rows from `begin` to `end`; once, for it is long.
 std::string add_keys(const Kernel& k) {
   Part f(k, "add_keys", "void", "ptr %sums, i64 %first, i64 %last, i64 %begin, i64 %end");
+  f.describe("what a register tile adds to rows of dK and dV");
   const auto number = [](const char* name) { return Part::argument("i64", name); };
   add_tiles(f, number("first"), number("last"), number("begin"), number("end"));
   f.ret();

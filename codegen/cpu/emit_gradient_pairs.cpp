@@ -208,6 +208,7 @@ constexpr const char* kPairParameters = "ptr %weights, ptr %positions, i64 %coun
 /// @pair_gradients, @pair_gradients_kept: of keys that every row keeps, or of listed groups.
 std::string pair_gradients(const Kernel& k, bool kept) {
   Part f(k, kept ? "pair_gradients_kept" : "pair_gradients", "void", kPairParameters);
+  f.describe("what pairs add for the inputs of their scores, and dS of the scaled products");
   const Value v = Part::argument("i64", "v");
   const auto rewrite = [&] { Pairs(f, kept, v).rewrite(); };
   if (k.many_passes || k.branches > 0) {

@@ -52,6 +52,7 @@ void rewrite_rows(Part& f, bool kept, const Value& v) {
 /// @rewrite, @rewrite_kept: scores of a block by the pattern's expression, and each row's largest.
 std::string rewrite(const Kernel& k, bool kept) {
   Part f(k, kept ? "rewrite_kept" : "rewrite", "void", "ptr %positions, i64 %count, i64 %v");
+  f.describe("scores of pairs as the pattern's expression makes them");
   kept ? rewrite_rows(f, true, Part::argument("i64", "v"))
        : each_vector(f, [&](const Value& v) { rewrite_rows(f, false, v); });
   f.ret();
@@ -132,6 +133,7 @@ void drop_rows(Part& f, bool kept, const Value& v) {
 /// @drop, @drop_kept: weights that dropout takes become 0. The others are scaled with the row, in @finish_pass.
 std::string drop(const Kernel& k, bool kept) {
   Part f(k, kept ? "drop_kept" : "drop", "void", "ptr %positions, i64 %count, i64 %v");
+  f.describe("takes weights away, or makes them larger, by the pair's random number");
   kept ? drop_rows(f, true, Part::argument("i64", "v"))
        : each_vector(f, [&](const Value& v) { drop_rows(f, false, v); });
   f.ret();

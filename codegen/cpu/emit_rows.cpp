@@ -38,6 +38,7 @@ std::string load_q(const Kernel& k) {
   const bool pairs = k.pair == 2;
   if (pairs) f.store(factor, f.in_scratch(k.score_factor), 4);
   const Value factors = f.splat(factor, 8);
+  f.name_loop("row");
   f.for_each(kZero, Part::i64(k.rows), 8, [&](const Value& r) {
     const std::vector<Value> from = eight_rows(f, k.q_row, r);
     // Of O as well: written only when all is done, its lines would be waited for.
@@ -152,6 +153,7 @@ std::string finish_pass(const Kernel& k) {
 std::string store_rows(const Kernel& k) {
   Part f(k, "store_rows");
   const Value from = f.in_scratch(k.many_passes && k.gradient == 0 ? k.out : k.acc);
+  f.name_loop("row");
   f.for_each(kZero, f.tile(kCount), 8, [&](const Value& r) {
     const std::vector<Value> to = eight_rows(f, k.o_row, r);
     f.each_eight(k.sum_columns, [&](const Value& c, int count) {

@@ -266,6 +266,7 @@ namespace {
 /// @listed: is the number among ascending ones?
 std::string listed_function() {
   Builder f("listed", "i1", "ptr %list, i64 %count, i64 %key", true);
+  f.describe("does a list of chosen keys hold the key?");
   const Value key = Builder::argument("i64", "key");
   const auto at = [&](const Value& i) {
     return f.cast("sext", f.load("i32", f.at(Builder::argument("ptr", "list"), "i32", i), 4), "i64");

@@ -236,7 +236,11 @@ void Part::keep_none(const Value& key, const Value& v) {
 }
 
 Part::Part(const Kernel& k, const std::string& name, const std::string& result, const std::string& more)
-    : Builder(name, result, "ptr %a, ptr %s" + (more.empty() ? "" : ", " + more), true), kernel(k) {}
+    : Builder(name, result, "ptr %a, ptr %s" + (more.empty() ? "" : ", " + more), true), kernel(k) {
+  const auto* const at = std::find_if(std::begin(kMicroKernels), std::end(kMicroKernels),
+                                      [&](const MicroKernelName& known) { return name == known.name; });
+  if (at != std::end(kMicroKernels)) describe(at->what);
+}
 
 void Part::each_condition(const Value& term, const std::function<void(Value, Value, Value)>& body) {
   const Value first = table(word(term, walk::kPairAt));
@@ -249,6 +253,7 @@ void Part::each_condition(const Value& term, const std::function<void(Value, Val
 
 Value Part::fma(const Value& x, const Value& y, const Value& z) {
   // fmuladd becomes a fused instruction where there is one and never a library call.
+  name_like(z);
   return emit(x.type, fmt::format("call {0} @llvm.fmuladd.v{1}f32({0} {2}, {0} {3}, {0} {4})", x.type, kernel.lanes,
                                   x.name, y.name, z.name));
 }
@@ -256,6 +261,7 @@ Value Part::fma(const Value& x, const Value& y, const Value& z) {
 Value Part::product(const Value& x, const Value& y, const Value& sum) {
   if (kernel.pair == 1) return fma(x, y, sum);
   const Value pairs_x = cast("bitcast", x, kernel.vi()), pairs_y = cast("bitcast", y, kernel.vi());
+  name_like(sum);
   return emit(sum.type, fmt::format("call {0} @llvm.x86.avx512bf16.dpbf16ps.512({0} {1}, {2} {3}, {2} {4})", sum.type,
                                     sum.name, pairs_x.type, pairs_x.name, pairs_y.name));
 }

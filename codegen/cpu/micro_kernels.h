@@ -5,6 +5,7 @@
 #include "compiler/walk/zones.h"
 
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 
 /// What a CPU binary is: micro-kernels, which work on vectors of rows and call nothing, and where they look for things.
@@ -107,17 +108,20 @@ static_assert(std::has_unique_object_representations_v<Layout> && sizeof(Layout)
 
 struct MicroKernels {
   Layout at;
-#define WEFT_MICRO_KERNEL(result, name, ...) \
+#define WEFT_MICRO_KERNEL(result, name, what, ...) \
   result (*name)(const weft_args*, void* scratch __VA_OPT__(, ) __VA_ARGS__) = nullptr;
 #include "codegen/cpu/micro_kernels.def"
 #undef WEFT_MICRO_KERNEL
 };
-inline constexpr const char* kMicroKernels[] = {
-#define WEFT_MICRO_KERNEL(result, name, ...) #name,
+struct MicroKernelName {
+  const char *name, *what;
+};
+inline constexpr MicroKernelName kMicroKernels[] = {
+#define WEFT_MICRO_KERNEL(result, name, what, ...) {#name, what},
 #include "codegen/cpu/micro_kernels.def"
 #undef WEFT_MICRO_KERNEL
 };
-static_assert(sizeof(MicroKernels) == sizeof(Layout) + sizeof kMicroKernels);
+static_assert(sizeof(MicroKernels) == sizeof(Layout) + std::size(kMicroKernels) * sizeof(void*));
 
 /// Bytes of `weft_args::scratch` that one call needs: behind the terms' states four cuts a term and a zone's list.
 inline std::int64_t scratch_bytes(const Layout& at, std::int64_t most_terms) {
