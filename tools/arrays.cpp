@@ -1,6 +1,7 @@
 #include "tools/arrays.h"
 
 #include "compiler/base/float16.h"
+#include "runtime/draw/made_up.h"
 #include "runtime/engine/front.h"
 
 #include <cmath>
@@ -121,37 +122,8 @@ Array random_normal(DType dtype, std::vector<std::int64_t> shape, std::uint64_t 
   return array;
 }
 
-std::vector<std::int64_t> input_shape(const ir::Input& input, const ir::Shape& shape) {
-  using Kind = ir::Axis::Kind;
-  std::vector<std::int64_t> extents;
-  for (const auto& axis : input.axes) {
-    switch (axis.kind) {
-      case Kind::batch:
-        extents.push_back(shape.batch);
-        break;
-      case Kind::heads:
-        extents.push_back(shape.heads);
-        break;
-      case Kind::queries:
-        extents.push_back(shape.n_q);
-        break;
-      case Kind::keys:
-      case Kind::tokens:
-        extents.push_back(shape.n_k);
-        break;
-      case Kind::blocks:
-        extents.push_back((shape.n_k + input.block - 1) / std::max<std::int64_t>(input.block, 1));
-        break;
-      case Kind::extent:
-        extents.push_back(axis.extent);
-        break;
-    }
-  }
-  return extents;
-}
-
 Array random_input(const ir::Input& input, const ir::Shape& shape, std::uint64_t seed, std::uint64_t stream) {
-  auto extents = input_shape(input, shape);
+  auto extents = draw::input_shape(input, shape);
   if (input.type == ir::InputType::f32) return random_normal(DType::f32, std::move(extents), seed, stream);
   Array array(from_ir(input.type), std::move(extents));
   Draws draws(seed, stream);

@@ -35,7 +35,4 @@ Array random_normal(DType dtype, std::vector<std::int64_t> shape, std::uint64_t 
 /// 0 along the last axis.
 Array random_input(const ir::Input& input, const ir::Shape& shape, std::uint64_t seed, std::uint64_t stream);
 
-/// Extents of an input at these sizes.
-std::vector<std::int64_t> input_shape(const ir::Input& input, const ir::Shape& shape);
-
 }  // namespace weft::tools

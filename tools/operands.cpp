@@ -1,6 +1,7 @@
 #include "tools/operands.h"
 
 #include "compiler/base/diagnostic.h"
+#include "runtime/draw/made_up.h"
 #include "runtime/engine/reference.h"
 #include "tools/tensor_files.h"
 
@@ -153,7 +154,7 @@ Status fits_in_memory(const Sizes& sizes, std::int64_t n_q, std::int64_t n_k) {
 
 /// An input that was not given.
 Result<Array> made_up(const ir::Input& input, const ir::Shape& shape, const Options& options, std::size_t number) {
-  const auto extents = input_shape(input, shape);
+  const auto extents = draw::input_shape(input, shape);
   double bytes = static_cast<double>(size_of(from_ir(input.type)));
   for (const auto extent : extents) bytes *= static_cast<double>(extent);
   WEFT_CHECK(fits_in_memory(fmt::format("elements of the input '{}', {},", input.name, shape_text(extents)), bytes));
@@ -200,7 +201,7 @@ Result<std::vector<std::optional<Array>>> given_inputs(const Options& options, c
     const auto file = files.find(input.name);
     if (file == files.end()) continue;
     WEFT_TRY(auto array, read_input(file->second, "input '" + input.name + "'", from_ir(input.type)));
-    if (const auto wanted = input_shape(input, shape); array.shape != wanted) {
+    if (const auto wanted = draw::input_shape(input, shape); array.shape != wanted) {
       return user_error(fmt::format("{}: input '{}' has shape {}; expected {}", file->second, input.name,
                                     shape_text(array.shape), shape_text(wanted)));
     }

@@ -1,4 +1,4 @@
-#include "tools/picture.h"
+#include "tools/picture_png.h"
 
 #include <zlib.h>
 
@@ -7,6 +7,10 @@
 #include <new>
 
 namespace weft::tools {
+
+using draw::Color;
+using draw::color_of;
+using draw::Picture;
 
 namespace {
 

@@ -328,6 +328,48 @@ WEFT_API weft_error* weft_kernel_lists(const weft_kernel* kernel, weft_run_shape
                                        size_t offset_count, void (*visit)(const weft_chosen_list* list, void* context),
                                        void* context);
 
+/* ---- pictures: which pairs a text keeps, without compiling anything ---- */
+
+typedef struct weft_picture weft_picture;
+
+typedef struct {
+  size_t size;
+  int64_t n_q, n_k;                /**< queries and keys; 0: as many as show the pattern, and as many keys as queries */
+  int64_t head;                    /**< of those of weft_compile_options, or of the text, else of 8 */
+  int64_t cells;                   /**< of the picture in each direction, at most; 0: 64 */
+  const weft_named_tensor* inputs; /**< on the host, of one batch entry; those that are missing are made up */
+  size_t input_count;
+} weft_draw_options;
+/** All defaults, of the version that the caller was compiled with. */
+static inline weft_draw_options weft_draw_options_init(void) {
+  weft_draw_options made;
+  memset(&made, 0, sizeof made);
+  made.size = sizeof made;
+  return made;
+}
+
+/** Of the options of compiling those that weft_check looks at. `draw` may be NULL: all defaults. */
+WEFT_API weft_error* weft_draw(const char* text, size_t text_length, const weft_compile_options* options,
+                               const weft_draw_options* draw, weft_picture** out);
+/** NULL is allowed. */
+WEFT_API void weft_picture_free(weft_picture* picture);
+
+/** Lines of shades, two rows of cells in each. */
+WEFT_API const char* weft_picture_text(const weft_picture* picture);
+WEFT_API const char* weft_picture_svg(const weft_picture* picture);
+
+/** The cells, row by row: queries down, keys across. They live as long as the picture. */
+typedef struct {
+  int64_t n_q, n_k, head;
+  int64_t rows, columns;
+  int32_t sampled;           /**< 1: estimated from some of each cell's pairs */
+  const float* density;      /**< share of a cell's pairs that are kept */
+  const float* multiplicity; /**< of those, by how many branches each is kept, in the mean */
+  const uint8_t* colors;     /**< as the SVG has them: red, green and blue of each cell */
+} weft_picture_cells;
+/** Zeros for NULL. */
+WEFT_API weft_picture_cells weft_picture_cells_of(const weft_picture* picture);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,7 @@
 
 #include "compiler/base/guarded.h"
 #include "compiler/ir/pattern.h"
+#include "runtime/draw/picture.h"
 
 #include <weft/c.h>
 #include <weft/c_ring.h>
@@ -41,6 +42,13 @@ struct weft_error {
   std::string message, report;
   std::vector<std::string> texts;  ///< of the diagnostics
   std::vector<weft_diagnostic> diagnostics;
+};
+
+/// Made whole when it is drawn, as patterns are.
+struct weft_picture {
+  weft::draw::Picture cells;
+  std::string text, svg;
+  std::vector<std::uint8_t> colors;
 };
 
 struct weft_transport {

@@ -1,20 +1,19 @@
 #include "compiler/planner/planner.h"
+#include "runtime/draw/made_up.h"
+#include "runtime/draw/picture.h"
 #include "runtime/engine/launch_checks.h"
 #include "tools/commands/commands.h"
 #include "tools/drawn_inputs.h"
 #include "tools/files.h"
 #include "tools/json.h"
 #include "tools/pattern_file.h"
-#include "tools/picture.h"
+#include "tools/picture_png.h"
 #include "tools/ring_report.h"
-
-#include <algorithm>
 
 namespace weft::tools {
 
 namespace {
 
-constexpr std::int64_t kTokens = 512;  // where neither the pattern nor the user says
 constexpr std::int64_t kTerminalCells = 64, kFileCells = 512;
 
 /// What the defaults are does not matter to a picture.
@@ -24,24 +23,8 @@ Console quiet_console() {
   return Console(options);
 }
 
-/// So many that every neighborhood fits; `block`: tokens of a position where the set stands.
-std::int64_t fewest_tokens(const ir::Set& set, std::int64_t block) {
-  std::int64_t fewest = 1;
-  if (set.kind == ir::SetKind::neighborhood && set.args.size() == 4) fewest = set.args[0] * set.args[1] * block;
-  if (set.kind == ir::SetKind::blocks) block *= set.args[0];
-  for (const auto& child : set.children) fewest = std::max(fewest, fewest_tokens(*child, block));
-  return fewest;
-}
-
 ir::Shape shape_to_draw(const Options& options, const ir::Pattern& pattern, const Sizes& sizes) {
-  std::int64_t tokens = kTokens;
-  for (const auto& branch : pattern.branches) tokens = std::max(tokens, fewest_tokens(*branch.set, 1));
-  if (pattern.tokens.kind == ir::Tokens::Kind::exact) tokens = pattern.tokens.count;
-  if (pattern.tokens.kind == ir::Tokens::Kind::multiple_of) {
-    tokens = (tokens + pattern.tokens.count - 1) / pattern.tokens.count * pattern.tokens.count;
-  }
-  if (!pattern.grid.empty()) tokens = ir::Tensor::count(pattern.grid);
-  if (!options.tokens.empty()) tokens = options.tokens[0];
+  const std::int64_t tokens = options.tokens.empty() ? draw::tokens_to_draw(pattern) : options.tokens[0];
   return {.batch = 1,
           .n_q = tokens,
           .n_k = options.keys.value_or(tokens),
@@ -51,22 +34,23 @@ ir::Shape shape_to_draw(const Options& options, const ir::Pattern& pattern, cons
           .d_v = sizes.dim_v};
 }
 
-Result<Picture> draw(const Options& options, const PatternFile& file, const ir::Shape& shape, bool to_file) {
+Result<draw::Picture> picture_of(const Options& options, const PatternFile& file, const ir::Shape& shape,
+                                 bool to_file) {
   WEFT_CHECK(check_sizes(file.pattern, shape));
   WEFT_TRY(const auto inputs, inputs_to_draw(options, file.pattern, shape));
   WEFT_CHECK(ir::check_shapes(file.pattern, shape, inputs));
   // Content-adaptive sets look at q and k: any choice shows the pattern.
   const ir::PairEvaluator pairs(file.pattern, shape, inputs);
-  auto picture = make_picture(pairs, shape, options.head.value_or(0), to_file ? kFileCells : kTerminalCells);
+  auto picture = draw::make_picture(pairs, shape, options.head.value_or(0), to_file ? kFileCells : kTerminalCells);
   if (options.tiles) {
     WEFT_TRY(const auto planned, plan_file(file, options, quiet_console()));
-    WEFT_CHECK(mark_tiles(picture, planned.plan, shape, inputs));
+    WEFT_CHECK(draw::mark_tiles(picture, planned.plan, shape, inputs));
   }
   WEFT_TRY(const auto ring, ring_of(options, file.pattern));
   if (ring) {
     WEFT_TRY(const auto planned, plan_file(file, options, quiet_console()));
     WEFT_TRY(const auto choice, owners_of(planned, shape, inputs, *ring));
-    mark_owners(picture, choice.map);
+    draw::mark_owners(picture, choice.map);
   }
   return picture;
 }
@@ -87,10 +71,10 @@ int command_draw(const Options& options, const Console& console) {
   if (options.head.value_or(0) >= shape.heads) {
     return console.fail(user_error(fmt::format("head {} of {} heads: they count from 0", *options.head, shape.heads)));
   }
-  const auto picture = draw(options, *file, shape, svg || png);
+  const auto picture = picture_of(options, *file, shape, svg || png);
   if (!picture) return console.fail(picture.error(), &file->source);
   if (svg || png) {
-    const auto bytes = svg ? to_svg(*picture, file->pattern.name) : to_png(*picture);
+    const auto bytes = svg ? draw::to_svg(*picture, file->pattern.name) : to_png(*picture);
     const auto written = write_file(options.output, bytes);
     return written ? kDone : console.fail(written.error());
   }
@@ -103,7 +87,7 @@ int command_draw(const Options& options, const Console& console) {
     console.print("{}\n", json_text(grid, -1));
     return kDone;
   }
-  console.write(to_terminal(*picture, console.color_out()));
+  console.write(draw::to_terminal(*picture, console.color_out()));
   return kDone;
 }
 

@@ -1,5 +1,6 @@
+#include "runtime/draw/picture.h"
+
 #include "compiler/base/text_writer.h"
-#include "tools/picture.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +8,7 @@
 #include <array>
 #include <cmath>
 
-namespace weft::tools {
+namespace weft::draw {
 
 namespace {
 
@@ -146,4 +147,4 @@ std::string to_svg(const Picture& picture, const std::string& title) {
   return std::move(out).take();
 }
 
-}  // namespace weft::tools
+}  // namespace weft::draw

@@ -1,11 +1,11 @@
-#include "tools/picture.h"
+#include "runtime/draw/picture.h"
 
 #include "compiler/base/result.h"
 #include "compiler/ir/schedule.h"
 
 #include <algorithm>
 
-namespace weft::tools {
+namespace weft::draw {
 
 namespace {
 
@@ -181,4 +181,4 @@ Status mark_tiles(Picture& picture, const ir::Plan& plan, const ir::Shape& shape
   return done;
 }
 
-}  // namespace weft::tools
+}  // namespace weft::draw

@@ -11,7 +11,7 @@
 #include <vector>
 
 /// A pattern as a picture: rows are queries, columns are keys, the colour is the multiplicity.
-namespace weft::tools {
+namespace weft::draw {
 
 enum class TileKind : std::uint8_t { empty, partial, full };
 
@@ -42,8 +42,6 @@ void mark_owners(Picture& picture, const ring::OwnerMap& map);
 /// Half a character a cell, in colour; without colour, shades of the mean multiplicity of two cells.
 std::string to_terminal(const Picture& picture, bool color);
 std::string to_svg(const Picture& picture, const std::string& title);
-/// A few pixels a cell.
-std::string to_png(const Picture& picture);
 
 struct Color {
   int r, g, b;
@@ -51,4 +49,4 @@ struct Color {
 };
 Color color_of(const Picture& picture, std::int64_t y, std::int64_t x);
 
-}  // namespace weft::tools
+}  // namespace weft::draw
