@@ -61,6 +61,9 @@ struct Exchange {
   ExchangeHeader header;
   void* allocate;
   int (*from_object)(void* array, Versioned** out);  ///< waits for nothing
+  int (*to_object)(Versioned* tensor, void** out);
+  /// The array keeps extents and strides: they live as long as it does, unchanged. May be null.
+  int (*look)(void* array, Tensor* out);
 };
 inline constexpr const char* kExchange = "dlpack_exchange_api";
 

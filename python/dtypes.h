@@ -42,4 +42,11 @@ inline const ElementType* element_type(std::string_view name) {
   return nullptr;
 }
 
+inline const ElementType* element_type(weft_dtype dtype) {
+  for (const auto& row : kElementTypes) {
+    if (row.dtype == dtype) return &row;
+  }
+  return nullptr;
+}
+
 }  // namespace weft::python

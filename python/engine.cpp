@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <string_view>
+
 namespace weft::python {
 
 namespace {
@@ -111,6 +113,7 @@ Kernel::Kernel(const Engine& engine, const Request& request) {
     check(error, Stage::arguments);
   });
   handle_.reset(made);
+  drops_ = std::string_view(weft_kernel_pattern_text(made)).find("\n  dropout ") != std::string_view::npos;
 }
 
 void bind_engine(nb::module_& module) {
@@ -149,6 +152,7 @@ void bind_engine(nb::module_& module) {
 
   nb::class_<Kernel>(module, "Kernel")
       .def(nb::init<const Engine&, const Request&>())
+      .def_prop_ro("drops", &Kernel::drops)
       .def_prop_ro("origin", &origin_of)
       .def_prop_ro("compile_ms", [](const Kernel& self) { return weft_kernel_compile_ms(self.handle()); })
       .def_prop_ro("load_ms", [](const Kernel& self) { return weft_kernel_load_ms(self.handle()); })

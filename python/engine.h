@@ -44,8 +44,12 @@ class Kernel {
  public:
   Kernel(const Engine& engine, const Request& request);
   const weft_kernel* handle() const { return handle_.get(); }
+  const weft_pattern* pattern() const { return weft_kernel_pattern(handle()); }
+  /// Are weights dropped, so that a launch needs a seed?
+  bool drops() const { return drops_; }
 
  private:
+  bool drops_ = false;
   struct Destroy {
     void operator()(weft_kernel* kernel) const { weft_kernel_destroy(kernel); }
   };

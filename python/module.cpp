@@ -1,4 +1,5 @@
 #include "python/array.h"
+#include "python/calls.h"
 #include "python/engine.h"
 #include "python/pattern.h"
 #include "python/run.h"
@@ -22,4 +23,5 @@ NB_MODULE(_weft, module) {
   bind_pattern(module);
   bind_engine(module);
   bind_run(module);
+  bind_calls(module);
 }

@@ -19,18 +19,11 @@ const char* name_of(weft_lse_kind kind) {
   return "none";
 }
 
-std::string dtype_name(weft_dtype dtype) {
-  for (const auto& row : kElementTypes) {
-    if (row.dtype == dtype) return std::string(row.name);
-  }
-  return {};
-}
-
 nb::list inputs_of(const Pattern& pattern) {
   nb::list out;
   for (size_t i = 0; i < weft_pattern_input_count(pattern.handle()); ++i) {
     const auto input = weft_pattern_input(pattern.handle(), i);
-    out.append(nb::make_tuple(input.name, dtype_name(input.dtype), input.rank));
+    out.append(nb::make_tuple(input.name, std::string(element_type(input.dtype)->name), input.rank));
   }
   return out;
 }

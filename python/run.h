@@ -4,7 +4,7 @@
 
 namespace weft::python {
 
-/// `run(kernel, …)`: one launch over views. What is None is not given.
+/// `forward` and `backward`: arrays in, arrays out, and one launch in between. Arguments are those of weft/_weft.pyi.
 void bind_run(nanobind::module_& module);
 
 }  // namespace weft::python

@@ -1,6 +1,7 @@
 #include "python/view.h"
 
 #include "python/errors.h"
+#include "python/library.h"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -38,12 +39,6 @@ std::string dtype_of(const dlpack::DataType& type) {
   return "of DLPack's code " + std::to_string(type.code) + " with " + std::to_string(type.bits) + " bits";
 }
 
-nb::tuple tuple_of(const std::vector<std::int64_t>& numbers) {
-  nb::list out;
-  for (const auto number : numbers) out.append(number);
-  return nb::tuple(out);
-}
-
 bool is_cuda(std::int32_t type) {
   return type == static_cast<std::int32_t>(dlpack::DeviceType::cuda) ||
          type == static_cast<std::int32_t>(dlpack::DeviceType::cuda_managed);
@@ -51,14 +46,35 @@ bool is_cuda(std::int32_t type) {
 
 }  // namespace
 
-View::View(nb::object array, const std::string& name, nb::object stream) : name_(name) {
-  if (read_buffer(array) || read_exchange(array)) return;
-  if (!nb::hasattr(array, "__dlpack__")) {
-    throw nb::type_error((name + " is of type " + std::string(nb::inst_name(array).c_str()) +
+Stream::Stream(nb::handle said) {
+  if (said.is_none()) return;
+  said_ = asked_ = true;
+  known_ = nb::cast<std::uintptr_t>(of_arrays("stream_address")(said));
+}
+
+Stream Stream::unready() {
+  Stream stream{nb::none()};
+  stream.asked_ = true;
+  return stream;
+}
+
+std::optional<std::uintptr_t> Stream::of(nb::handle array) {
+  if (!asked_) {
+    asked_ = true;
+    const nb::object current = of_arrays("current_stream")(array);
+    if (!current.is_none()) known_ = nb::cast<std::uintptr_t>(current);
+  }
+  return known_;
+}
+
+View::View(nb::object array, std::string name, Stream& stream) : owner_(std::move(array)), name_(std::move(name)) {
+  if (read_exchange(stream) || read_buffer(owner_) || read_bfloat16()) return;
+  if (!nb::hasattr(owner_, "__dlpack__")) {
+    throw nb::type_error((name_ + " is of type " + std::string(nb::inst_name(owner_).c_str()) +
                           "; expected an array of NumPy, PyTorch or another library that has __dlpack__")
                              .c_str());
   }
-  read_capsule(array, stream);
+  read_capsule(stream);
 }
 
 View::~View() {
@@ -90,39 +106,55 @@ bool View::read_buffer(nb::handle array) {
   return true;
 }
 
-/// Of arrays on the host: those of GPUs have to be made ready for a stream, which `__dlpack__` does.
-bool View::read_exchange(nb::handle array) {
-  PyObject* const found =
-      PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(array.ptr())), "__dlpack_c_exchange_api__");
-  if (found == nullptr) {
-    PyErr_Clear();
+/// Arrays of ml_dtypes, for which the protocol has no letter.
+bool View::read_bfloat16() {
+  if (library_of(owner_) != Library::numpy || nb::cast<std::string>(owner_.attr("dtype").attr("name")) != "bfloat16") {
     return false;
   }
-  const nb::object capsule = nb::steal(found);
-  if (PyCapsule_IsValid(capsule.ptr(), dlpack::kExchange) == 0) return false;
-  const auto* header = static_cast<dlpack::ExchangeHeader*>(PyCapsule_GetPointer(capsule.ptr(), dlpack::kExchange));
-  while (header != nullptr && header->major != 1) header = header->older;
-  if (header == nullptr) return false;
-  if (reinterpret_cast<const dlpack::Exchange*>(header)->from_object(array.ptr(), &versioned_) != 0) {
-    PyErr_Clear();  // what `__dlpack__` says is the message
-    versioned_ = nullptr;
-    return false;
-  }
-  if (versioned_->tensor.device.type != static_cast<std::int32_t>(dlpack::DeviceType::cpu)) {
-    versioned_->deleter(versioned_);
-    versioned_ = nullptr;
-    return false;
-  }
-  read_only_ = (versioned_->flags & dlpack::kReadOnly) != 0;
-  take(versioned_->tensor);
+  if (!read_buffer(owner_.attr("view")("uint16"))) return false;
+  dtype_ = "bf16";
   return true;
 }
 
-void View::read_capsule(nb::handle array, const nb::object& stream) {
+/// Arrays of a GPU are taken if the launch goes where their library works; else `__dlpack__` makes them ready.
+bool View::read_exchange(Stream& stream) {
+  const auto [type, library, exchange] = array_type(owner_);
+  if (exchange == nullptr || library == Library::numpy) return false;  // NumPy's buffers say whether they are read-only
+  dlpack::Tensor seen;
+  if (exchange->look != nullptr) {
+    if (exchange->look(owner_.ptr(), &seen) != 0) {
+      PyErr_Clear();  // what `__dlpack__` says is the message
+      return false;
+    }
+  } else {
+    if (exchange->from_object(owner_.ptr(), &versioned_) != 0) {
+      PyErr_Clear();
+      versioned_ = nullptr;
+      return false;
+    }
+    seen = versioned_->tensor;
+    read_only_ = (versioned_->flags & dlpack::kReadOnly) != 0;
+  }
+  const bool on_host = seen.device.type == static_cast<std::int32_t>(dlpack::DeviceType::cpu);
+  if (!on_host && !(is_cuda(seen.device.type) && stream.is_library_s())) {
+    if (versioned_ != nullptr) versioned_->deleter(versioned_);
+    versioned_ = nullptr;
+    return false;
+  }
+  if (!on_host) stream.of(owner_);
+  take(seen);
+  return true;
+}
+
+void View::read_capsule(Stream& stream) {
   nb::dict how;
-  const auto place = nb::cast<std::pair<std::int32_t, std::int32_t>>(array.attr("__dlpack_device__")());
-  if (is_cuda(place.first) && !stream.is_none()) how["stream"] = stream;
-  const nb::object export_array = array.attr("__dlpack__");
+  const auto place = nb::cast<std::pair<std::int32_t, std::int32_t>>(owner_.attr("__dlpack_device__")());
+  if (is_cuda(place.first)) {
+    constexpr std::uintptr_t kLegacyDefault = 1;  // how DLPack calls the stream 0
+    if (const auto address = stream.of(owner_)) how["stream"] = *address == 0 ? kLegacyDefault : *address;
+  }
+  const bool records = library_of(owner_) == Library::torch && nb::cast<bool>(owner_.attr("requires_grad"));
+  const nb::object export_array = (records ? owner_.attr("detach")() : owner_).attr("__dlpack__");
   nb::object capsule;
   how["max_version"] = nb::make_tuple(1, 0);
   try {
@@ -163,15 +195,6 @@ void View::take(const dlpack::Tensor& tensor) {
   }
 }
 
-nb::tuple View::shape() const { return tuple_of(shape_); }
-nb::tuple View::strides() const { return tuple_of(strides_); }
-
-void View::set_dtype(const std::string& dtype) {
-  const auto *from = element_type(dtype_), *to = element_type(dtype);
-  if (from == nullptr || to == nullptr || from->bytes != to->bytes) throw nb::value_error("dtypes of other sizes");
-  dtype_ = dtype;
-}
-
 std::string View::device() const {
   if (is_cuda(device_.type)) return "cuda:" + std::to_string(device_.id);
   if (device_.type == static_cast<std::int32_t>(dlpack::DeviceType::cpu) ||
@@ -203,13 +226,37 @@ weft_tensor View::tensor(bool heads_first) const {
   return out;
 }
 
+nb::tuple tuple_of(const std::vector<std::int64_t>& numbers) {
+  nb::object made = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    PyTuple_SetItem(made.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(numbers[i]));
+  }
+  return nb::borrow<nb::tuple>(made);
+}
+
+std::string shown(const std::vector<std::int64_t>& shape) {
+  std::string out = "[";
+  for (const auto extent : shape) out += (out.size() == 1 ? "" : ", ") + std::to_string(extent);
+  return out + "]";
+}
+
+void view_input(std::optional<View>& out, nb::object array, const std::string& name, Stream& stream) {
+  out.emplace(array, name, stream);
+  if (!out->is_dense_last()) out.emplace(of_arrays("dense_last")(array, name, out->strides().back()), name, stream);
+}
+
 void bind_view(nb::module_& module) {
   nb::class_<View>(module, "View")
-      .def(nb::init<nb::object, const std::string&, nb::object>(), nb::arg("array"), nb::arg("name"),
-           nb::arg("stream").none() = nb::none())
-      .def_prop_ro("shape", &View::shape)
-      .def_prop_ro("strides", &View::strides)
-      .def_prop_rw("dtype", &View::dtype, &View::set_dtype)
+      .def(
+          "__init__",
+          [](View* self, nb::object array, std::string name, nb::object stream) {
+            Stream at(stream);
+            new (self) View(std::move(array), std::move(name), at);
+          },
+          nb::arg("array"), nb::arg("name"), nb::arg("stream").none() = nb::none())
+      .def_prop_ro("shape", [](const View& self) { return tuple_of(self.shape()); })
+      .def_prop_ro("strides", [](const View& self) { return tuple_of(self.strides()); })
+      .def_prop_ro("dtype", &View::dtype)
       .def_prop_ro("device", &View::device)
       .def_prop_ro("read_only", &View::read_only)
       .def_prop_ro("address", &View::address);

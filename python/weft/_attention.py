@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import _arrays, _weft
+from . import _weft
 from ._sources import PatternSource, Source, source_of
 from ._words import spell, spell_params
 from .errors import ArgumentError
 from ._kernels import Engine, Gradients, Kernel, compile_source
+from .patterns import Pattern
+from .sets import Set
 
 __all__ = ["attention", "vjp"]
 
-_LENGTHS = "lengths_of_the_call"
+LENGTHS = "lengths_of_the_call"
 
 
 def with_statements(source: Source, params: tuple[tuple[str, str], ...], statements: tuple[str, ...]) -> Source:
@@ -36,25 +39,35 @@ def kernel_of(source: Source, params: tuple[tuple[str, str], ...], statements: t
     return compile_source(source, params, engine, {"dim": dim, "dim_v": dim_v, "dtype": dtype, "target": target})
 
 
-def statements_of(scale: float | None, dropout: float, lengths: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """What a call adds to its pattern: statements, and inputs by name."""
+def statements_of(scale: float | None, dropout: float, has_lengths: bool) -> tuple[str, ...]:
+    """What a call adds to its pattern; where it has lengths, they are the input `LENGTHS`."""
     out: list[str] = []
-    if lengths is not None:
-        out += [f"input {_LENGTHS}: i32[batch];", f"keep lengths({_LENGTHS});"]
+    if has_lengths:
+        out += [f"input {LENGTHS}: i32[batch];", f"keep lengths({LENGTHS});"]
     if scale is not None:
         out.append(f"scale {spell(float(scale), 'scale')};")
     if dropout:
         if not 0.0 <= dropout < 1.0:
             raise ArgumentError(f"dropout is {dropout}; expected 0 <= dropout < 1")
         out.append(f"dropout {spell(float(dropout), 'dropout')};")
-    return tuple(out), {} if lengths is None else {_LENGTHS: lengths}
+    return tuple(out)
+
+
+_KERNELS = _weft.Kernels()
+"""Those of the last calls: what is looked up here needs no text."""
 
 
 def _prepared(q: Any, v: Any, pattern: PatternSource, scale: float | None, dropout: float,
               inputs: Mapping[str, Any] | None, lengths: Any, target: str | None, engine: Engine | None,
               params: Mapping[str, Any]) -> tuple[Kernel, Mapping[str, Any] | None]:  # fmt: skip
     """The kernel that fits these arrays, and the inputs with what the call adds."""
-    of_q, of_v = _arrays.view(q, "q"), _arrays.view(v, "v")
+    if lengths is not None:
+        inputs = {**(inputs or {}), LENGTHS: lengths}
+    said = (pattern, scale, dropout, lengths is not None, target, engine, params)
+    found = _KERNELS.find(q, v, *said)
+    if found is not None:
+        return found, inputs
+    of_q, of_v = _weft.View(q, "q"), _weft.View(v, "v")
     for name, seen in (("q", of_q), ("v", of_v)):
         if len(seen.shape) != 4:
             raise ArgumentError(f"{name} has {len(seen.shape)} axes: {list(seen.shape)}; expected 4")
@@ -62,10 +75,10 @@ def _prepared(q: Any, v: Any, pattern: PatternSource, scale: float | None, dropo
             raise ArgumentError(f"{name} is {seen.dtype}; expected f32, f16, bf16 or f64")
     if target is None:
         target = "interpreter" if of_q.dtype == "f64" else of_q.device
-    statements, further = statements_of(scale, dropout, lengths)
-    if further:
-        inputs = {**(inputs or {}), **further}
+    statements = statements_of(scale, dropout, lengths is not None)
     kernel = kernel_of(source_of(pattern), spell_params(params), statements, engine, of_q.shape[3], of_v.shape[3], of_q.dtype, target)
+    if isinstance(pattern, (Set, Pattern)) or (isinstance(pattern, str) and not pattern.endswith(".weft")):  # files may change
+        _KERNELS.keep(of_q, of_v, *said, kernel)
     return kernel, inputs
 
 
@@ -99,7 +112,9 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
     >>> attention(x, x, x, "window", width=3).shape
     (1, 6, 2, 8)
     """
-    if _arrays.needs_operator(q, k, v):
+    torch = sys.modules.get("torch")
+    way = "operator" if torch is not None and torch.compiler.is_compiling() else _weft.way_of(q, k, v)
+    if way == "operator":
         from .torch.calls import attention as by_operator
 
         for name, value in (("out", out), ("engine", engine), ("stream", stream)):
@@ -108,7 +123,7 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
                                     f"which has no {name}")  # fmt: skip
         return by_operator(q, k, v, pattern, return_lse, layout=layout, scale=scale, dropout=dropout, seed=seed, inputs=inputs,
                            lengths=lengths, offset=offset, cu_q=cu_q, cu_k=cu_k, target=target, threads=threads, **params)  # fmt: skip
-    if _arrays.is_autocast(q):
+    if way == "autocast":
         from .torch.calls import autocast
 
         q, k, v = autocast(q, k, v)

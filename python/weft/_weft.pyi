@@ -1,14 +1,16 @@
 """The compiled module: what the package needs of weft/c.h."""
 
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
 
 def version() -> str: ...
 def leaks_are_known() -> None: ...
 def library_text(number: int) -> str | None: ...
 
 class View:
-    dtype: str
-    def __init__(self, array: Any, name: str, stream: int | None = None) -> None: ...
+    def __init__(self, array: Any, name: str, stream: Any = None) -> None: ...
+    @property
+    def dtype(self) -> str: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
@@ -94,6 +96,8 @@ class Engine:
 class Kernel:
     def __init__(self, engine: Engine, request: Request) -> None: ...
     @property
+    def drops(self) -> bool: ...
+    @property
     def origin(self) -> str: ...
     @property
     def compile_ms(self) -> float: ...
@@ -109,26 +113,58 @@ class Kernel:
     def source(self) -> str: ...
     def workspace(self, batch: int, n_q: int, n_k: int, heads: int, kv_heads: int, threads: int, /) -> int: ...
 
-def run(
+def forward(
     kernel: Kernel,
-    q: View,
-    k: View,
-    v: View,
-    out: View | None = None,
-    lse: View | None = None,
-    branch_lse: View | None = None,
-    heads_first: bool = False,
-    inputs: dict[str, View] = ...,
-    offset: list[int] = ...,
-    cu_q: list[int] = ...,
-    cu_k: list[int] = ...,
-    dropout_seed: int = 0,
-    threads: int = 0,
-    stream: int = 0,
-    d_out: View | None = None,
-    d_lse: View | None = None,
-    dq: View | None = None,
-    dk: View | None = None,
-    dv: View | None = None,
-    d_inputs: dict[str, View] = ...,
-) -> None: ...
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    with_lse: bool,
+    heads_first: bool,
+    inputs: Mapping[str, Any] | None,
+    offset: int | Sequence[int] | None,
+    cu_q: Sequence[int] | None,
+    cu_k: Sequence[int] | None,
+    seed: int | None,
+    threads: int,
+    stream: Any,
+    /,
+) -> tuple[Any, Any]:
+    """O, which is `out` where that is given, and where it is wanted and there is one the LSE."""
+
+def backward(
+    kernel: Kernel,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    lse: Any,
+    d_out: Any,
+    d_lse: Any,
+    wanted: Collection[str] | None,
+    heads_first: bool,
+    inputs: Mapping[str, Any] | None,
+    offset: int | Sequence[int] | None,
+    cu_q: Sequence[int] | None,
+    cu_k: Sequence[int] | None,
+    seed: int | None,
+    threads: int,
+    stream: Any,
+    /,
+) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Of a kernel compiled with `gradient`: gradients of q, k, v and by name of inputs."""
+
+def run_alone(kernel: Kernel, q: View, k: View, v: View, out: View, threads: int, /) -> None:
+    """A launch without what a call does around it, for measurements."""
+
+def way_of(q: Any, k: Any, v: Any, /) -> Literal["launch", "operator", "autocast"]:
+    """How a call of these arrays goes; PyTorch's compiler was asked before."""
+
+def records_gradients(q: Any, k: Any, v: Any, inputs: Mapping[str, Any] | None, /) -> bool: ...
+
+class Kernels:
+    """What calls asked for last, by what they said: pattern, scale, dropout, has_lengths, target, engine, params."""
+
+    def __init__(self) -> None: ...
+    def find(self, q: Any, v: Any, *said: Any) -> Any: ...
+    def keep(self, q: View, v: View, *said: Any) -> None: ...

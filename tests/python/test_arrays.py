@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import _arrays, _weft
+from weft import _weft
 
 
 class Lent:
@@ -71,14 +71,14 @@ def test_inputs_are_read_in_place(tensors):
     assert _weft.View(q, "q").address == q.ctypes.data
     assert _weft.View(Lent(q), "q").address == q.ctypes.data
     part = q[:, 3:, 1:]
-    assert _arrays.input_view(part, "q").address == part.ctypes.data
+    assert _weft.View(part, "q").address == part.ctypes.data
 
 
 def test_another_device_is_asked_with_its_stream(tensors):
     q, k, v = tensors()
     away = Lent(q, device=(2, 1))
-    _arrays.view(away, "q", 0)
-    _arrays.view(away, "q", 77)
+    _weft.View(away, "q", 0)
+    _weft.View(away, "q", 77)
     assert [how["stream"] for how in away.asked] == [1, 77]
     with pytest.raises(weft.ArgumentError, match="k is on cpu; expected cuda:1, as q"):
         weft.compile("causal", dim=16, dtype="f32")(_OnDevice(q), k, v)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .._attention import statements_of, with_statements
+from .._attention import LENGTHS, statements_of, with_statements
 from .._sources import Source, source_of
 from .._words import spell_params
 from ..errors import ArgumentError
@@ -52,10 +52,12 @@ def op_arguments(q: Tensor, k: Tensor, v: Tensor, pattern: Any = "dense", *, lay
     """Arguments of `weft.torch.op` for what `weft.attention` is called with: for `torch.library.opcheck` and the like."""
     if layout not in ("bnhd", "bhnd"):
         raise ArgumentError(f"layout is '{layout}'; expected 'bnhd' ([batch, tokens, heads, dim]) or 'bhnd'")
-    statements, further = statements_of(scale, dropout, lengths)
+    statements = statements_of(scale, dropout, lengths is not None)
     named = pattern if isinstance(pattern, (str, os.PathLike)) else pattern.__weft_source__()
     text, name, spelled, drops = _constants(named, params, statements)
-    given = {**(inputs or {}), **further}
+    given = dict(inputs or {})
+    if lengths is not None:
+        given[LENGTHS] = lengths
     tensors = [x if isinstance(x, Tensor) else torch.tensor(x, dtype=torch.int32, device=q.device) for x in given.values()]
     return (q, k, v, tensors, _seed_of(q, seed) if drops else None, text, name, spelled, list(given), layout == "bhnd",
             _integers(offset), _integers(cu_q), _integers(cu_k), target or "", threads)  # fmt: skip

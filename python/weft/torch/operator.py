@@ -61,18 +61,11 @@ class How(NamedTuple):
         target = self.target or ("interpreter" if dtype == "f64" else _target_of(q.device))
         return kernel_of(Source(self.pattern, self.name, "<pattern>"), params, (), None, q.shape[-1], v.shape[-1], dtype, target)
 
-    def options(self, inputs: Sequence[Tensor], seed: Tensor | None) -> dict[str, Any]:
-        """Keywords of a launch."""
-        return {
-            "layout": "bhnd" if self.heads_first else "bnhd",
-            "inputs": dict(zip(self.names, inputs)),
-            "offset": list(self.offset) or None,
-            "cu_q": list(self.cu_q) or None,
-            "cu_k": list(self.cu_k) or None,
-            "seed": 0 if seed is None else int(seed.item()),
-            "threads": self.threads,
-            "stream": None,
-        }
+    def options(self, inputs: Sequence[Tensor], seed: Tensor | None) -> tuple[Any, ...]:
+        """Of a launch: see `Kernel.forward`."""
+        drawn = 0 if seed is None else int(seed.item())
+        numbers = (self.offset or None, self.cu_q or None, self.cu_k or None)
+        return (self.heads_first, dict(zip(self.names, inputs)) or None, *numbers, drawn, self.threads, None)
 
     def facts(self) -> Facts:
         return facts_of(self.pattern, self.name, tuple(self.params))
@@ -106,7 +99,7 @@ def _target_of(device: torch.device) -> str:
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, inputs: Sequence[Tensor], seed: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
     how = How(*rest)
-    out, lse = how.kernel(q, v).forward((q, k, v), how.options(inputs, seed))
+    out, lse = how.kernel(q, v).forward(q, k, v, *how.options(inputs, seed))
     return out, q.new_zeros(0, dtype=torch.float32) if lse is None else lse
 
 
@@ -115,7 +108,8 @@ def _backward(d_out: Tensor, d_lse: Tensor | None, out: Tensor, lse: Tensor, wan
     how = How(*rest)
     asked = tuple(name for name, wants in zip(("q", "k", "v", *how.names), wanted) if wants)
     saved = None if how.facts().lse == "none" else lse
-    found = how.kernel(q, v).backward((q, k, v), how.options(inputs, seed), out, saved, d_out, None if saved is None else d_lse, asked)
+    d_lse = None if saved is None else d_lse
+    found = how.kernel(q, v).backward(q, k, v, out, saved, d_out, d_lse, asked, *how.options(inputs, seed))
     by_name = {"q": found.q, "k": found.k, "v": found.v, **found.inputs}
     return [by_name[name] for name in asked]
 

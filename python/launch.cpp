@@ -1,0 +1,109 @@
+#include "python/launch.h"
+
+#include "python/library.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <utility>
+
+namespace weft::python {
+
+namespace {
+
+std::vector<std::int64_t> integers(const nb::object& said, const char* name) {
+  if (said.is_none()) return {};
+  return nb::cast<std::vector<std::int64_t>>(of_arrays("integers")(said, name));
+}
+
+/// Drawn where none is said, and only where weights are dropped.
+std::uint64_t seed_of(const Kernel& kernel, const nb::object& said, nb::handle q) {
+  if (said.is_none() && !kernel.drops()) return 0;
+  const nb::object seed = said.is_none() ? of_arrays("draw_seed")(q) : said;
+  const std::uint64_t bits = PyLong_AsUnsignedLongLongMask(seed.ptr());
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return bits;
+}
+
+}  // namespace
+
+void check_axes(const View& view, bool heads_first) {
+  if (view.rank() == 4) return;
+  throw_named("ArgumentError", view.name() + " has " + std::to_string(view.rank()) + " axes: " + shown(view.shape()) +
+                                   "; expected 4: " + (heads_first ? "[B, H, n, d]" : "[B, n, H, d]"));
+}
+
+Launch::Launch(const Kernel& kernel, nb::object q, nb::object k, nb::object v, const LaunchOptions& said)
+    : kernel_(kernel), heads_first_(said.heads_first), stream_(said.stream) {
+  look(q_, std::move(q), "q");
+  look(k_, std::move(k), "k");
+  look(v_, std::move(v), "v");
+  inputs_.emplace(said.inputs, kernel.pattern(), stream_);
+  offset_ = integers(said.offset, "offset");
+  cu_q_ = integers(said.cu_q, "cu_q");
+  cu_k_ = integers(said.cu_k, "cu_k");
+  args.q = q_->tensor(heads_first_);
+  args.k = k_->tensor(heads_first_);
+  args.v = v_->tensor(heads_first_);
+  args.inputs = inputs_->tensors().data();
+  args.input_count = inputs_->tensors().size();
+  args.offset = offset_.data();
+  args.offset_count = offset_.size();
+  args.cu_q = cu_q_.data();
+  args.cu_q_count = cu_q_.size();
+  args.cu_k = cu_k_.data();
+  args.cu_k_count = cu_k_.size();
+  args.dropout_seed = seed_of(kernel, said.seed, q_->array());
+  args.threads = said.threads;
+}
+
+void Launch::look(std::optional<View>& out, nb::object array, const char* name) {
+  view_input(out, std::move(array), name, stream_);
+  check_axes(*out, heads_first_);
+  if (&out == &q_) return;
+  if (out->dtype() != q_->dtype()) {
+    throw_named("ArgumentError", out->name() + " is " + out->dtype() + "; expected " + q_->dtype() + ", as q");
+  }
+  if (!out->same_device(*q_)) {
+    throw_named("ArgumentError", out->name() + " is on " + out->device() + "; expected " + q_->device() + ", as q");
+  }
+}
+
+std::vector<std::int64_t> Launch::shape_of_out() const {
+  std::vector<std::int64_t> shape = q_->shape();
+  shape[3] = v_->extent(3);
+  return shape;
+}
+
+std::vector<std::int64_t> Launch::shape_of_lse() const {
+  if (weft_pattern_lse(kernel_.pattern()) != WEFT_LSE_OF_BRANCHES) return {batch(), heads(), rows()};
+  return {weft_pattern_branch_count(kernel_.pattern()), batch(), heads(), rows()};
+}
+
+void Launch::run() {
+  args.stream = reinterpret_cast<void*>(stream_.address());
+  weft_error* error = nullptr;
+  {
+    const nb::gil_scoped_release unlocked;
+    error = weft_run(kernel_.handle(), &args);
+  }
+  check(error, Stage::arguments);
+}
+
+nb::object empty_like(const View& like, const std::vector<std::int64_t>& shape, const std::string& dtype) {
+  static Held numpy_empty("numpy", "empty"), numpy_f32("numpy", "float32"), torch_f32("torch", "float32");
+  const bool same = dtype == like.dtype();
+  switch (library_of(like.array())) {
+    case Library::numpy:
+      return numpy_empty.get()(tuple_of(shape), same ? like.array().attr("dtype") : nb::borrow(numpy_f32.get()));
+    case Library::torch:
+      if (same) return like.array().attr("new_empty")(tuple_of(shape));
+      return like.array().attr("new_empty")(tuple_of(shape), nb::arg("dtype") = torch_f32.get());
+    case Library::cupy:
+    case Library::other:
+      break;
+  }
+  return of_arrays("empty")(like.array(), tuple_of(shape), dtype, same);
+}
+
+}  // namespace weft::python
