@@ -2,6 +2,7 @@
 #include "python/calls.h"
 #include "python/engine.h"
 #include "python/pattern.h"
+#include "python/picture.h"
 #include "python/run.h"
 #include "python/view.h"
 
@@ -24,4 +25,5 @@ NB_MODULE(_weft, module) {
   bind_engine(module);
   bind_run(module);
   bind_calls(module);
+  bind_picture(module);
 }

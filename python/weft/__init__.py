@@ -14,6 +14,7 @@ from .expressions import (
     Expression, Input, alibi, exp, input, log, maximum, minimum, select, sigmoid, softcap, sqrt, tanh,
 )  # fmt: skip
 from .patterns import Branches, Pattern, branches, pattern
+from .picture import Picture
 from .sets import (
     Set, all_, axial, blocks, causal, dilated, document, global_, lag, lengths, neighborhood, prefix, random, segment,
     sink, strided, table, top, where, window,
@@ -23,7 +24,7 @@ __version__ = _weft.version()
 
 __all__ = [
     "ArgumentError", "Array", "Branches", "Diagnostic", "Engine", "Error", "Expression", "Gradients", "Input",
-    "InternalError", "Kernel", "Pattern", "PatternError", "PatternWarning", "Set", "UnavailableError", "alibi", "all_",
+    "InternalError", "Kernel", "Pattern", "PatternError", "PatternWarning", "Picture", "Set", "UnavailableError", "alibi", "all_",
     "attention", "axial", "blocks", "branches", "causal", "compile", "default_engine", "dilated", "document", "exp",
     "global_", "input", "lag", "lengths", "log", "maximum", "minimum", "neighborhood", "pattern", "prefix", "random",
     "segment", "select", "sigmoid", "sink", "softcap", "sqrt", "strided", "table", "tanh", "top", "vjp", "where",

@@ -11,6 +11,7 @@ from . import _arrays, _weft
 from ._sources import PatternSource, Source, add_places, source_of
 from ._words import dtype_name, spell_params
 from .errors import ArgumentError, PatternError, PatternWarning
+from .picture import Picture
 
 __all__ = ["Engine", "Gradients", "Kernel", "compile", "default_engine"]
 
@@ -91,6 +92,19 @@ class Kernel:
     def workspace(self, batch: int, n_q: int, n_k: int, heads: int, kv_heads: int, threads: int = 0) -> int:
         """Bytes of scratch that a launch of these sizes uses."""
         return self._core.workspace(batch, n_q, n_k, heads, kv_heads, threads)
+
+    def draw(self, tokens: int | None = 64, head: int = 0, *, keys: int | None = None, inputs: Mapping[str, Any] | None = None) -> Picture:
+        """Which pairs are kept of so many queries (None: as many as show the pattern), and as many keys where `keys` is left out. Inputs that are not given are made
+        up: documents of an eighth of the tokens, whole lengths."""
+        return Picture(self._request_text, tokens, keys, head, inputs)
+
+    def _repr_svg_(self) -> str:
+        return self.draw(None)._repr_svg_()
+
+    @property
+    def _request_text(self) -> dict[str, Any]:
+        """What a text is read with, without what is compiled."""
+        return {name: self._request[name] for name in ("text", "pattern", "source_name", "params", "heads", "kv_heads")}
 
     def __repr__(self) -> str:
         return f"<weft.Kernel {self._facts.name} for {self.target}>"

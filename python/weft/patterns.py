@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import _weft
@@ -11,6 +11,7 @@ from ._sources import Place, Source
 from ._words import spell
 from .errors import ArgumentError
 from .expressions import Input, merged, trace
+from .picture import Picture, picture_of
 from .sets import Set
 
 __all__ = ["Branches", "Pattern", "branches", "pattern"]
@@ -66,6 +67,15 @@ class Pattern:
 
     def __weft_source__(self) -> Source:
         return self._source
+
+    def draw(self, tokens: int | None = 64, head: int = 0, *, keys: int | None = None, inputs: Mapping[str, Any] | None = None,
+             **params: Any) -> Picture:  # fmt: skip
+        """Which pairs are kept of so many queries (None: as many as show the pattern), and as many keys where `keys` is left out; `params` are parameters of the text.
+        Inputs that are not given are made up: documents of an eighth of the tokens, whole lengths."""
+        return picture_of(self._source, tokens, head, keys, inputs, params)
+
+    def _repr_svg_(self) -> str:
+        return self.draw(None)._repr_svg_()
 
 
 class Branches(NamedTuple):

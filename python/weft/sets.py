@@ -3,12 +3,13 @@ docs/language.md has a picture of every one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ._sources import Place, Source
 from ._words import spell
 from .expressions import Input, input, merged, trace
+from .picture import Picture, picture_of
 
 __all__ = [
     "Set", "all_", "axial", "blocks", "causal", "dilated", "document", "global_", "lag", "lengths", "neighborhood",
@@ -52,6 +53,13 @@ class Set:
 
     def _inside(self, binds: int) -> str:
         return self.text if self._binds >= binds else f"({self.text})"
+
+    def draw(self, tokens: int | None = 64, head: int = 0, *, keys: int | None = None, inputs: Mapping[str, Any] | None = None) -> Picture:
+        """Which pairs are kept: see `weft.Pattern.draw`."""
+        return picture_of(self.__weft_source__(), tokens, head, keys, inputs, {})
+
+    def _repr_svg_(self) -> str:
+        return self.draw(None)._repr_svg_()
 
     def __weft_source__(self) -> Source:
         """A pattern of this one branch."""
