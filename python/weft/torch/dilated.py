@@ -9,7 +9,7 @@ import torch
 
 from .._attention import attention
 from ..patterns import branches
-from .inputs import BIAS, MASK, PRESENT, Tensor, Variants, checked_lists, mask_inputs
+from .inputs import BIAS, MASK, PRESENT, Tensor, Variants, check_attended, checked_lists, mask_inputs
 
 __all__ = ["DilatedAttention", "ImprovedDilatedAttention"]
 
@@ -42,12 +42,7 @@ class Dilated(torch.nn.Module):
                          dropout=self.dropout if self.training else 0.0)  # fmt: skip
 
     def check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
-        for name, x in (("query", query), ("key", key), ("value", value)):
-            if x.dim() != 4:
-                raise ValueError(f"{name}: expected 4D tensor [batch, tokens, heads, dim], got the shape {list(x.shape)}")
-            for axis, (found, wanted) in enumerate(zip(x.shape, query.shape)):
-                if found != wanted:
-                    raise ValueError(f"Shape mismatch at dimension {axis}: query has {wanted}, {name} has {found}")
+        check_attended(query, key, value)
         tokens, heads, longest = query.shape[1], query.shape[2], max(self.segment_lengths)
         if heads < self.num_groups:
             raise ValueError(f"num_heads ({heads}) must be >= num_groups ({self.num_groups}): one head for each segment length")

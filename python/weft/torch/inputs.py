@@ -87,6 +87,33 @@ def mask_inputs(name: str, mask: Tensor) -> dict[str, Tensor]:
     return {"bias": mask.float().contiguous()}
 
 
+def check_attended(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """query, key and value of a module that is given heads."""
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.dim() != 4:
+            raise ValueError(f"{name}: expected 4D tensor [batch, tokens, heads, dim], got the shape {list(x.shape)}")
+        for axis, (found, wanted) in enumerate(zip(x.shape, query.shape)):
+            if found != wanted:
+                raise ValueError(f"Shape mismatch at dimension {axis}: query has {wanted}, {name} has {found}")
+
+
+def masks_of_multihead(query: Tensor, mask: Tensor | None, padding: Tensor | None) -> dict[str, Tensor]:
+    """Inputs of the masks of `torch.nn.MultiheadAttention`, where True is not attended: `attn_mask` [n, n] or [batch, n, n],
+    `key_padding_mask` [batch, n]. `query` [batch, n, embed_dim]."""
+    batch, tokens = query.shape[:2]
+    out: dict[str, Tensor] = {}
+    if mask is not None:
+        if tuple(mask.shape) not in ((tokens, tokens), (batch, tokens, tokens)):
+            raise ValueError(
+                f"attn_mask has the shape {list(mask.shape)}; expected [{tokens}, {tokens}] or [{batch}, {tokens}, {tokens}]"
+            )
+        whole = mask.expand(batch, tokens, tokens)
+        out.update(mask_inputs("attn_mask", ~whole if whole.dtype == torch.bool else whole))
+    if padding is not None:
+        out["present"] = padding_input(query, padding)
+    return out
+
+
 def padding_input(query: Tensor, padding: Tensor) -> Tensor:
     """Of `key_padding_mask` [batch, tokens], True is not attended: the input `present`."""
     if tuple(padding.shape) != tuple(query.shape[:2]) or padding.dtype != torch.bool:

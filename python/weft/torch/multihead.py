@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from .dilated import Dilated, DilatedAttention, ImprovedDilatedAttention
-from .inputs import Tensor, check_embedded, checked_heads, mask_inputs, padding_input
+from .inputs import Tensor, check_embedded, checked_heads, masks_of_multihead
 from .ring import RingDilatedAttention
 
 __all__ = ["MultiheadDilatedAttention", "ImprovedMultiheadDilatedAttention", "RingMultiheadDilatedAttention"]
@@ -62,7 +62,7 @@ class _Multihead(nn.Module):
         batch, tokens = query.shape[:2]
         q, k, v = (x.reshape(batch, tokens, self.num_heads, self.head_dim) for x in self._projected(query, key, value))
         self.attention.check(q, k, v)
-        out = self.attention.attend(q, k, v, is_causal, self._inputs(query, attn_mask, key_padding_mask))
+        out = self.attention.attend(q, k, v, is_causal, masks_of_multihead(query, attn_mask, key_padding_mask))
         out = out.reshape(batch, tokens, self.embed_dim)
         out = self.out_proj(out if self.q_ln is None else self.q_ln(out))
         return (out, None) if self._pair or need_weights else out
@@ -78,21 +78,6 @@ class _Multihead(nn.Module):
             return q, k, v
         q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
         return (q, k, v) if self.q_ln is None else (self.q_ln(q), self.k_ln(k), v)
-
-    @staticmethod
-    def _inputs(query: Tensor, mask: Tensor | None, padding: Tensor | None) -> dict[str, Tensor]:
-        batch, tokens = query.shape[:2]
-        out: dict[str, Tensor] = {}
-        if mask is not None:
-            if tuple(mask.shape) not in ((tokens, tokens), (batch, tokens, tokens)):
-                raise ValueError(
-                    f"attn_mask has the shape {list(mask.shape)}; expected [{tokens}, {tokens}] or [{batch}, {tokens}, {tokens}]"
-                )
-            whole = mask.expand(batch, tokens, tokens)
-            out.update(mask_inputs("attn_mask", ~whole if whole.dtype == torch.bool else whole))
-        if padding is not None:
-            out["present"] = padding_input(query, padding)
-        return out
 
 
 class MultiheadDilatedAttention(_Multihead):

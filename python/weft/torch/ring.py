@@ -14,7 +14,7 @@ from .inputs import Tensor
 __all__ = ["RingDilatedAttention", "RingDilatedAttentionV2"]
 
 
-def _refuse_ranks(name: str) -> None:
+def refuse_ranks(name: str) -> None:
     spread = torch.distributed.is_available() and torch.distributed.is_initialized()
     if spread and torch.distributed.get_world_size() > 1:
         raise UnavailableError(
@@ -33,7 +33,7 @@ class RingDilatedAttention(Dilated):
         self.ring_size = ring_size or 1
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, inputs: dict[str, Tensor]) -> Tensor:
-        _refuse_ranks(type(self).__name__)
+        refuse_ranks(type(self).__name__)
         return super().attend(query, key, value, is_causal, inputs)
 
 
