@@ -33,6 +33,14 @@ def default_engine() -> Engine:
     return Engine()
 
 
+@functools.lru_cache(maxsize=None)
+def _autograd() -> Any:
+    """Imported where tensors record gradients, whose library is there then."""
+    from .torch import autograd
+
+    return autograd
+
+
 class Gradients(NamedTuple):
     """Of `sum(d_out * out) + sum(d_lse * lse)`."""
 
@@ -133,12 +141,10 @@ class Kernel:
             raise ArgumentError(f"return_lse: there is no LSE of the rows, {why}")
         heads_first = _heads_first(layout)
         if _weft.records_gradients(q, k, v, inputs):
-            from .torch.autograd import attention
-
             if out is not None:
                 raise ArgumentError("out is given, and gradients are recorded: they need an O of their own")
             seed = self.seed_of(q, seed)  # that the backward pass draws the same
-            return attention(self, q, k, v, inputs or {}, (heads_first, offset, cu_q, cu_k, seed, threads, stream), return_lse)
+            return _autograd().attention(self, q, k, v, inputs or {}, (heads_first, offset, cu_q, cu_k, seed, threads, stream), return_lse)
         result, lse = _weft.forward(self._core, q, k, v, out, return_lse, heads_first, inputs, offset, cu_q, cu_k, seed, threads, stream)
         return (result, lse) if return_lse else result
 
