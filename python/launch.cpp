@@ -100,10 +100,16 @@ nb::object empty_like(const View& like, const std::vector<std::int64_t>& shape, 
       if (same) return like.array().attr("new_empty")(tuple_of(shape));
       return like.array().attr("new_empty")(tuple_of(shape), nb::arg("dtype") = torch_f32.get());
     case Library::cupy:
+    case Library::jax:
     case Library::other:
       break;
   }
   return of_arrays("empty")(like.array(), tuple_of(shape), dtype, same);
+}
+
+nb::object written(const View& like, nb::object array) {
+  if (library_of(like.array()) != Library::jax || array.is_none()) return array;
+  return of_arrays("to_jax")(array);
 }
 
 }  // namespace weft::python

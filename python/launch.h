@@ -69,6 +69,9 @@ class Launch {
 /// A new array of the library and the device of `like`. `dtype`: f32, or that of `like`.
 nb::object empty_like(const View& like, const std::vector<std::int64_t>& shape, const std::string& dtype);
 
+/// The same when its values are there, as arrays of the library of `like` whose arrays do not change.
+nb::object written(const View& like, nb::object array);
+
 /// Exception where it is no attention's q, k or v.
 void check_axes(const View& view, bool heads_first);
 

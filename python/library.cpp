@@ -17,6 +17,7 @@ Library library_by_name(nb::handle type) {
   const auto name = nb::cast<std::string>(of_arrays("library_of_type")(type));
   if (name == "numpy") return Library::numpy;
   if (name == "torch") return Library::torch;
+  if (name == "jax") return Library::jax;
   return name == "cupy" ? Library::cupy : Library::other;
 }
 

@@ -9,7 +9,7 @@ namespace weft::python {
 
 namespace nb = nanobind;
 
-enum class Library { numpy, torch, cupy, other };
+enum class Library { numpy, torch, cupy, jax, other };
 
 /// A type of arrays.
 struct ArrayType {

@@ -25,6 +25,7 @@ void check_place(const View& out, const Launch& launch) {
   const auto refuse = [&](const std::string& why) { throw_named("ArgumentError", out.name() + why); };
   const View& q = launch.q();
   if (out.read_only()) refuse(" is read-only");
+  if (library_of(out.array()) == Library::jax) refuse(" is of JAX, whose arrays do not change");
   if (out.shape() != launch.shape_of_out()) {
     refuse(" has the shape " + shown(out.shape()) + "; expected " + shown(launch.shape_of_out()));
   }
@@ -80,7 +81,7 @@ nb::object forward(const Kernel& kernel, nb::object q, nb::object k, nb::object 
     }
     launch.run();
   }
-  return nb::make_tuple(out, lse);
+  return nb::make_tuple(written(launch.q(), out), written(launch.q(), lse));
 }
 
 /// One gradient: of what, and where it is written.
@@ -165,14 +166,15 @@ nb::object backward(const Kernel& kernel, nb::object q, nb::object k, nb::object
   nb::object of_q = nb::none(), of_k = nb::none(), of_v = nb::none();
   nb::dict of_inputs;
   for (const auto& one : made) {
+    const nb::object done = written(*one.of, one.array);
     if (one.of == &launch.q()) {
-      of_q = one.array;
+      of_q = done;
     } else if (one.of == &launch.k()) {
-      of_k = one.array;
+      of_k = done;
     } else if (one.of == &launch.v()) {
-      of_v = one.array;
+      of_v = done;
     } else {
-      of_inputs[one.name.c_str()] = one.array;
+      of_inputs[one.name.c_str()] = done;
     }
   }
   return nb::make_tuple(of_q, of_k, of_v, of_inputs);

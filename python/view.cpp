@@ -69,7 +69,7 @@ std::optional<std::uintptr_t> Stream::of(nb::handle array) {
 
 View::View(nb::object array, std::string name, Stream& stream) : owner_(std::move(array)), name_(std::move(name)) {
   if (read_exchange(stream) || read_buffer(owner_) || read_bfloat16()) return;
-  if (!nb::hasattr(owner_, "__dlpack__")) {
+  if (!nb::hasattr(owner_, "__dlpack__") || !nb::hasattr(owner_, "__dlpack_device__")) {
     throw nb::type_error((name_ + " is of type " + std::string(nb::inst_name(owner_).c_str()) +
                           "; expected an array of NumPy, PyTorch or another library that has __dlpack__")
                              .c_str());
