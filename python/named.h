@@ -17,7 +17,7 @@ namespace nb = nanobind;
 /// Inputs by name, looked at where they lie.
 class NamedViews {
  public:
-  /// `inputs`: a dict, or None. `pattern`: what dtypes they must have, ArgumentError where one has not; null: any.
+  /// `inputs`: a dict, or None. `pattern`: what dtypes they must have; ArgumentError where one has not.
   NamedViews(const nb::object& inputs, const weft_pattern* pattern, Stream& stream);
 
   /// Null where it is not given.

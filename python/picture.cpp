@@ -21,7 +21,8 @@ struct Picture {
   Picture(const Request& request, std::int64_t n_q, std::int64_t n_k, std::int64_t head, std::int64_t cells,
           const nb::object& inputs) {
     Stream unready = Stream::unready();
-    const NamedViews given(inputs, nullptr, unready);
+    const Pattern facts(request);
+    const NamedViews given(inputs, facts.handle(), unready);
     weft_draw_options draw = weft_draw_options_init();
     draw.n_q = n_q;
     draw.n_k = n_k;

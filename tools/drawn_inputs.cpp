@@ -4,26 +4,15 @@
 #include "runtime/engine/reference.h"
 #include "tools/operands.h"
 
-#include <algorithm>
-
 namespace weft::tools {
 
 namespace {
 
-/// Inputs with more elements are made up one by one.
-constexpr double kMostElements = 1 << 20;
-
-double elements(const std::vector<std::int64_t>& shape) {
-  double count = 1;
-  for (const auto extent : shape) count *= static_cast<double>(extent);
-  return count;
-}
-
 /// As `run` makes them, where that is not much.
 ir::Tensor made_up(const ir::Pattern& pattern, const ir::Shape& shape, std::size_t i) {
   const auto& input = pattern.inputs[i];
-  const bool many = elements(draw::input_shape(input, shape)) > kMostElements;
-  if (many || draw::is_lengths(input) || !draw::is_read(pattern, i)) return draw::made_up(pattern, shape, i);
+  if (draw::is_large(draw::input_shape(input, shape)) || draw::is_lengths(input) || !draw::is_read(pattern, i))
+    return draw::made_up(pattern, shape, i);
   return to_f64(random_input(input, shape, 0, i).view());
 }
 

@@ -93,6 +93,13 @@ bool is_read(const ir::Pattern& pattern, std::size_t input) {
                      [&](const auto& branch) { return reads(*branch.set, static_cast<int>(input)); });
 }
 
+bool is_large(const std::vector<std::int64_t>& shape) {
+  constexpr double kMostElements = 1 << 20;
+  double count = 1;
+  for (const auto extent : shape) count *= static_cast<double>(extent);
+  return count > kMostElements;
+}
+
 bool is_lengths(const ir::Input& input) {
   return input.type == ir::InputType::i32 && input.axes.size() == 1 && input.axes[0].kind == ir::Axis::Kind::batch;
 }
@@ -103,12 +110,16 @@ ir::Tensor made_up(const ir::Pattern& pattern, const ir::Shape& shape, std::size
   tensor.shape = input_shape(one, shape);
   if (!is_read(pattern, input)) return tensor;
   if (is_lengths(one)) {
-    tensor.made = [whole = static_cast<double>(shape.n_k)](std::int64_t) { return whole; };
-  } else {
-    tensor.made = [type = one.type, row = std::max<std::int64_t>(tensor.shape.back(), 1)](std::int64_t at) {
-      return element(type, row, at);
-    };
+    tensor.data.assign(static_cast<std::size_t>(shape.batch), static_cast<double>(shape.n_k));
+    return tensor;
   }
+  const auto row = std::max<std::int64_t>(tensor.shape.back(), 1);
+  if (!is_large(tensor.shape)) {
+    const auto count = ir::Tensor::count(tensor.shape);
+    for (std::int64_t at = 0; at < count; ++at) tensor.data.push_back(element(one.type, row, at));
+    return tensor;
+  }
+  tensor.made = [type = one.type, row](std::int64_t at) { return element(type, row, at); };
   return tensor;
 }
 

@@ -82,7 +82,7 @@ TEST(CPictures, AreAsLargeAsShowsThePattern) {
   EXPECT_EQ(cells_of("pattern p { keep causal; }", 16).columns, 16);
   EXPECT_EQ(cells_of("pattern p { keep causal; }", 0).n_q, 512);
   EXPECT_EQ(cells_of("pattern p { tokens 96; keep causal; }", 0).n_k, 96);
-  EXPECT_EQ(cells_of("pattern p { tokens multiple of 100; keep causal; }", 0).n_k, 600);
+  EXPECT_EQ(cells_of("pattern p { tokens multiple_of 100; keep causal; }", 0).n_k, 600);
   EXPECT_EQ(cells_of("pattern p { keep blocks(128, neighborhood(9)); }", 0).n_k, 1152);
   EXPECT_EQ(cells_of("pattern p { grid 8, 12; keep axial; }", 0).n_k, 96);
 }

@@ -72,6 +72,10 @@ def test_inputs():
     given = np.repeat(np.arange(3, dtype=np.int32), 8)[None]
     assert np.array_equal(kept(pattern.draw(24, inputs={"ids": given})._repr_svg_()), Q // 8 == K // 8)
     assert np.array_equal(kept(pattern.draw(24)._repr_svg_()), Q // 3 == K // 3), "eight documents where none are given"
+    whole = weft.lengths("n") & weft.causal
+    assert np.array_equal(kept(whole.draw(24)._repr_svg_()), K <= Q)
+    some = kept(whole.draw(24, inputs={"n": [9]})._repr_svg_())
+    assert np.array_equal(some, (K <= Q) & (Q < 9))
     with pytest.raises(weft.ArgumentError, match="no input 'other'"):
         pattern.draw(24, inputs={"other": given})
     with pytest.raises(weft.ArgumentError, match="ids"):
