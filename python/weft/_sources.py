@@ -82,7 +82,8 @@ def source_of(source: Any, pattern: str | None = None) -> Source:
     name = pattern or ""
     is_text = isinstance(source, str)  # asked first: the other questions cost microseconds
     if not is_text and hasattr(type(source), "__weft_source__"):
-        return source.__weft_source__()
+        made: Source = source.__weft_source__()
+        return made
     if is_text and "{" in source:
         return Source(source, name, "<pattern>")
     if (is_text and source.endswith(".weft")) or (not is_text and isinstance(source, os.PathLike)):

@@ -18,7 +18,9 @@ class Dilated(torch.nn.Module):
     """Groups of heads, one softmax for each group's branch. It holds texts, no kernels: copies and pickles are those of any
     module. `combine mean` divides by the number of groups."""
 
-    _groups, _queries, _combine = "groups", None, "mean"
+    _groups: str = "groups"
+    _queries: str | None = None
+    _combine: str = "mean"
 
     def __init__(self, segments: Sequence[int], rates: Sequence[int], scale: float | None, dropout: float, ragged: bool) -> None:
         super().__init__()

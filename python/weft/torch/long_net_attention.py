@@ -27,6 +27,11 @@ class LongNetAttention(nn.Module):
     `phase`: `"paper"` or `"torchscale"`. `mix_gradient`: `"full"` differentiates the mix, `"detached"` takes it as given, as
     torchscale does. `xpos`: q and k are turned and scaled by their positions. `sub_layer_norm`: a norm before `out_proj`."""
 
+    q_proj: nn.Linear
+    k_proj: nn.Linear
+    v_proj: nn.Linear
+    out_proj: nn.Linear
+
     def __init__(self, embed_dim: int, num_heads: int, segment_lengths: Sequence[int], dilation_rates: Sequence[int],
                  dropout: float = 0.0, bias: bool = True, *, phase: Literal["paper", "torchscale"] = "paper",
                  mix_gradient: Literal["full", "detached"] = "full", xpos: bool = False, xpos_scale_base: float = 512,

@@ -64,6 +64,8 @@ _WITHOUT_MEANING = {
 class BlockSparse(nn.Module):
     """Blocks of `block_size` tokens, of which `parts` says which attend to which. It holds texts, no kernels."""
 
+    _patterns: Variants
+
     def __init__(self, segments: Sequence[int], rates: Sequence[int], sparse_config: SparsePatternConfig | Mapping[str, Any] | None,
                  dropout: float = 0.0, ragged: bool = False, sparsity_config: Any = None, sparsity_ratio: float | None = None,
                  **further: Any) -> None:  # fmt: skip
@@ -75,8 +77,9 @@ class BlockSparse(nn.Module):
         given = sparse_config if sparsity_config is None else sparsity_config
         if isinstance(given, Mapping):
             given = SparsePatternConfig(**given)
-        of_ratio = {} if sparsity_ratio is None else {"sparsity_ratio": sparsity_ratio}
-        self.sparse_config: SparsePatternConfig = given or SparsePatternConfig(**of_ratio)
+        self.sparse_config: SparsePatternConfig = given or SparsePatternConfig()
+        if given is None and sparsity_ratio is not None:
+            self.sparse_config.sparsity_ratio = sparsity_ratio
         self.block_size, self.dropout, self.ragged = self.sparse_config.block_size, dropout, ragged
         if self.block_size <= 0:
             raise ValueError(f"block_size is {self.block_size}; it must be positive")

@@ -59,6 +59,8 @@ def _part(stride: int, reach: int | None) -> Part:
 class BlockSparseHierarchical(FixedBlocks):
     """One softmax over the union of all levels' blocks. `ragged`: any number of tokens."""
 
+    hierarchical_config: HierarchicalConfig
+
     def __init__(self, segment_lengths: Sequence[int], dilation_rates: Sequence[int],
                  hierarchical_config: HierarchicalConfig | None = None, sparse_config: SparsePatternConfig | None = None,
                  **kwargs: Any) -> None:  # fmt: skip

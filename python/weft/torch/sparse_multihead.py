@@ -17,6 +17,11 @@ class BlockSparseRingMultiheadDilatedAttention(nn.Module):
     """Masks count: padded keys have no weight, where the original gives them zeros for keys and ignores `attn_mask`. A tensor; a
     pair where `need_weights`."""
 
+    q_proj: nn.Linear
+    k_proj: nn.Linear
+    v_proj: nn.Linear
+    out_proj: nn.Linear
+
     def __init__(self, embed_dim: int, num_heads: int, segment_lengths: Sequence[int], dilation_rates: Sequence[int],
                  dropout: float = 0.0, bias: bool = True, sparse_config: SparsePatternConfig | Mapping[str, Any] | None = None,
                  batch_first: bool = True, **kwargs: Any) -> None:  # fmt: skip
