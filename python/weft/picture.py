@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,6 +86,9 @@ def picture_of(source: Source, tokens: int | None, head: int, keys: int | None, 
 
 def _png(made: _weft.Picture) -> bytes:
     """A few pixels a cell."""
+    import struct
+    import zlib
+
     zoom = max(1, _PIXELS // max(made.columns, made.rows))
     width = 3 * made.columns
     lines = bytearray()

@@ -106,6 +106,7 @@ def test_text_and_files(tmp_path):
 
 def test_long_sequences_are_sampled_at_once():
     svg = weft.causal.draw(1_000_000)._repr_svg_()
+    assert "1000000 queries, 1000000 keys" in svg
     grid = kept(svg)
     assert max(grid.shape) <= 512
     inside = np.tri(len(grid), k=-2, dtype=bool)
