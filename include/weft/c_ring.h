@@ -42,6 +42,34 @@ WEFT_API weft_error* weft_local_transports(int32_t ranks, weft_transport** out);
 WEFT_API weft_error* weft_mpi_transport(weft_transport** out);
 /** See weft::end_mpi. */
 WEFT_API void weft_end_mpi(int32_t status);
+
+/**
+ * How a program sends messages its own way: see weft::Messenger. The functions do not block, and one thread at a time
+ * calls them. They return NULL, or what is wrong, a text that lives until the next call. `context` is handed to each.
+ */
+typedef struct {
+  size_t size;
+  void* context;
+  int32_t rank, ranks;
+  /** Begin a message of `bytes` bytes to, or from, `peer`; `*request`, not 0, names it until it is done or cancelled.
+   */
+  const char* (*send)(void* context, int32_t peer, int32_t tag, const void* data, size_t bytes, uint64_t* request);
+  const char* (*receive)(void* context, int32_t peer, int32_t tag, void* data, size_t bytes, uint64_t* request);
+  /** Is it done? `*bytes`: how many went or came. */
+  const char* (*test)(void* context, uint64_t request, int32_t* is_done, size_t* bytes);
+  /** When it returns, the message's bytes are not looked at again. */
+  void (*cancel)(void* context, uint64_t request);
+  void (*end)(void* context); /**< no further call comes; may be NULL */
+} weft_messenger;
+static inline weft_messenger weft_messenger_init(void) {
+  weft_messenger made;
+  memset(&made, 0, sizeof made);
+  made.size = sizeof made;
+  return made;
+}
+/** See weft::message_transport. Where it fails, `end` is not called. */
+WEFT_API weft_error* weft_message_transport(const weft_messenger* messenger, weft_transport** out);
+
 WEFT_API int32_t weft_transport_rank(const weft_transport* transport);
 WEFT_API int32_t weft_transport_ranks(const weft_transport* transport);
 /** NULL is allowed. Not for one that weft_ring_join was given. */

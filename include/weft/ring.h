@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -60,6 +61,32 @@ WEFT_API Result<std::vector<std::unique_ptr<Transport>>> local_transports(int ra
 WEFT_API Result<std::unique_ptr<Transport>> mpi_transport();
 /// Ends MPI where mpi_transport() started it: with all ranks, or, where `status` is not 0, by ending them with it.
 WEFT_API void end_mpi(int status);
+
+/// A way to send messages between processes, as most frameworks have one; message_transport() makes the rest of a
+/// Transport of it. Nothing here blocks, and one thread at a time calls.
+class WEFT_API Messenger {
+ public:
+  virtual ~Messenger();
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+
+  /// Begins a message to, or from, another rank, of 1 to 2^30 bytes, which stay where they are until it is done or
+  /// cancelled. Those of one sender, receiver and tag arrive in the order of sending; of several tags, in any. Tags are
+  /// from 1 up to kMostTag. The request that test() and cancel() take; 0 is none.
+  virtual Result<std::uint64_t> send(int peer, int tag, const void* data, std::size_t bytes) = 0;
+  virtual Result<std::uint64_t> receive(int peer, int tag, void* data, std::size_t bytes) = 0;
+  /// How many bytes went, or came, if the message is done: the request is then no more. Nothing: not yet. An error ends
+  /// the ring.
+  virtual Result<std::optional<std::size_t>> test(std::uint64_t request) = 0;
+  /// Nobody waits for the message any more: when this returns, its bytes are not looked at again.
+  virtual void cancel(std::uint64_t request) noexcept = 0;
+
+  static constexpr int kMostTag = 16'385;
+};
+
+/// Signs of life, deadlines and checks of sizes over a program's own messages. Messages that are under way when it
+/// goes, or when the ring has failed, are cancelled.
+WEFT_API Result<std::unique_ptr<Transport>> message_transport(std::unique_ptr<Messenger> messenger);
 
 /// Which rank owns which tokens.
 enum class RingLayout : std::uint8_t { automatic, contiguous, zigzag, striped };

@@ -35,6 +35,46 @@ bool has_rank(const weft_ring_plan* plan, std::int32_t rank) {
 }
 
 }  // namespace
+/// A messenger of the caller's functions.
+class CMessenger final : public Messenger {
+ public:
+  explicit CMessenger(const weft_messenger& of) : of_(of) {}
+  ~CMessenger() override {
+    if (of_.end != nullptr) of_.end(of_.context);
+  }
+
+  int rank() const override { return of_.rank; }
+  int ranks() const override { return of_.ranks; }
+
+  Result<std::uint64_t> send(int peer, int tag, const void* data, std::size_t bytes) override {
+    std::uint64_t request = 0;
+    const char* const wrong = of_.send(of_.context, peer, tag, data, bytes, &request);
+    return begun(wrong, request);
+  }
+  Result<std::uint64_t> receive(int peer, int tag, void* data, std::size_t bytes) override {
+    std::uint64_t request = 0;
+    const char* const wrong = of_.receive(of_.context, peer, tag, data, bytes, &request);
+    return begun(wrong, request);
+  }
+  Result<std::optional<std::size_t>> test(std::uint64_t request) override {
+    std::int32_t is_done = 0;
+    std::size_t bytes = 0;
+    if (const char* const wrong = of_.test(of_.context, request, &is_done, &bytes); wrong != nullptr)
+      return environment_error(wrong);
+    return is_done != 0 ? std::optional(bytes) : std::nullopt;
+  }
+  void cancel(std::uint64_t request) noexcept override { of_.cancel(of_.context, request); }
+
+ private:
+  static Result<std::uint64_t> begun(const char* wrong, std::uint64_t request) {
+    if (wrong != nullptr) return environment_error(wrong);
+    if (request == 0) return environment_error("the caller's function began a message and named it 0");
+    return request;
+  }
+
+  const weft_messenger of_;
+};
+
 }  // namespace weft::c_api
 
 using namespace weft;         // NOLINT(google-build-using-namespace): the functions below have no namespace
@@ -78,6 +118,23 @@ std::int32_t weft_transport_rank(const weft_transport* transport) {
 }
 std::int32_t weft_transport_ranks(const weft_transport* transport) {
   return transport == nullptr ? 0 : transport->transport->ranks();
+weft_error* weft_message_transport(const weft_messenger* messenger, weft_transport** out) {
+  return guarded(nullptr, [&]() -> Status {
+    if (out == nullptr) return missing("the place for the transport");
+    *out = nullptr;
+    if (messenger == nullptr) return missing("the messenger");
+    WEFT_TRY(const auto from, read_versioned(messenger, "weft_messenger", weft_messenger_init()));
+    if (from.send == nullptr || from.receive == nullptr || from.test == nullptr || from.cancel == nullptr)
+      return missing("send, receive, test or cancel of the messenger");
+    if (from.ranks < 1 || from.rank < 0 || from.rank >= from.ranks)
+      return user_error(fmt::format("rank {} of {} is no rank of a ring", from.rank, from.ranks));
+    auto handle = std::make_unique<weft_transport>();
+    WEFT_TRY(handle->transport, message_transport(std::make_unique<CMessenger>(from)));
+    *out = handle.release();
+    return done;
+  });
+}
+
 }
 void weft_transport_free(weft_transport* transport) { delete transport; }
 

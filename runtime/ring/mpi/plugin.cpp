@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 Error unusable(std::string message) {
   auto error = environment_error(std::move(message));

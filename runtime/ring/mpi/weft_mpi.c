@@ -23,7 +23,7 @@ static const char* said(int code) {
 }
 
 /* Grows with what follows. */
-WEFT_MPI_EXPORT int weft_mpi_version(void) { return 1; }
+WEFT_MPI_EXPORT int weft_mpi_version(void) { return 2; }
 
 WEFT_MPI_EXPORT const char* weft_mpi_start(int* rank, int* ranks) {
   int started = 0, level = 0, code = MPI_Initialized(&started);
@@ -69,18 +69,11 @@ WEFT_MPI_EXPORT const char* weft_mpi_test(void** request, int* done, int* bytes)
   return said(code);
 }
 
-/* Takes one message with the tag from anybody, if there is one: *from is -1 where there is none. */
-WEFT_MPI_EXPORT const char* weft_mpi_take(int tag, void* data, int bytes, int* from) {
-  int found = 0, count = 0;
-  MPI_Status status;
-  int code = MPI_Iprobe(MPI_ANY_SOURCE, tag, ring, &found, &status);
-  *from = -1;
-  if (code != MPI_SUCCESS || !found) return said(code);
-  MPI_Get_count(&status, MPI_BYTE, &count);
-  if (count > bytes) return "a message is longer than its kind";
-  code = MPI_Recv(data, count, MPI_BYTE, status.MPI_SOURCE, tag, ring, MPI_STATUS_IGNORE);
-  if (code == MPI_SUCCESS) *from = status.MPI_SOURCE;
-  return said(code);
+/* Nobody waits for it any more. What MPI has begun to send cannot be stopped, and its request is MPI's own then. */
+WEFT_MPI_EXPORT void weft_mpi_cancel(void* request) {
+  MPI_Cancel((MPI_Request*)request);
+  MPI_Request_free((MPI_Request*)request);
+  free(request);
 }
 
 /* Ends MPI if this plug-in started it: with all ranks where `status` is 0, else by ending them. */
