@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <system_error>
@@ -50,16 +51,54 @@ RingLayout to_public(ir::RingLayout layout) {
   return RingLayout::automatic;
 }
 
+TensorView read(const OutputView& view) {
+  return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
+}
+
+/// From a barrier to a barrier.
+Result<double> timed(Ring& ring, RingPlan& plan, const RingArgs& args) {
+  WEFT_CHECK(ring.barrier());
+  const auto start = Clock::now();
+  WEFT_CHECK(plan.run(args));
+  WEFT_CHECK(ring.barrier());
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+/// The backward pass of what the forward left in `args`; gradients come together on rank 0.
+Status run_backward(Ring& ring, const RingPasses& passes, const RingShape& shape, RingArgs args, RingRan& ran) {
+  const auto& whole = passes.gradients;
+  WEFT_TRY(const auto plan, ring.plan(*passes.backward, shape, whole.inputs));
+  const auto& own = plan->owned(ring.rank());
+  const std::int64_t rows = plan->share().tokens;
+  const Bytes d_out = rows_of(whole.d_out, own, rows, args.d_out);
+  std::array<Bytes, 3> made;
+  const std::array to = {&args.dq, &args.dk, &args.dv};
+  const std::array from = {&whole.dq, &whole.dk, &whole.dv};
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    if (from[i]->data == nullptr) continue;
+    const auto& extent = from[i]->extent;
+    made[i].resize(static_cast<std::size_t>(extent[0] * rows * extent[2] * extent[3]) * size_of(from[i]->dtype));
+    *to[i] = dense_output(made[i].data(), from[i]->dtype, {extent[0], rows, extent[2], extent[3]});
+  }
+  WEFT_TRY(ran.backward_ms, timed(ring, *plan, args));
+  WEFT_TRY(ran.backward_shares, plan->shares());
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    if (from[i]->data != nullptr) WEFT_CHECK(plan->gather(read(*to[i]), 1, *from[i]));
+  }
+  return done;
+}
+
 /// What one rank does, from joining to its rows of the outputs, which come together on rank 0.
-Result<RingRan> run_rank(const Kernel& kernel, const RunArgs& whole, std::unique_ptr<Transport> transport,
-                         const RingOptions& options, int threads) {
+Result<RingRan> run_rank(const RingPasses& passes, std::unique_ptr<Transport> transport, const RingOptions& options,
+                         int threads) {
+  const auto& whole = passes.whole;
   const int rank = transport->rank();
   WEFT_TRY(const auto ring, Ring::join(std::move(transport), options));
   const RingShape shape{.batch = whole.q.extent[0],
                         .tokens = whole.q.extent[1],
                         .heads = whole.q.extent[2],
                         .kv_heads = whole.k.extent[2]};
-  WEFT_TRY(const auto plan, ring->plan(kernel, shape, whole.inputs));
+  WEFT_TRY(const auto plan, ring->plan(passes.forward, shape, whole.inputs));
   const auto& own = plan->owned(rank);
   const std::int64_t rows = plan->share().tokens;
   RingArgs args{.inputs = whole.inputs, .dropout_seed = whole.dropout_seed, .threads = threads};
@@ -70,21 +109,13 @@ Result<RingRan> run_rank(const Kernel& kernel, const RunArgs& whole, std::unique
   args.out = dense_output(out.data(), whole.out.dtype, {shape.batch, rows, shape.heads, dim});
   Bytes lse(static_cast<std::size_t>(shape.batch * rows * shape.heads) * sizeof(float));
   if (whole.lse.data != nullptr) args.lse = dense_output(lse.data(), DType::f32, {shape.batch, shape.heads, rows});
-  WEFT_CHECK(ring->barrier());
-  const auto start = Clock::now();
-  WEFT_CHECK(plan->run(args));
-  WEFT_CHECK(ring->barrier());
-  RingRan ran{.rank = rank,
-              .ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count(),
-              .summary = plan->summary()};
+  RingRan ran{.rank = rank, .summary = plan->summary()};
+  WEFT_TRY(ran.ms, timed(*ring, *plan, args));
   WEFT_TRY(ran.shares, plan->shares());
-  const auto read = [](const OutputView& view) {
-    return TensorView{
-        .data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
-  };
   WEFT_CHECK(plan->gather(read(args.out), 1, whole.out));
   // By the whole: a rank without rows has no data, and takes part.
   if (whole.lse.data != nullptr) WEFT_CHECK(plan->gather(read(args.lse), 2, whole.lse));
+  if (passes.backward != nullptr) WEFT_CHECK(run_backward(*ring, passes, shape, args, ran));
   return ran;
 }
 
@@ -110,7 +141,7 @@ Status check_square(const RunArgs& whole) {
 
 std::string wrong_with_ring(const Options& options) {
   if (options.ring.empty()) return {};
-  for (const auto& [given, name] : {std::pair{!options.grad.empty(), "--grad"},
+  for (const auto& [given, name] : {std::pair{!options.dinput.empty(), "--dinput"},
                                     {!options.rows.empty(), "--rows"},
                                     {!options.offset.empty(), "--offset"},
                                     {!options.lists.empty(), "--lists"},
@@ -121,7 +152,8 @@ std::string wrong_with_ring(const Options& options) {
   return {};
 }
 
-Result<RingRan> run_on_ring(const Kernel& kernel, const RunArgs& whole, const RingOf& ring, std::int64_t timeout_ms) {
+Result<RingRan> run_on_ring(const RingPasses& passes, const RingOf& ring, std::int64_t timeout_ms) {
+  const auto& whole = passes.whole;
   WEFT_CHECK(check_square(whole));
   const auto count = static_cast<std::size_t>(ring.ranks);
   WEFT_TRY(auto transports, local_transports(static_cast<int>(ring.ranks)));
@@ -134,7 +166,7 @@ Result<RingRan> run_on_ring(const Kernel& kernel, const RunArgs& whole, const Ri
   try {
     for (std::size_t rank = 0; rank < count; ++rank) {
       ranks.emplace_back(
-          [&, rank] { outcomes[rank] = run_rank(kernel, whole, std::move(transports[rank]), options, threads); });
+          [&, rank] { outcomes[rank] = run_rank(passes, std::move(transports[rank]), options, threads); });
     }
   } catch (const std::system_error&) {
     // Those that began see that the others have left.
@@ -146,11 +178,11 @@ Result<RingRan> run_on_ring(const Kernel& kernel, const RunArgs& whole, const Ri
   return result_of(outcomes);
 }
 
-Result<RingRan> run_in_ring(const Kernel& kernel, const RunArgs& whole, const RingOf& ring, std::int64_t timeout_ms,
+Result<RingRan> run_in_ring(const RingPasses& passes, const RingOf& ring, std::int64_t timeout_ms,
                             std::unique_ptr<Transport> transport) {
-  WEFT_CHECK(check_square(whole));
-  WEFT_TRY(auto ran, run_rank(kernel, whole, std::move(transport),
-                              {.layout = to_public(ring.layout), .timeout_ms = timeout_ms}, whole.threads));
+  WEFT_CHECK(check_square(passes.whole));
+  WEFT_TRY(auto ran, run_rank(passes, std::move(transport),
+                              {.layout = to_public(ring.layout), .timeout_ms = timeout_ms}, passes.whole.threads));
   ran.transport = "mpi";
   return ran;
 }

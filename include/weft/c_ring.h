@@ -142,6 +142,9 @@ typedef struct {
   size_t input_count;
   uint64_t dropout_seed;
   int32_t threads; /**< 0: as the engine says */
+  /* Of kernels compiled with weft_compile_options::gradient: see weft::RingArgs. */
+  weft_tensor d_out, d_lse;
+  weft_tensor dq, dk, dv; /**< no data: not wanted */
 } weft_ring_args;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_ring_args weft_ring_args_init(void) {

@@ -107,11 +107,15 @@ struct TokenRun {
   std::int64_t first = 0, count = 0, stride = 1;
 };
 
-/// The rows that this rank owns, in the order of RingPlan::owned.
+/// The rows that this rank owns, in the order of RingPlan::owned. A plan of a backward pass reads O and the LSE that
+/// the forward's run left, and gives the gradients of sum(dO * O) + sum(dLSE * LSE), as RunArgs say.
 struct RingArgs {
   TensorView q = {}, k = {}, v = {};        ///< [B, own rows, H or H_kv, d]; k and v without data: see RingPlan::own_k
   OutputView out = {};                      ///< [B, own rows, H, d_v]
   OutputView lse = {};                      ///< [B, H, own rows]; no data: not wanted
+  TensorView d_out = {};                    ///< as out
+  TensorView d_lse = {};                    ///< as lse; no data: 0
+  OutputView dq = {}, dk = {}, dv = {};     ///< as q, k and v; no data: not wanted
   std::span<const NamedInput> inputs = {};  ///< whole, and the same on every rank
   std::uint64_t dropout_seed = 0;
   int threads = 0;
@@ -133,7 +137,8 @@ struct RingSummary {
   std::vector<std::string> reasons = {};
 };
 
-/// A kernel at one size, on one rank of a ring, with the memory it needs. It outlives neither its ring nor its engine.
+/// A kernel, of either pass, at one size, on one rank of a ring, with the memory it needs. It outlives neither its ring
+/// nor its engine.
 class WEFT_API RingPlan {
  public:
   ~RingPlan();
@@ -172,7 +177,8 @@ class WEFT_API Ring {
   int rank() const, ranks() const;
 
   /// Collective. Who owns what, what travels, and room for it. `inputs` are those of the launches. User error where the
-  /// ranks' patterns, sizes, targets or inputs differ, or where the pattern cannot be split.
+  /// ranks' patterns, sizes, targets or inputs differ, or where the pattern cannot be split. A kernel compiled with
+  /// CompileOptions::gradient has the owners that its forward has.
   Result<std::unique_ptr<RingPlan>> plan(const Kernel& kernel, const RingShape& shape,
                                          std::span<const NamedInput> inputs = {});
 

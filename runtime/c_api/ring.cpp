@@ -25,16 +25,16 @@ Result<RingArgs> args_of(const weft_ring_args& from) {
   WEFT_TRY(out.v, tensor_of<TensorView>(from.v, "v"));
   WEFT_TRY(out.out, tensor_of<OutputView>(from.out, "out"));
   WEFT_TRY(out.lse, tensor_of<OutputView>(from.lse, "lse"));
+  WEFT_TRY(out.d_out, tensor_of<TensorView>(from.d_out, "d_out"));
+  WEFT_TRY(out.d_lse, tensor_of<TensorView>(from.d_lse, "d_lse"));
+  WEFT_TRY(out.dq, tensor_of<OutputView>(from.dq, "dq"));
+  WEFT_TRY(out.dk, tensor_of<OutputView>(from.dk, "dk"));
+  WEFT_TRY(out.dv, tensor_of<OutputView>(from.dv, "dv"));
   out.dropout_seed = from.dropout_seed;
   out.threads = from.threads;
   return out;
 }
 
-bool has_rank(const weft_ring_plan* plan, std::int32_t rank) {
-  return plan != nullptr && rank >= 0 && rank < plan->plan->summary().ranks;
-}
-
-}  // namespace
 /// A messenger of the caller's functions.
 class CMessenger final : public Messenger {
  public:
@@ -75,6 +75,11 @@ class CMessenger final : public Messenger {
   const weft_messenger of_;
 };
 
+bool has_rank(const weft_ring_plan* plan, std::int32_t rank) {
+  return plan != nullptr && rank >= 0 && rank < plan->plan->summary().ranks;
+}
+
+}  // namespace
 }  // namespace weft::c_api
 
 using namespace weft;         // NOLINT(google-build-using-namespace): the functions below have no namespace
@@ -113,11 +118,6 @@ weft_error* weft_mpi_transport(weft_transport** out) {
 
 void weft_end_mpi(std::int32_t status) { end_mpi(status); }
 
-std::int32_t weft_transport_rank(const weft_transport* transport) {
-  return transport == nullptr ? 0 : transport->transport->rank();
-}
-std::int32_t weft_transport_ranks(const weft_transport* transport) {
-  return transport == nullptr ? 0 : transport->transport->ranks();
 weft_error* weft_message_transport(const weft_messenger* messenger, weft_transport** out) {
   return guarded(nullptr, [&]() -> Status {
     if (out == nullptr) return missing("the place for the transport");
@@ -135,6 +135,11 @@ weft_error* weft_message_transport(const weft_messenger* messenger, weft_transpo
   });
 }
 
+std::int32_t weft_transport_rank(const weft_transport* transport) {
+  return transport == nullptr ? 0 : transport->transport->rank();
+}
+std::int32_t weft_transport_ranks(const weft_transport* transport) {
+  return transport == nullptr ? 0 : transport->transport->ranks();
 }
 void weft_transport_free(weft_transport* transport) { delete transport; }
 

@@ -45,21 +45,42 @@ Walker::OfRow Walker::of_row(const i64* pass, i64 r) const {
   return out;
 }
 
+/// Of a part of a backward pass: has the tile any row that is there?
+bool Walker::takes_part() {
+  if (sums_->part == nullptr) return true;
+  const Part& part = *sums_->part;
+  there_ = part.rows(fact(kB), fact(kH) / (a_.heads / a_.kv_heads)).data();
+  bool any = false;
+  others_ = true;
+  for (i64 r = fact(kRowsFrom); r < fact(kRowsTo); ++r) {
+    const auto x = static_cast<std::size_t>(in_scratch<i64>(at_.x)[r]);
+    any = any || there_[x] != 0;
+    others_ = others_ && part.own[x] == 0;
+  }
+  return any;
+}
+
+/// Is the row of the tile one that the launch computes, and of a part one that is there?
+bool Walker::is_there(i64 r) const {
+  return r >= fact(kRowsFrom) && r < fact(kRowsTo) && (there_ == nullptr || there_[in_scratch<i64>(at_.x)[r]] != 0);
+}
+
 /// Rows of Q, dO, O and dQ. Rows that the launch does not compute, and lanes behind the last, are zeros and have no
 /// place in dQ. So are rows that keep nothing, where there is one LSE: whatever stands there then reaches no product.
 void Walker::find_gradient_rows(const i64* pass, bool one_pass) const {
   const QueryRows q = query_rows(a_.q), d_o = query_rows(a_.d_o), o = query_rows(a_.o), d_q = query_rows(a_.d_q);
   const i64 zeros = reinterpret_cast<i64>(in_scratch<std::byte>(at_.zero_row));
   const i64 nowhere = reinterpret_cast<i64>(in_scratch<std::byte>(at_.idle_row));
-  const i64 from = fact(kRowsFrom), to = fact(kRowsTo), heads = fact(kGroup);
+  const i64 heads = fact(kGroup);
   for (i64 r = 0; r < at_.rows; ++r) {
-    const bool present = r >= from && r < to;
+    const bool present = is_there(r);
     const bool read = present && !(one_pass && of_row(pass, r).lse == -kNever);
     const i64 x = in_scratch<i64>(at_.x)[r], head = r % heads;
     in_scratch<i64>(at_.q_row)[r] = read ? q.at(x, head) : zeros;
     in_scratch<i64>(at_.d_o_row)[r] = read ? d_o.at(x, head) : zeros;
     in_scratch<i64>(at_.out_row)[r] = read && a_.o.data != nullptr ? o.at(x, head) : zeros;
-    in_scratch<i64>(at_.o_row)[r] = present && a_.d_q.data != nullptr ? d_q.at(x, head) : nowhere;
+    const bool own = present && (sums_->part == nullptr || sums_->part->own[static_cast<std::size_t>(x)] != 0);
+    in_scratch<i64>(at_.o_row)[r] = own && a_.d_q.data != nullptr ? d_q.at(x, head) : nowhere;
   }
 }
 
@@ -77,7 +98,7 @@ void Walker::measure_from(const i64* pass) const {
   for (i64 r = 0; r < at_.rows; ++r) {
     float& from = in_scratch<float>(at_.top)[r];
     from = kNever;
-    if (r < fact(kRowsFrom) || r >= fact(kRowsTo)) continue;
+    if (!is_there(r)) continue;
     const float lse = of_row(pass, r).lse;
     if (lse == -kNever) continue;
     from = lse == kNever ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(lse * kLog2E - share);
@@ -88,8 +109,7 @@ void Walker::measure_from(const i64* pass) const {
 void Walker::find_deltas(const i64* pass) const {
   const auto factor = static_cast<float>(factor_of(pass));
   for (i64 r = 0; r < at_.rows; ++r) {
-    const bool present = r >= fact(kRowsFrom) && r < fact(kRowsTo);
-    const bool kept = present && in_scratch<float>(at_.top)[r] != kNever;
+    const bool kept = is_there(r) && in_scratch<float>(at_.top)[r] != kNever;
     in_scratch<float>(at_.delta)[r] = kept ? (in_scratch<float>(at_.row_dot)[r] - of_row(pass, r).d_lse) / factor : 0;
   }
 }
@@ -103,6 +123,7 @@ void Walker::add_sinks(const i64* pass) const {
     const double sink = kernels_.sink_of(&a_, s_, h);
     double sum = 0;
     for (i64 r = fact(kRowsFrom); r < fact(kRowsTo); ++r) {
+      if (!is_there(r)) continue;
       const float lse = of_row(pass, r).lse;
       if (r % heads == head && lse != -kNever) sum -= std::exp(sink - lse) * in_scratch<float>(at_.delta)[r];
     }
@@ -186,11 +207,47 @@ void Walker::kept_in_branch(const Block& block, i64 branch, i64 at, i64 take) co
   });
 }
 
+/// Where keys of a part's others get something, it is lost; where only keys of its own count, they are marked.
 void Walker::put_sums(const Block& block, i64 at, i64 y, i64 rate, i64 take) const {
-  for (i64 i = 0; i < take; ++i) block.sums[at + i] = reinterpret_cast<i64>(sums_->keys.row(y + i * rate));
+  const auto row_of = [&](i64 key) -> float* {
+    if (sums_->part == nullptr || sums_->part->own[static_cast<std::size_t>(key)] != 0) return sums_->keys.row(key);
+    return others_ ? nullptr : sums_->keys.lost_row();
+  };
+  for (i64 i = 0; i < take; ++i) block.sums[at + i] = reinterpret_cast<i64>(row_of(y + i * rate));
+}
+
+/// Of a block of a tile whose rows are all somebody else's: keys of others go, and those behind them come in their
+/// place. What each key gets does not depend on where it stands.
+i64 Walker::drop_keys_of_others(const Block& block, i64 count, bool full) const {
+  i64 left = 0;
+  const bool has_counts = at_.key_position[0] > at_.weight;  // then there is room for them between the two
+  const auto move_masks = [&](std::byte* first, i64 from) {
+    std::memmove(first + left * at_.mask_bytes, first + from * at_.mask_bytes,
+                 static_cast<std::size_t>(at_.mask_bytes));
+  };
+  for (i64 i = 0; i < count; ++i) {
+    if (block.sums[i] == 0) continue;
+    for (i64* const of : {block.keys, block.values, block.sums}) of[left] = of[i];
+    if (at_.positions != 0) block.positions[left] = block.positions[i];
+    block.weights[left] = block.weights[i];
+    for (i64 branch = 0; branch < at_.branches; ++branch)
+      each_mask(block, branch, 0, [&](std::byte* masks, i64) { move_masks(masks, i); });
+    for (i64 v = 0; !full && v < at_.rows / at_.lanes; ++v)
+      move_masks(in_scratch<std::byte>(at_.kept + v * at_.mask_row), i);
+    if (!full && has_counts)
+      std::copy_n(in_scratch<float>(at_.weight) + i * at_.rows, at_.rows,
+                  in_scratch<float>(at_.weight) + left * at_.rows);
+    ++left;
+  }
+  if (left == 0) return 0;
+  const i64 end = pad(block, left, full && !narrow_ ? at_.micro_k : at_.sub_k);
+  if (!full && left < end) keep_none(left);
+  return end;
 }
 
 void Walker::run_gradient_block(int number, i64 count, bool full) {
+  if (others_ && !only_delta_) count = drop_keys_of_others(blocks_[number], count, full);
+  if (count == 0) return;
   const Block &now = blocks_[number], &next = blocks_[1 - number];
   const i64 only_delta = only_delta_ ? 1 : 0;
   fact(kBranchesAt) = now.branches - in_scratch<std::byte>(0);

@@ -31,6 +31,7 @@ KeySums::~KeySums() {
   for (float* page : pages_) {
     if (page != nullptr) pool_->give_back(page);
   }
+  if (lost_ != nullptr) pool_->give_back(lost_);
 }
 
 void KeySums::add(KeySums& other, const codegen::cpu::MicroKernels& kernels) {

@@ -2,6 +2,7 @@
 
 #include "codegen/cpu/micro_kernels.h"
 #include "compiler/base/fork_safe.h"
+#include "runtime/cpu/part.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 /// What a part of a backward launch adds up for keys and inputs, apart from other parts: added to one another in a
@@ -43,7 +45,11 @@ class KeySums {
  public:
   KeySums(PagePool& pool, std::int64_t keys, std::int64_t row)
       : pool_(&pool), row_(row), pages_(static_cast<std::size_t>((keys + kPageKeys - 1) / kPageKeys)) {}
-  KeySums(KeySums&& other) noexcept = default;
+  KeySums(KeySums&& other) noexcept
+      : pool_(other.pool_),
+        row_(other.row_),
+        pages_(std::move(other.pages_)),
+        lost_(std::exchange(other.lost_, nullptr)) {}
   KeySums& operator=(KeySums&&) = delete;
   ~KeySums();
 
@@ -56,6 +62,11 @@ class KeySums {
     if (page == nullptr) page = pool_->take();
     return page + key % kPageKeys * row_;
   }
+  /// A row for what keys get that are somebody else's: it is lost.
+  float* lost_row() {
+    if (lost_ == nullptr) lost_ = pool_->take();
+    return lost_;
+  }
 
   /// Takes over what `other` has; its pages become these or go back.
   void add(KeySums& other, const codegen::cpu::MicroKernels& kernels);
@@ -64,6 +75,7 @@ class KeySums {
   PagePool* pool_;
   std::int64_t row_;
   std::vector<float*> pages_;
+  float* lost_ = nullptr;
 };
 
 /// The gradient of an input, row-major by its extents, of which [first, last] was touched.
@@ -90,6 +102,7 @@ class InputSums {
 /// Both, of one part. `inputs` has one for each that is wanted, by the input's number.
 struct Sums {
   KeySums keys;
+  const Part* part = nullptr;  ///< null: all of it is computed here
   std::vector<std::unique_ptr<InputSums>> inputs;
 };
 

@@ -78,6 +78,7 @@ void Walker::tiles() {
     v_ = key_rows(a_.v);
     const i64* const head = table(phase[2 + h]);
     if (!make_rows(head, tiles, a_.tile_first + number % a_.tiles_per_head)) continue;
+    if (at_.gradient != 0 && !takes_part()) continue;
     if (at_.conditions > 0) describe();
     phases > 1 ? run_tile_of_phases(head, phases) : run_tile(head, passes);
   }

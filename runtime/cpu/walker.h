@@ -132,6 +132,9 @@ class Walker {
   void kept_in_branch(const Block& block, i64 branch, i64 at, i64 take) const;
   void put_sums(const Block& block, i64 at, i64 y, i64 rate, i64 take) const;
   void run_gradient_block(int number, i64 count, bool full);
+  bool takes_part();
+  bool is_there(i64 r) const;
+  i64 drop_keys_of_others(const Block& block, i64 count, bool full) const;
   void lend_inputs() const;
   void take_back_inputs() const;
 
@@ -153,7 +156,9 @@ class Walker {
   // Of the tile.
   walk::Rows rows_;
   KeyRows k_, v_;
-  bool narrow_ = false;  ///< it has rows for at most half of the vectors: see ir::full_block
+  const std::uint8_t* there_ = nullptr;  ///< of a part: rows of the tile's key/value head that are there, by token
+  bool others_ = false;                  ///< of a part: no row of the tile is its own
+  bool narrow_ = false;                  ///< it has rows for at most half of the vectors: see ir::full_block
 
   // Of the pass.
   Block blocks_[2];  ///< full ones; a partial one is the first

@@ -97,7 +97,8 @@ Status CpuExecutor::run_gradients(const Job& job, const Room& room, const Thread
                              .tables = job.tables,
                              .workers = *workers_,
                              .pool = *pages_,
-                             .threads = threads};
+                             .threads = threads,
+                             .part = job.launch.part};
   InputGradients inputs = make_input_gradients(job.launch);
   KeyGradients owners;
   const auto run = [&](const Turn& turn) -> Status {

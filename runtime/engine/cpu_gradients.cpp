@@ -101,7 +101,8 @@ class Units {
   }
 
   cpu::Sums computed(std::int64_t unit, int slot) const {
-    cpu::Sums sums{.keys = cpu::KeySums(job_.pool, args_.n_k, job_.kernels.at.sum_row), .inputs = {}};
+    cpu::Sums sums{
+        .keys = cpu::KeySums(job_.pool, args_.n_k, job_.kernels.at.sum_row), .part = job_.part, .inputs = {}};
     for (const auto& of_all : inputs_) {
       sums.inputs.push_back(of_all ? std::make_unique<cpu::InputSums>(of_all->numbers()) : nullptr);
     }
@@ -146,7 +147,7 @@ class Units {
     owner.reset();
   }
 
-  /// Rows of dK and dV of one key/value head.
+  /// Rows of dK and dV of one key/value head; of a part, those that stand in a page with one of its own.
   void store(std::int64_t number, const cpu::KeySums& sums) const {
     const auto& at = job_.kernels.at;
     const std::int64_t entry = first_entry_ + number / args_.kv_heads, head = number % args_.kv_heads;
@@ -155,11 +156,13 @@ class Units {
       const weft_view& view = of_values ? args_.d_v : args_.d_k;
       if (view.data == nullptr) continue;
       for (std::int64_t key = 0; key < args_.n_k; key += cpu::kPageKeys) {
+        const auto end = std::min(key + cpu::kPageKeys, args_.n_k);
+        if (job_.part != nullptr && !job_.part->owns_any(key, end)) continue;
         const float* const page = sums.page(static_cast<std::size_t>(key / cpu::kPageKeys));
         const auto place = entry * view.stride_b + key * view.stride_n + head * view.stride_h;
         job_.kernels.store_sums(&args_, nullptr, page != nullptr ? page : zeros.data(),
                                 static_cast<std::byte*>(view.data) + place * at.element, view.stride_n * at.element,
-                                std::min(cpu::kPageKeys, args_.n_k - key), of_values ? 1 : 0);
+                                end - key, of_values ? 1 : 0);
       }
     }
   }

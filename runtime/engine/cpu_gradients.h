@@ -27,6 +27,7 @@ struct BackwardJob {
   const Workers& workers;
   cpu::PagePool& pool;
   const Threads& threads;
+  const cpu::Part* part = nullptr;  ///< null: all of it is computed here
 };
 
 /// Gradients of inputs, summed up over the pieces of a launch; by the input's number, null where not wanted.

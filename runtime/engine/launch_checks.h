@@ -11,6 +11,10 @@
 
 namespace weft {
 
+namespace cpu {
+struct Part;
+}
+
 /// One of several sequences of different lengths.
 struct Sequence {
   std::int64_t b = 0;
@@ -27,6 +31,7 @@ struct Launch {
   std::vector<OutputView> lists;     ///< in the order of ir::chosen_sets; empty: none is wanted
   bool gradient = false;             ///< it is the backward pass, which reads O and LSE
   std::vector<OutputView> d_inputs;  ///< of the backward pass, in the order of Pattern::inputs; no data: not wanted
+  const cpu::Part* part = nullptr;   ///< of the backward pass on a CPU: what is computed here; null: all of it
 };
 
 /// What a launch must agree with.

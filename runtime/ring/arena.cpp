@@ -14,22 +14,27 @@ std::size_t page_aligned(std::size_t bytes) { return (bytes + 4095) / 4096 * 409
 
 }  // namespace
 
-Result<Arena> Arena::make(const ir::Shape& shape, DType dtype) {
+Result<Arena> Arena::make(const ir::Shape& shape, const std::vector<Tensor>& tensors) {
   Arena out;
   out.shape_ = shape;
-  out.dtype_ = dtype;
-  std::size_t keys = 0, k = 0, v = 0;
-  const bool fits = !__builtin_mul_overflow(shape.batch * shape.kv_heads, shape.n_k, &keys) &&
-                    !__builtin_mul_overflow(keys, static_cast<std::size_t>(shape.d) * size_of(dtype), &k) &&
-                    !__builtin_mul_overflow(keys, static_cast<std::size_t>(shape.d_v) * size_of(dtype), &v);
-  out.k_bytes_ = page_aligned(k);
-  out.bytes_ = out.k_bytes_ + page_aligned(v);
+  bool fits = true;
+  for (const auto& tensor : tensors) {
+    Placed placed{.tensor = tensor, .begin = out.bytes_};
+    std::size_t rows = 0, bytes = 0;
+    placed.row = static_cast<std::size_t>(tensor.dim) * size_of(tensor.dtype);
+    fits = fits && !__builtin_mul_overflow(shape.batch * tensor.heads, shape.n_k, &rows) &&
+           !__builtin_mul_overflow(rows, placed.row, &bytes) &&
+           !__builtin_add_overflow(out.bytes_, page_aligned(bytes), &out.bytes_);
+    out.tensors_.push_back(placed);
+  }
   void* const memory =
       fits ? mmap(nullptr, out.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
            : MAP_FAILED;
   if (memory == MAP_FAILED) {
-    return environment_error(fmt::format("out of memory: no address space for K and V of {} tokens, {} kv heads",
-                                         shape.n_k, shape.kv_heads));
+    return environment_error(
+        fmt::format("out of memory: no address space for rows of {} tokens, {} heads, {} of K "
+                    "and V",
+                    shape.n_k, shape.heads, shape.kv_heads));
   }
   out.memory_ = static_cast<std::byte*>(memory);
   return out;
@@ -37,59 +42,81 @@ Result<Arena> Arena::make(const ir::Shape& shape, DType dtype) {
 
 Arena::Arena(Arena&& other) noexcept
     : shape_(other.shape_),
-      dtype_(other.dtype_),
+      tensors_(std::move(other.tensors_)),
       memory_(std::exchange(other.memory_, nullptr)),
-      k_bytes_(other.k_bytes_),
       bytes_(other.bytes_) {}
 
 Arena::~Arena() {
   if (memory_ != nullptr) munmap(memory_, bytes_);
 }
 
-TensorView Arena::view(std::size_t begin, std::int64_t dim, std::int64_t count) const {
-  return dense_view(memory_ + begin, dtype_, {shape_.batch, count, shape_.kv_heads, dim});
+OutputView Arena::whole(std::size_t number) const {
+  const auto& of = tensors_[number];
+  const auto& [heads, dim, dtype, by_head] = of.tensor;
+  return by_head ? dense_output(memory_ + of.begin, dtype, {shape_.batch, heads, shape_.n_k})
+                 : dense_output(memory_ + of.begin, dtype, {shape_.batch, shape_.n_k, heads, dim});
 }
 
-OutputView Arena::rows(std::size_t begin, std::int64_t dim, const ring::Run& run) const {
-  auto out = dense_output(memory_ + begin, dtype_, {shape_.batch, shape_.n_k, shape_.kv_heads, dim});
-  out.data = memory_ + begin + static_cast<std::size_t>(run.first * out.stride[1]) * size_of(dtype_);
-  out.extent[1] = run.count;
+TensorView Arena::read(std::size_t number) const {
+  const auto view = whole(number);
+  return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
+}
+
+OutputView Arena::rows(std::size_t number, const ring::Run& run) const {
+  auto out = whole(number);
+  const std::size_t axis = tensors_[number].tensor.by_head ? 2 : 1;
+  out.data =
+      static_cast<std::byte*>(out.data) + static_cast<std::size_t>(run.first * out.stride[axis]) * size_of(out.dtype);
+  out.extent[axis] = run.count;
   return out;
 }
 
-void Arena::copy_in(const ring::Runs& own, const TensorView& k, const TensorView& v) {
-  const auto element = static_cast<std::int64_t>(size_of(dtype_));
-  const auto copy = [&](const TensorView& from, std::size_t begin, std::int64_t dim) {
-    const auto row = dim * element;
-    for (std::int64_t b = 0; b < shape_.batch; ++b) {
-      std::int64_t local = 0;
-      for (const auto& run : own) {
-        for (std::int64_t i = 0; i < run.count; ++i, ++local) {
-          const std::int64_t token = run.first + i * run.stride;
-          auto* to = memory_ + begin + (b * shape_.n_k + token) * shape_.kv_heads * row;
-          const auto* source =
-              static_cast<const std::byte*>(from.data) + (b * from.stride[0] + local * from.stride[1]) * element;
-          for (std::int64_t h = 0; h < shape_.kv_heads; ++h, to += row, source += from.stride[2] * element)
-            std::memcpy(to, source, static_cast<std::size_t>(row));
+std::byte* Arena::address(const Placed& of, std::int64_t entry, std::int64_t head, std::int64_t token) const {
+  const auto& tensor = of.tensor;
+  const auto row = tensor.by_head ? (entry * tensor.heads + head) * shape_.n_k + token
+                                  : (entry * shape_.n_k + token) * tensor.heads + head;
+  return memory_ + of.begin + static_cast<std::size_t>(row) * of.row;
+}
+
+template <typename Pointer, typename Use>
+void Arena::each_own(std::size_t number, const ring::Runs& own, const View<Pointer>& view, const Use& use) const {
+  const auto& of = tensors_[number];
+  const std::size_t tokens = of.tensor.by_head ? 2 : 1, heads = of.tensor.by_head ? 1 : 2;
+  for (std::int64_t b = 0; b < shape_.batch; ++b) {
+    std::int64_t local = 0;
+    for (const auto& run : own) {
+      for (std::int64_t i = 0; i < run.count; ++i, ++local) {
+        for (std::int64_t h = 0; h < of.tensor.heads; ++h) {
+          use(address(of, b, h, run.first + i * run.stride),
+              static_cast<std::size_t>(b * view.stride[0] + local * view.stride[tokens] + h * view.stride[heads]));
         }
       }
     }
-  };
-  copy(k, 0, shape_.d);
-  copy(v, k_bytes_, shape_.d_v);
+  }
+}
+
+void Arena::copy_in(std::size_t number, const ring::Runs& own, const TensorView& from) {
+  each_own(number, own, from, [&](std::byte* here, std::size_t element) {
+    std::memcpy(here, static_cast<const std::byte*>(from.data) + element * size_of(from.dtype), tensors_[number].row);
+  });
+}
+
+void Arena::copy_out(std::size_t number, const ring::Runs& own, const OutputView& to) const {
+  each_own(number, own, to, [&](const std::byte* here, std::size_t element) {
+    std::memcpy(static_cast<std::byte*>(to.data) + element * size_of(to.dtype), here, tensors_[number].row);
+  });
 }
 
 template <typename Use>
 void Arena::each_row(const ring::Needs& rows, const Use& use) const {
-  const std::size_t element = size_of(dtype_);
   for (std::int64_t b = 0; b < shape_.batch; ++b) {
     for (std::int64_t kv = 0; kv < shape_.kv_heads; ++kv) {
-      for (const auto& [begin, dim] : {std::pair{std::size_t{0}, shape_.d}, std::pair{k_bytes_, shape_.d_v}}) {
-        const std::size_t row = static_cast<std::size_t>(dim) * element;
+      for (const auto& of : tensors_) {
+        const auto group = of.tensor.heads / shape_.kv_heads;
         for (const auto& run : rows.at(b, kv)) {
           for (std::int64_t i = 0; i < run.count; ++i) {
-            const auto at = (b * shape_.n_k + run.first + i * run.stride) * shape_.kv_heads + kv;
-            use(memory_ + begin + static_cast<std::size_t>(at) * row, row);
+            for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h)
+              use(address(of, b, h, run.first + i * run.stride), of.row);
           }
         }
       }
@@ -116,7 +143,9 @@ std::size_t Arena::bytes_of(const ring::Needs& rows) const {
   for (std::int64_t b = 0; b < shape_.batch; ++b) {
     for (std::int64_t kv = 0; kv < shape_.kv_heads; ++kv) count += ring::count_of(rows.at(b, kv));
   }
-  return static_cast<std::size_t>(count * (shape_.d + shape_.d_v)) * size_of(dtype_);
+  std::size_t row = 0;
+  for (const auto& of : tensors_) row += static_cast<std::size_t>(of.tensor.heads / shape_.kv_heads) * of.row;
+  return static_cast<std::size_t>(count) * row;
 }
 
 }  // namespace weft

@@ -7,43 +7,55 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 namespace weft {
 
-/// K and V of a whole sequence by position, of which a rank fills in its own rows and those that it needs. The others
+/// Tensors of a whole sequence by position, of which a rank fills in its own rows and those that it needs. The others
 /// are address space without memory, and read as zeros: kernels know of no holes.
 class Arena {
  public:
-  static Result<Arena> make(const ir::Shape& shape, DType dtype);
+  struct Tensor {
+    std::int64_t heads = 1, dim = 1;
+    DType dtype = DType::f32;
+    bool by_head = false;  ///< [B, heads, n] as LSE is, with a dim of 1; else [B, n, heads, dim]
+  };
+  static Result<Arena> make(const ir::Shape& shape, const std::vector<Tensor>& tensors);
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&&) = delete;
   ~Arena();
 
-  TensorView k() const { return view(0, shape_.d, shape_.n_k); }
-  TensorView v() const { return view(k_bytes_, shape_.d_v, shape_.n_k); }
+  OutputView whole(std::size_t number) const;
+  TensorView read(std::size_t number) const;
   /// Rows of one run of consecutive tokens.
-  OutputView k_of(const ring::Run& run) const { return rows(0, shape_.d, run); }
-  OutputView v_of(const ring::Run& run) const { return rows(k_bytes_, shape_.d_v, run); }
+  OutputView rows(std::size_t number, const ring::Run& run) const;
 
-  /// The rank's own rows, in the order of `own`.
-  void copy_in(const ring::Runs& own, const TensorView& k, const TensorView& v);
-  /// Rows of K, then of V, for each batch entry and kv head; as many bytes as `bytes_of`.
+  /// The rank's own rows of a tensor, in the order of `own`.
+  void copy_in(std::size_t number, const ring::Runs& own, const TensorView& from);
+  void copy_out(std::size_t number, const ring::Runs& own, const OutputView& to) const;
+  /// Rows of one tensor after the other, for each batch entry and kv head; as many bytes as `bytes_of`.
   void pack(const ring::Needs& rows, std::byte* to) const;
   void unpack(const ring::Needs& rows, const std::byte* from);
   std::size_t bytes_of(const ring::Needs& rows) const;
 
  private:
+  struct Placed {
+    Tensor tensor;
+    std::size_t begin = 0, row = 0;  ///< bytes: where it begins; of one head's row
+  };
   Arena() = default;
-  TensorView view(std::size_t begin, std::int64_t dim, std::int64_t count) const;
-  OutputView rows(std::size_t begin, std::int64_t dim, const ring::Run& run) const;
+  std::byte* address(const Placed& of, std::int64_t entry, std::int64_t head, std::int64_t token) const;
   /// Calls use(address of a row, its bytes) for all rows, in the order that they travel in.
   template <typename Use>
   void each_row(const ring::Needs& rows, const Use& use) const;
+  /// Calls use(address of a row here, its element in `view`) for own rows.
+  template <typename Pointer, typename Use>
+  void each_own(std::size_t number, const ring::Runs& own, const View<Pointer>& view, const Use& use) const;
 
   ir::Shape shape_;
-  DType dtype_ = DType::f32;
+  std::vector<Placed> tensors_;
   std::byte* memory_ = nullptr;
-  std::size_t k_bytes_ = 0, bytes_ = 0;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace weft

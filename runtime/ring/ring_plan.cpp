@@ -30,9 +30,10 @@ ir::RingLayout layout_of(RingLayout layout) {
   return ir::RingLayout::automatic;
 }
 
-/// What is compiled in; the interpreter compiles nothing in, and has what the pattern is bound to.
+/// What is compiled into the forward; the interpreter compiles nothing in, and has what the pattern is bound to.
 ir::Bind bind_of(const Kernel::State& state) {
   ir::Bind bind = state.bind;
+  bind.gradient = false;
   if (state.target.kind != TargetKind::interpreter) return bind;
   bind.branch_lse = false;
   bind.d = state.pattern.dim.value_or(bind.d);
@@ -41,14 +42,29 @@ ir::Bind bind_of(const Kernel::State& state) {
   return bind;
 }
 
+Error no_branch_lse() {
+  return user_error(
+      "a ring does not write the LSE of each branch in this version, which branch_lse asks for and the gradients of "
+      "'combine sum' and 'combine mean' read");
+}
+
 /// What cannot run on ranks.
 Status check_kernel(const Kernel::State& state) {
-  if (state.bind.gradient) return user_error("a ring runs the forward pass; this kernel is a backward pass");
   if (state.bind.paged) return user_error("a ring has its own K and V; this kernel takes them in pages");
-  if (bind_of(state).branch_lse) return user_error("a ring writes no LSE of branches; compile without branch_lse");
+  if (bind_of(state).branch_lse) return no_branch_lse();
   if (!state.executor->reads_host_memory())
     return user_error(
         fmt::format("a ring runs on the host's memory in this version; '{}' has its own", state.resolved));
+  return done;
+}
+
+/// What has no gradients on ranks.
+Status check_gradients(const Kernel::State& state) {
+  if (!state.bind.gradient) return done;
+  if (state.target.kind != TargetKind::cpu)
+    return user_error(
+        fmt::format("the backward pass of a ring runs on CPUs in this version, not on '{}'", state.resolved));
+  if (ir::per_branch(state.pattern.combine)) return no_branch_lse();
   return done;
 }
 
@@ -86,7 +102,8 @@ std::string digest_of(const ring::OwnerMap& map) {
 }
 
 Status check_agreement(Link& link, const Kernel::State& state, const ir::Shape& shape, const ir::InputValues& inputs) {
-  return agree(link, {{"pattern", hex(sha256(state.pattern_text())).substr(0, 40)},
+  return agree(link, {{"pass", state.bind.gradient ? "backward" : "forward"},
+                      {"pattern", hex(sha256(state.pattern_text())).substr(0, 40)},
                       {"target", state.target.name},
                       {"number of tokens", std::to_string(shape.n_q)},
                       {"batch", std::to_string(shape.batch)},
@@ -102,6 +119,7 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
                                                         const RingShape& sizes, std::span<const NamedInput> inputs) {
   const auto& state = kernel.state();
   WEFT_CHECK(check_kernel(state));
+  WEFT_CHECK(check_gradients(state));
   const auto bind = bind_of(state);
   const ir::Shape shape{.batch = sizes.batch,
                         .n_q = sizes.tokens,
@@ -146,10 +164,30 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
                 .messages = mine.messages,
                 .pairs = mine.pairs,
                 .needed_bytes = static_cast<std::size_t>(mine.needed_bytes)};
-  out->portions = ring::portions_of(relation, out->own());
-  WEFT_TRY(auto arena, Arena::make(shape, out->dtype));
+  if (state.bind.gradient) {
+    WEFT_TRY(const auto by_key,
+             planner::plan(state.pattern, bind, target, {.stationary = ir::Stationary::key, .for_kernels = false}));
+    WEFT_TRY(const auto tables_by_key, ir::make_tables(by_key, shape.heads));
+    WEFT_TRY(const auto transposed, ring::Relation::make(by_key, tables_by_key, shape, values));
+    WEFT_TRY(auto backward, Backward::make(kernel, shape, relation, transposed, out->map, link.rank()));
+    out->backward.emplace(std::move(backward));
+    out->share.needed_bytes = out->backward->needed_bytes();
+    out->share.messages = out->backward->peers();
+    return out;
+  }
+  const auto portions_of = [&](int rank) {
+    return ring::portions_of(relation, out->map.runs[static_cast<std::size_t>(rank)]);
+  };
+  out->portions = portions_of(link.rank());
+  WEFT_TRY(auto arena, Arena::make(shape, {{.heads = shape.kv_heads, .dim = shape.d, .dtype = out->dtype},
+                                           {.heads = shape.kv_heads, .dim = shape.d_v, .dtype = out->dtype}}));
   out->arena.emplace(std::move(arena));
-  out->transfers.emplace(relation, out->map, link.rank(), out->portions, *out->arena);
+  const auto needs_of = [&](int rank) {
+    std::vector<ring::Needs> needs;
+    for (auto& portion : portions_of(rank)) needs.push_back(std::move(portion.news));
+    return needs;
+  };
+  out->transfers.emplace(needs_of, out->map, link.rank(), *out->arena);
   return out;
 }
 
@@ -160,12 +198,10 @@ const RingSummary& RingPlan::summary() const { return state_->summary; }
 const RingShare& RingPlan::share() const { return state_->share; }
 
 OutputView RingPlan::own_k() const {
-  return state_->own().size() == 1 && state_->own()[0].stride == 1 ? state_->arena->k_of(state_->own()[0])
-                                                                   : OutputView();
+  return state_->arena && state_->owns_one_run() ? state_->arena->rows(0, state_->own()[0]) : OutputView();
 }
 OutputView RingPlan::own_v() const {
-  return state_->own().size() == 1 && state_->own()[0].stride == 1 ? state_->arena->v_of(state_->own()[0])
-                                                                   : OutputView();
+  return state_->arena && state_->owns_one_run() ? state_->arena->rows(1, state_->own()[0]) : OutputView();
 }
 
 }  // namespace weft

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "compiler/ring/choose.h"
+#include "compiler/ring/portions.h"
 #include "runtime/engine/kernel_state.h"
+#include "runtime/ring/backward.h"
 #include "runtime/ring/transfers.h"
 
 #include <optional>
@@ -24,12 +26,15 @@ struct RingPlan::State {
   std::vector<std::vector<TokenRun>> owned = {};
   RingSummary summary = {};
   RingShare share = {};
+  // Of a forward pass.
   std::vector<ring::Portion> portions = {};
-  std::optional<Arena> arena = {};
+  std::optional<Arena> arena = {};  ///< K, V
   std::optional<Transfers> transfers = {};
+  std::optional<Backward> backward = {};  ///< of a backward pass
 
   int rank() const { return ring->link.rank(); }
   const ring::Runs& own() const { return map.runs[static_cast<std::size_t>(rank())]; }
+  bool owns_one_run() const { return own().size() == 1 && own()[0].stride == 1; }
 };
 
 /// Everything of a plan on this rank. Collective.

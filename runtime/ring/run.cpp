@@ -12,37 +12,81 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Of what a launch does not check by itself: that these are this rank's rows of the whole.
-Status check_rows(const RingPlan::State& plan, const RingArgs& args) {
+using Extents = std::array<std::int64_t, 4>;
+
+/// Of what a launch does not check by itself: that these are this rank's rows of the whole. `view` of a rank with rows
+/// has data.
+template <typename Pointer>
+Status check_tensor(const RingPlan::State& plan, const char* name, const View<Pointer>& view, const Extents& wanted) {
   const std::int64_t rows = plan.share.tokens;
-  const auto check = [&](const char* name, const auto& view, std::array<std::int64_t, 4> wanted) -> Status {
-    if (view.dtype != plan.dtype)
-      return user_error(
-          fmt::format("{} is {}; the ring was planned for {}", name, to_string(view.dtype), to_string(plan.dtype)));
-    if (view.rank != 4) return user_error(fmt::format("{} has {} dimensions; expected 4", name, view.rank));
-    for (std::size_t axis = 0; axis < 4; ++axis) {
-      if (view.extent[axis] == wanted[axis]) continue;
-      return user_error(fmt::format("{}, dimension {}: the extent is {}; expected {} of rank {}'s {} rows", name, axis,
-                                    view.extent[axis], wanted[axis], plan.rank(), rows));
-    }
-    if (rows > 0 && view.data == nullptr) return user_error(fmt::format("{} has no data", name));
-    if (view.stride[3] != 1)
-      return user_error(fmt::format("{}: the last stride is {}; expected 1", name, view.stride[3]));
+  if (view.dtype != plan.dtype)
+    return user_error(
+        fmt::format("{} is {}; the ring was planned for {}", name, to_string(view.dtype), to_string(plan.dtype)));
+  if (view.rank != 4) return user_error(fmt::format("{} has {} dimensions; expected 4", name, view.rank));
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if (view.extent[axis] == wanted[axis]) continue;
+    return user_error(fmt::format("{}, dimension {}: the extent is {}; expected {} of rank {}'s {} rows", name, axis,
+                                  view.extent[axis], wanted[axis], plan.rank(), rows));
+  }
+  if (rows > 0 && view.data == nullptr) return user_error(fmt::format("{} has no data", name));
+  if (view.stride[3] != 1)
+    return user_error(fmt::format("{}: the last stride is {}; expected 1", name, view.stride[3]));
+  return done;
+}
+
+/// Likewise, of [B, H, own rows].
+template <typename Pointer>
+Status check_lse(const RingPlan::State& plan, const char* name, const View<Pointer>& view) {
+  if (view.rank == 3 && view.dtype == DType::f32 && view.extent[0] == plan.shape.batch &&
+      view.extent[1] == plan.shape.heads && view.extent[2] == plan.share.tokens && view.stride[2] == 1)
     return done;
-  };
+  return user_error(
+      fmt::format("{} is not the f32 tensor [{}, {}, {}] that rank {}'s rows have, with a last stride of 1", name,
+                  plan.shape.batch, plan.shape.heads, plan.share.tokens, plan.rank()));
+}
+
+Status check_backward(const RingPlan::State& plan, const RingArgs& args) {
+  const std::int64_t rows = plan.share.tokens;
   const auto& s = plan.shape;
-  WEFT_CHECK(check("q", args.q, {s.batch, rows, s.heads, s.d}));
-  WEFT_CHECK(check("out", args.out, {s.batch, rows, s.heads, s.d_v}));
+  const Extents of_q = {s.batch, rows, s.heads, s.d}, of_out = {s.batch, rows, s.heads, s.d_v},
+                of_k = {s.batch, rows, s.kv_heads, s.d}, of_v = {s.batch, rows, s.kv_heads, s.d_v};
+  WEFT_CHECK(check_tensor(plan, "q", args.q, of_q));
+  WEFT_CHECK(check_tensor(plan, "k", args.k, of_k));
+  WEFT_CHECK(check_tensor(plan, "v", args.v, of_v));
+  WEFT_CHECK(check_tensor(plan, "d_out", args.d_out, of_out));
+  if (ir::has_lse(plan.kernel.state().pattern)) {
+    WEFT_CHECK(check_tensor(plan, "out", args.out, of_out));
+    if (rows > 0 && args.lse.data == nullptr)
+      return user_error("lse has no data; the backward pass reads the LSE that the forward wrote");
+    WEFT_CHECK(check_lse(plan, "lse", args.lse));
+    if (args.d_lse.data != nullptr) WEFT_CHECK(check_lse(plan, "d_lse", args.d_lse));
+  }
+  if (rows > 0 && args.dq.data == nullptr && args.dk.data == nullptr && args.dv.data == nullptr)
+    return user_error("no gradient is wanted: give at least one of dq, dk and dv");
+  if (args.dq.data != nullptr) WEFT_CHECK(check_tensor(plan, "dq", args.dq, of_q));
+  if (args.dk.data != nullptr) WEFT_CHECK(check_tensor(plan, "dk", args.dk, of_k));
+  if (args.dv.data != nullptr) WEFT_CHECK(check_tensor(plan, "dv", args.dv, of_v));
+  return done;
+}
+
+Status check_rows(const RingPlan::State& plan, const RingArgs& args) {
+  if (plan.backward) return check_backward(plan, args);
+  const std::int64_t rows = plan.share.tokens;
+  const auto& s = plan.shape;
+  WEFT_CHECK(check_tensor(plan, "q", args.q, {s.batch, rows, s.heads, s.d}));
+  WEFT_CHECK(check_tensor(plan, "out", args.out, {s.batch, rows, s.heads, s.d_v}));
   if (args.lse.data != nullptr && (args.lse.rank != 3 || args.lse.extent[2] != rows))
     return user_error(fmt::format("lse has the extent {} in dimension 2; rank {} owns {} rows", args.lse.extent[2],
                                   plan.rank(), rows));
+  if (args.d_out.data != nullptr || args.dq.data != nullptr || args.dk.data != nullptr || args.dv.data != nullptr)
+    return user_error("gradients are asked for, but the kernel was compiled without CompileOptions::gradient");
   if ((args.k.data == nullptr) != (args.v.data == nullptr)) return user_error("k and v go together");
   if (args.k.data == nullptr) {
-    if (rows == 0 || (plan.own().size() == 1 && plan.own()[0].stride == 1)) return done;
+    if (rows == 0 || plan.owns_one_run()) return done;
     return user_error("k and v have no data, and this rank's rows are no single run: see RingPlan::own_k");
   }
-  WEFT_CHECK(check("k", args.k, {s.batch, rows, s.kv_heads, s.d}));
-  return check("v", args.v, {s.batch, rows, s.kv_heads, s.d_v});
+  WEFT_CHECK(check_tensor(plan, "k", args.k, {s.batch, rows, s.kv_heads, s.d}));
+  return check_tensor(plan, "v", args.v, {s.batch, rows, s.kv_heads, s.d_v});
 }
 
 /// Rows of a view of this rank's, from local row `first` on.
@@ -60,8 +104,8 @@ View<Pointer> rows_of(View<Pointer> view, std::size_t axis, std::int64_t first, 
 Status launch(const RingPlan::State& plan, const RingArgs& args, std::int64_t local, std::int64_t token,
               std::int64_t count) {
   RunArgs run{.q = rows_of(args.q, 1, local, count),
-              .k = plan.arena->k(),
-              .v = plan.arena->v(),
+              .k = plan.arena->read(0),
+              .v = plan.arena->read(1),
               .out = rows_of(args.out, 1, local, count),
               .lse = rows_of(args.lse, 2, local, count),
               .inputs = args.inputs};
@@ -177,6 +221,14 @@ Status run_portions(RingPlan::State& plan, const RingArgs& args) {
   return link.wait(transfers.last_step());
 }
 
+Status run_backward(RingPlan::State& plan, const RingArgs& args) {
+  auto& backward = *plan.backward;
+  WEFT_CHECK(backward.run(plan.ring->link, plan.kernel, plan.own(), args, plan.share.wait_ms));
+  plan.share.received_bytes = backward.received_bytes();
+  plan.share.sent_bytes = backward.sent_bytes();
+  return done;
+}
+
 }  // namespace
 
 Status RingPlan::run(const RingArgs& args) {
@@ -186,7 +238,11 @@ Status RingPlan::run(const RingArgs& args) {
     const auto run = [&]() -> Status {
       WEFT_CHECK(check_rows(plan, args));
       plan.share.wait_ms = 0;
-      if (args.k.data != nullptr) plan.arena->copy_in(plan.own(), args.k, args.v);
+      if (plan.backward) return run_backward(plan, args);
+      if (args.k.data != nullptr) {
+        plan.arena->copy_in(0, plan.own(), args.k);
+        plan.arena->copy_in(1, plan.own(), args.v);
+      }
       WEFT_CHECK(plan.transfers->post(link, *plan.arena));
       WEFT_CHECK(run_portions(plan, args));
       plan.share.received_bytes = plan.transfers->received_bytes();

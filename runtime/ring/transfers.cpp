@@ -1,5 +1,7 @@
 #include "runtime/ring/transfers.h"
 
+#include <algorithm>
+
 namespace weft {
 
 namespace {
@@ -28,24 +30,24 @@ void Transfers::add(std::vector<Message>& to, int peer, ring::Needs rows, const 
   to.push_back(std::move(message));
 }
 
-Transfers::Transfers(const ring::Relation& relation, const ring::OwnerMap& map, int rank,
-                     const std::vector<ring::Portion>& portions, const Arena& arena) {
+Transfers::Transfers(const NeedsOf& needs_of, const ring::OwnerMap& map, int rank, const Arena& arena) {
   std::size_t in = 0, out = 0;
   const auto steps = [&](std::size_t count) {
     steps_ = std::max(steps_, count);
     sends_.resize(steps_);
     receives_.resize(steps_);
   };
-  steps(portions.size());
+  const auto mine = needs_of(rank);
+  steps(mine.size());
+  for (const auto& needs : mine) needed_ += arena.bytes_of(needs);
   const auto& own = map.runs[static_cast<std::size_t>(rank)];
   for (int peer = 0; peer < static_cast<int>(map.ranks()); ++peer) {
     if (peer == rank) continue;
     const auto& others = map.runs[static_cast<std::size_t>(peer)];
-    for (std::size_t p = 0; p < portions.size(); ++p)
-      add(receives_[p], peer, owned(portions[p].news, others), arena, in);
-    const auto theirs = ring::portions_of(relation, others);
+    for (std::size_t p = 0; p < mine.size(); ++p) add(receives_[p], peer, owned(mine[p], others), arena, in);
+    const auto theirs = needs_of(peer);
     steps(theirs.size());
-    for (std::size_t p = 0; p < theirs.size(); ++p) add(sends_[p], peer, owned(theirs[p].news, own), arena, out);
+    for (std::size_t p = 0; p < theirs.size(); ++p) add(sends_[p], peer, owned(theirs[p], own), arena, out);
   }
   in_.resize(in);
   out_.resize(out);
@@ -70,6 +72,15 @@ Status Transfers::post(Link& link, const Arena& arena) {
 
 void Transfers::unpack(std::size_t number, Arena& arena) const {
   for (const auto& message : receives_[number]) arena.unpack(message.rows, in_.data() + message.begin);
+}
+
+std::int64_t Transfers::peers() const {
+  std::vector<int> from;
+  for (const auto& step : receives_) {
+    for (const auto& message : step) from.push_back(message.peer);
+  }
+  std::sort(from.begin(), from.end());
+  return std::unique(from.begin(), from.end()) - from.begin();
 }
 
 }  // namespace weft

@@ -172,7 +172,7 @@ TEST_F(RingCommand, RunSaysWhatEachRankDid) {
   EXPECT_EQ(ring["received_bytes"], Json({0, halo, halo, halo}));
   EXPECT_EQ(ring["sent_bytes"], Json({halo, halo, halo, 0}));
   EXPECT_EQ(ring["messages"], Json({0, 1, 1, 1}));
-  for (const auto* other : {"--grad=random", "--rows=0:5", "--offset=3", "--lse-per-branch", "--prepare"}) {
+  for (const auto* other : {"--rows=0:5", "--offset=3", "--lse-per-branch", "--prepare"}) {
     const auto refused = run_weft(scratch_, {"run", window, "--tokens", "64", "--ring", "2", other});
     EXPECT_EQ(refused.status, 2) << other;
     EXPECT_NE(refused.err.find("--ring"), std::string::npos) << refused.err;
@@ -187,6 +187,47 @@ TEST_F(RingCommand, RunSaysWhatEachRankDid) {
   const auto lengths = run_weft(scratch_, {"run", window, "--tokens", "64", "--keys", "128", "--ring", "2"});
   EXPECT_EQ(lengths.status, 1) << lengths.err;
   EXPECT_NE(lengths.err.find("queries"), std::string::npos) << lengths.err;
+}
+
+/// On other ranks and layouts, too, they are one device's bits, which --check compares with the interpreter's.
+TEST_F(RingCommand, GradientsHaveTheBitsOfOneDevice) {
+  const auto file = scratch_.write("p.weft",
+                                   "pattern p { branches dilated(segments: [64, 256], rates: [1, 2]); keep causal; }\n"
+                                   "pattern each { branch window(9, 0); branch sink(2); combine mean; }\n"
+                                   "pattern biased { input bias: f32[heads]; keep causal; score s + bias[h]; }\n");
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", file, "--tokens", "300", "--heads", "2", "--dim", "16", "--seed", "3", "--target",
+                               "cpu", "--grad", "random"});
+    return run_weft(scratch_, more);
+  };
+  const auto files = [&](const std::string& name) {
+    return std::vector<std::string>{"--pattern", "p",
+                                    "--dq",      scratch_.path(name + "_q.npy"),
+                                    "--dk",      scratch_.path(name + "_k.npy"),
+                                    "--dv",      scratch_.path(name + "_v.npy")};
+  };
+  ASSERT_EQ(run(files("one")).status, 0);
+  for (const char* ring : {"2", "3:contiguous", "4:zigzag", "5:striped"}) {
+    auto words = files("ring");
+    words.insert(words.end(), {"--ring", ring, "--check", "--json", "--quiet"});
+    const auto finished = run(words);
+    ASSERT_EQ(finished.status, 0) << ring << finished.err;
+    for (const char* of : {"_q.npy", "_k.npy", "_v.npy"})
+      EXPECT_EQ(bytes_of(scratch_.path(std::string("ring") + of)), bytes_of(scratch_.path(std::string("one") + of)))
+          << ring << of;
+    const auto said = Json::parse(finished.out);
+    EXPECT_EQ(said["check"]["gradients"].size(), 3);
+    EXPECT_TRUE(said["check"]["ok"]);
+    EXPECT_EQ(said["backward"]["ring"]["received_bytes"], said["backward"]["ring"]["needed_bytes"]);
+    EXPECT_GT(said["backward"]["ring"]["received_bytes"][0], 0);
+  }
+  const auto each = run({"--pattern", "each", "--ring", "2"});
+  EXPECT_EQ(each.status, 1);
+  EXPECT_NE(each.err.find("the LSE of each branch"), std::string::npos) << each.err;
+  const auto biased = run({"--pattern", "biased", "--ring", "2", "--check"});
+  EXPECT_EQ(biased.status, 0) << biased.err;
+  EXPECT_NE(biased.err.find("no gradients of inputs"), std::string::npos) << biased.err;
+  EXPECT_EQ(run({"--pattern", "biased", "--ring", "2", "--dinput", "bias=x.npy"}).status, 2);
 }
 
 }  // namespace

@@ -92,6 +92,18 @@ TEST_F(MpiJob, HasTheBitsOfOneDevice) {
   }
 }
 
+TEST_F(MpiJob, GradientsHaveTheBitsOfOneDevice) {
+  const auto window = in_checkout("examples/window.weft") +
+                      " -D width=100 --tokens 700 --heads 2 --seed 5 --target cpu --threads 1 --grad random ";
+  ASSERT_EQ(std::system((std::string("cd ") + folder_.string() + "; " + WEFT_COMMAND + " run " + window +
+                         "--quiet --dq q1.npy --dk k1.npy --dv v1.npy >/dev/null")
+                            .c_str()),
+            0);
+  ASSERT_EQ(run(3, window + "--check --dq q.npy --dk k.npy --dv v.npy --ring mpi"), 0) << err();
+  for (const std::string of : {"q", "k", "v"})
+    EXPECT_EQ(text_of(folder_ / (of + ".npy")), text_of(folder_ / (of + "1.npy"))) << of;
+}
+
 TEST_F(MpiJob, RanksThatDisagreeEndWithStatusOne) {
   // Each rank makes its own tensors: of other lengths, where it is told so.
   std::ofstream(folder_ / "rank.sh") << "tokens=512; [ \"$OMPI_COMM_WORLD_RANK\" = 1 ] && tokens=500\nexec "

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -39,6 +40,27 @@ Bytes rows_of(const Bytes& all, const std::vector<TokenRun>& own, std::int64_t b
   return out;
 }
 
+/// Rows of a rank, back in a tensor of all tokens.
+void put_rows(const Bytes& rows, Bytes& all, const std::vector<TokenRun>& own, std::int64_t batch,
+              std::int64_t tokens) {
+  const std::size_t width = all.size() / static_cast<std::size_t>(batch * tokens);
+  each_row(own, batch, tokens, [&](std::size_t whole, std::size_t local) {
+    std::memcpy(all.data() + whole * width, rows.data() + local * width, width);
+  });
+}
+
+/// The same of a tensor [B, H, n].
+void each_lse(const std::vector<TokenRun>& own, const ir::Shape& s, std::int64_t rows,
+              const std::function<void(std::size_t whole, std::size_t local)>& copy) {
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    each_row(own, s.batch, s.n_q, [&](std::size_t whole, std::size_t local) {
+      const auto n = static_cast<std::size_t>(s.n_q), r = static_cast<std::size_t>(rows),
+                 head = static_cast<std::size_t>(h), heads = static_cast<std::size_t>(s.heads);
+      copy((whole / n * heads + head) * n + whole % n, (local / r * heads + head) * r + local % r);
+    });
+  }
+}
+
 const Engine& engine() {
   static const Engine kEngine({.no_cache = true});
   return kEngine;
@@ -46,7 +68,7 @@ const Engine& engine() {
 
 }  // namespace
 
-RingRunner::RingRunner(Program program, const std::string& target) : program_(std::move(program)) {
+RingRunner::RingRunner(Program program, const std::string& target, bool gradients) : program_(std::move(program)) {
   auto& s = program_.shape;
   s.n_q = s.n_k;
   s.offset.clear();
@@ -74,13 +96,26 @@ RingRunner::RingRunner(Program program, const std::string& target) : program_(st
     const auto at = define.find('=');
     params[define.substr(0, at)] = define.substr(at + 1);
   }
-  auto kernel = engine().compile(
-      program_.text,
-      {.pattern = program_.pattern, .params = params, .dim = s.d, .dim_v = s.d_v, .dtype = dtype_, .target = target});
-  if (!kernel)
-    refused_ = kernel.error().message;
-  else
-    kernel_ = std::move(*kernel);
+  CompileOptions options{
+      .pattern = program_.pattern, .params = params, .dim = s.d, .dim_v = s.d_v, .dtype = dtype_, .target = target};
+  const auto compile = [&](std::optional<Kernel>& to) {
+    auto kernel = engine().compile(program_.text, options);
+    if (!kernel)
+      refused_ = kernel.error().message;
+    else
+      to = std::move(*kernel);
+  };
+  compile(kernel_);
+  if (!gradients) return;
+  options.gradient = true;
+  compile(backward_);
+  auto of_rows = s;
+  of_rows.kv_heads = s.heads;
+  const auto drawn = draw_tensors(of_rows, program_.dtype, program_.seed + 100);
+  d_out_ = stored(drawn.v, dtype_);
+  of_rows.d = 1;
+  const auto numbers = draw_tensors(of_rows, ir::DType::f32, program_.seed + 200).q;
+  d_lse_.assign(numbers.data.begin(), numbers.data.end());
 }
 
 Status RingRunner::run_whole() {
@@ -94,7 +129,46 @@ Status RingRunner::run_whole() {
                .inputs = named_};
   args.dropout_seed = s.dropout_seed;
   if (has_lse_) args.lse = dense_output(whole_lse_.data(), DType::f32, {s.batch, s.heads, s.n_q});
-  return kernel_->run(args);
+  WEFT_CHECK(kernel_->run(args));
+  return backward_ ? run_whole_backward(args) : done;
+}
+
+Status RingRunner::run_whole_backward(RunArgs args) {
+  const auto& s = program_.shape;
+  const Bytes* const like[] = {&q_, &k_, &v_};
+  for (std::size_t i = 0; i < 3; ++i) {
+    whole_d_[i].assign(like[i]->size(), std::byte{0xaa});
+    ring_d_[i].assign(like[i]->size(), std::byte{0xbb});
+  }
+  args.dq = dense_output(whole_d_[0].data(), dtype_, {s.batch, s.n_q, s.heads, s.d});
+  args.dk = dense_output(whole_d_[1].data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d});
+  args.dv = dense_output(whole_d_[2].data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d_v});
+  args.d_out = dense_view(d_out_.data(), dtype_, {s.batch, s.n_q, s.heads, s.d_v});
+  if (has_lse_) args.d_lse = dense_view(d_lse_.data(), DType::f32, {s.batch, s.heads, s.n_q});
+  return backward_->run(args);
+}
+
+Status RingRunner::run_backward(Ring& ring, const RingShape& shape, RingArgs args, int times, RankOutcome& outcome) {
+  const auto& s = program_.shape;
+  WEFT_TRY(const auto plan, ring.plan(*backward_, shape, named_));
+  const auto& own = plan->owned(ring.rank());
+  const std::int64_t rows = plan->share().tokens;
+  const Bytes d_out = rows_of(d_out_, own, s.batch, s.n_q);
+  std::vector<float> d_lse(static_cast<std::size_t>(s.batch * s.heads * rows));
+  each_lse(own, s, rows, [&](std::size_t whole, std::size_t local) { d_lse[local] = d_lse_[whole]; });
+  std::array<Bytes, 3> results;
+  for (std::size_t i = 0; i < 3; ++i)
+    results[i].assign(whole_d_[i].size() / static_cast<std::size_t>(s.n_q) * static_cast<std::size_t>(rows),
+                      std::byte{0xcc});
+  args.d_out = dense_view(d_out.data(), dtype_, {s.batch, rows, s.heads, s.d_v});
+  if (has_lse_) args.d_lse = dense_view(d_lse.data(), DType::f32, {s.batch, s.heads, rows});
+  args.dq = dense_output(results[0].data(), dtype_, {s.batch, rows, s.heads, s.d});
+  args.dk = dense_output(results[1].data(), dtype_, {s.batch, rows, s.kv_heads, s.d});
+  args.dv = dense_output(results[2].data(), dtype_, {s.batch, rows, s.kv_heads, s.d_v});
+  for (int i = 0; i < times; ++i) WEFT_CHECK(plan->run(args));
+  for (std::size_t i = 0; i < 3; ++i) put_rows(results[i], ring_d_[i], own, s.batch, s.n_q);
+  outcome.backward = plan->share();
+  return done;
 }
 
 void RingRunner::run_rank(std::unique_ptr<Transport> transport, const RingOptions& options, int times, bool lend,
@@ -133,16 +207,12 @@ void RingRunner::run_rank(std::unique_ptr<Transport> transport, const RingOption
       args.k = args.v = {};
     }
     for (int i = 0; i < times; ++i) WEFT_CHECK(plan->run(args));
-    const std::size_t width = whole_out_.size() / static_cast<std::size_t>(s.batch * s.n_q);
-    each_row(own, s.batch, s.n_q, [&](std::size_t whole, std::size_t local) {
-      std::memcpy(ring_out_.data() + whole * width, out.data() + local * width, width);
-    });
-    for (std::int64_t h = 0; h < s.heads; ++h) {
-      each_row(own, s.batch, s.n_q, [&](std::size_t whole, std::size_t local) {
-        const auto n = static_cast<std::size_t>(s.n_q), r = static_cast<std::size_t>(rows),
-                   head = static_cast<std::size_t>(h), heads = static_cast<std::size_t>(s.heads);
-        ring_lse_[(whole / n * heads + head) * n + whole % n] = lse[(local / r * heads + head) * r + local % r];
-      });
+    put_rows(out, ring_out_, own, s.batch, s.n_q);
+    each_lse(own, s, rows, [&](std::size_t whole, std::size_t local) { ring_lse_[whole] = lse[local]; });
+    if (backward_) {
+      args.k = dense_view(k.data(), dtype_, {s.batch, rows, s.kv_heads, s.d});
+      args.v = dense_view(v.data(), dtype_, {s.batch, rows, s.kv_heads, s.d_v});
+      WEFT_CHECK(run_backward(*ring, shape, args, times, outcome));
     }
     outcome.share = plan->share();
     outcome.summary = plan->summary();
@@ -174,6 +244,13 @@ std::string RingRunner::difference() const {
   if (!out.empty()) out = "rows differ:" + out;
   if (has_lse_ && std::memcmp(whole_lse_.data(), ring_lse_.data(), whole_lse_.size() * sizeof(float)) != 0)
     out += " LSE differs";
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (whole_d_[i] == ring_d_[i]) continue;
+    const auto row = whole_d_[i].size() / static_cast<std::size_t>(s.batch * s.n_q);
+    const auto at = std::mismatch(whole_d_[i].begin(), whole_d_[i].end(), ring_d_[i].begin()).first;
+    out +=
+        fmt::format(" d{} differs from row {} on", "qkv"[i], static_cast<std::size_t>(at - whole_d_[i].begin()) / row);
+  }
   return out;
 }
 

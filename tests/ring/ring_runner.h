@@ -5,8 +5,10 @@
 
 #include <weft/ring.h>
 
+#include <array>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,14 +20,15 @@ using Transports = std::vector<std::unique_ptr<Transport>>;
 /// What one rank came to.
 struct RankOutcome {
   Status status = done;
-  RingShare share = {};
+  RingShare share = {}, backward = {};
   RingSummary summary = {};
 };
 
 /// A program whose values are made, and a kernel of it. Its queries and keys are the same tokens.
 class RingRunner {
  public:
-  RingRunner(Program program, const std::string& target);
+  /// `gradients`: every run is of both passes, of a dO and dLSE that are made.
+  RingRunner(Program program, const std::string& target, bool gradients = false);
 
   /// Why nothing can be run; empty: it can.
   const std::string& refused() const { return refused_; }
@@ -37,7 +40,7 @@ class RingRunner {
   /// memory where it has one run of tokens.
   std::vector<RankOutcome> run_ring(Transports transports, const RingOptions& options, int times = 1,
                                     bool lend = false);
-  /// Rows of the ring whose bits are not those of the whole, in words; empty: none.
+  /// Rows of the ring, and of its gradients, whose bits are not those of the whole, in words; empty: none.
   std::string difference() const;
   const std::vector<std::byte>& out() const { return ring_out_; }
 
@@ -47,6 +50,8 @@ class RingRunner {
  private:
   void run_rank(std::unique_ptr<Transport> transport, const RingOptions& options, int times, bool lend,
                 RankOutcome& outcome);
+  Status run_whole_backward(RunArgs args);
+  Status run_backward(Ring& ring, const RingShape& shape, RingArgs args, int times, RankOutcome& outcome);
 
   Program program_;
   std::string refused_;
@@ -57,7 +62,10 @@ class RingRunner {
   std::vector<std::vector<std::byte>> inputs_;
   std::vector<std::string> names_;
   std::vector<NamedInput> named_;
-  std::optional<Kernel> kernel_;
+  std::optional<Kernel> kernel_, backward_;
+  std::vector<std::byte> d_out_;
+  std::vector<float> d_lse_;
+  std::array<std::vector<std::byte>, 3> whole_d_, ring_d_;  ///< of Q, K and V
 };
 
 }  // namespace weft::test

@@ -305,21 +305,47 @@ Status say_more(const RunReport& ran, Operands& operands, const Options& options
   return done;
 }
 
+/// Both passes on the ranks of a ring. What ran there has the bits of one device.
+Status run_ring_passes(Job& job, const std::vector<Pass>& passes, const RingOf& ring,
+                       std::unique_ptr<Transport> transport, const Options& options, RunReport& report) {
+  job.operands.poison();
+  Views views;
+  RingPasses on_ranks{.forward = passes[0].kernel, .whole = job.operands.args(options, views)};
+  if (passes.size() > 1) {
+    job.gradients->poison();
+    on_ranks.backward = &passes[1].kernel;
+    on_ranks.gradients = job.gradients->args(on_ranks.whole, job.operands);
+  }
+  const auto timeout = options.ring_timeout.value_or(kRingTimeoutMs);
+  WEFT_TRY(report.ring, transport ? run_in_ring(on_ranks, ring, timeout, std::move(transport))
+                                  : run_on_ring(on_ranks, ring, timeout));
+  report.forward.ms = report.ring->ms;
+  return done;
+}
+
+/// Of gradients that came from a ring: are they what one device computes?
+Status check_ring_gradients(const Kernel& kernel, Job& job, const Options& options) {
+  auto alone = *job.gradients;
+  WEFT_TRY([[maybe_unused]] const double ms, launch_backward(kernel, job, alone, options));
+  for (const auto& [name, of_ring, of_one] : {std::tuple{"dq", &job.gradients->dq, &alone.dq},
+                                              {"dk", &job.gradients->dk, &alone.dk},
+                                              {"dv", &job.gradients->dv, &alone.dv}}) {
+    if (of_ring->bytes != of_one->bytes)
+      return internal_error(fmt::format("{} of the ring has not the bits of one device", name));
+  }
+  return done;
+}
+
 /// The forward, what it is checked by, and then the backward: of the forward's results.
 Result<RunReport> run_passes(Job& job, const std::vector<Pass>& passes, const std::optional<RingOf>& ring,
                              std::unique_ptr<Transport> transport, const Options& options, const Console& console) {
   RunReport report{.forward = passes[0]};
   const Kernel& forward = passes[0].kernel;
-  WEFT_TRY(report.forward.ms, [&]() -> Result<double> {
+  WEFT_CHECK([&]() -> Status {
     const Progress progress(console, fmt::format("running {}", job.file.pattern.name));
-    if (!ring) return launch(forward, job.operands, options);
-    job.operands.poison();
-    Views views;
-    const auto whole = job.operands.args(options, views);
-    const auto timeout = options.ring_timeout.value_or(kRingTimeoutMs);
-    WEFT_TRY(report.ring, transport ? run_in_ring(forward, whole, *ring, timeout, std::move(transport))
-                                    : run_on_ring(forward, whole, *ring, timeout));
-    return report.ring->ms;
+    if (ring) return run_ring_passes(job, passes, *ring, std::move(transport), options, report);
+    WEFT_TRY(report.forward.ms, launch(forward, job.operands, options));
+    return done;
   }());
   if (!report.has_results()) return report;
   if (options.check) {
@@ -331,10 +357,12 @@ Result<RunReport> run_passes(Job& job, const std::vector<Pass>& passes, const st
   if (passes.size() == 1) return report;
   report.backward = passes[1];
   const Kernel* const backward = &passes[1].kernel;
-  WEFT_TRY(report.backward->ms, [&] {
+  WEFT_TRY(report.backward->ms, [&]() -> Result<double> {
+    if (ring) return report.ring->backward_ms;
     const Progress progress(console, fmt::format("running gradients of {}", job.file.pattern.name));
     return launch_backward(*backward, job, *job.gradients, options);
   }());
+  if (ring && report.check) WEFT_CHECK(check_ring_gradients(*backward, job, options));
   if (report.check) {
     WEFT_TRY(report.gradients, check_backward(*backward, job, *report.check, options, console));
   }
@@ -377,6 +405,12 @@ int run(const Options& options, std::unique_ptr<Transport> transport, const Cons
   if (!ring) return console.fail(ring.error());
   if (job.file.pattern.ring && !*ring)
     console.remark("{}: running on one device; --ring R splits the tokens over R ranks", job.file.pattern.name);
+  if (*ring && job.gradients) {
+    for (auto& array : job.gradients->d_inputs) {
+      if (!array.bytes.empty()) console.remark("ranks of a ring give no gradients of inputs in this version");
+      array = {};
+    }
+  }
   if (const auto added = add_lse(job, options); !added) return console.fail(added.error());
 
   auto compile = compile_for(job);

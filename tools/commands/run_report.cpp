@@ -56,43 +56,49 @@ void print_gradient_check(const RunReport& report, const Console& console) {
   }
 }
 
-double most_of(const RingRan& ring, double RingShare::*member) {
+double most_of(const std::vector<RingShare>& shares, double RingShare::*member) {
   double most = 0;
-  for (const auto& share : ring.shares) most = std::max(most, share.*member);
+  for (const auto& share : shares) most = std::max(most, share.*member);
+  return most;
+}
+
+std::size_t most_received(const std::vector<RingShare>& shares) {
+  std::size_t most = 0;
+  for (const auto& share : shares) most = std::max(most, share.received_bytes);
   return most;
 }
 
 void print_ring(const RingRan& ring, const Console& console) {
-  std::size_t received = 0;
-  for (const auto& share : ring.shares) received = std::max(received, share.received_bytes);
   const auto& summary = ring.summary;
   console.print("  ring    {} ranks ({}), {}, carrier {}, bits of one device\n", summary.ranks, ring.transport,
                 summary.layout, summary.carrier);
-  console.print("          {} bytes received at most, imbalance {:.3f}, {:.3f} ms of waiting at most\n", received,
-                summary.imbalance, most_of(ring, &RingShare::wait_ms));
+  console.print("          {} bytes received at most, imbalance {:.3f}, {:.3f} ms of waiting at most\n",
+                most_received(ring.shares), summary.imbalance, most_of(ring.shares, &RingShare::wait_ms));
 }
 
 template <typename Member>
-Json by_rank(const RingRan& ring, Member member) {
+Json by_rank(const std::vector<RingShare>& shares, Member member) {
   auto out = Json::array();
-  for (const auto& share : ring.shares) out.push_back(share.*member);
+  for (const auto& share : shares) out.push_back(share.*member);
   return out;
 }
 
+/// What differs from pass to pass.
+Json shares_json(const std::vector<RingShare>& shares) {
+  return {{"needed_bytes", by_rank(shares, &RingShare::needed_bytes)},
+          {"received_bytes", by_rank(shares, &RingShare::received_bytes)},
+          {"sent_bytes", by_rank(shares, &RingShare::sent_bytes)},
+          {"messages", by_rank(shares, &RingShare::messages)},
+          {"pairs", by_rank(shares, &RingShare::pairs)},
+          {"wait_ms", by_rank(shares, &RingShare::wait_ms)}};
+}
+
 Json ring_json(const RingRan& ring) {
-  return {{"ranks", ring.summary.ranks},
-          {"layout", ring.summary.layout},
-          {"carrier", ring.summary.carrier},
-          {"transport", ring.transport},
-          {"bits", "one device"},
-          {"imbalance", ring.summary.imbalance},
-          {"reasons", ring.summary.reasons},
-          {"needed_bytes", by_rank(ring, &RingShare::needed_bytes)},
-          {"received_bytes", by_rank(ring, &RingShare::received_bytes)},
-          {"sent_bytes", by_rank(ring, &RingShare::sent_bytes)},
-          {"messages", by_rank(ring, &RingShare::messages)},
-          {"pairs", by_rank(ring, &RingShare::pairs)},
-          {"wait_ms", by_rank(ring, &RingShare::wait_ms)}};
+  Json out{{"ranks", ring.summary.ranks},    {"layout", ring.summary.layout}, {"carrier", ring.summary.carrier},
+           {"transport", ring.transport},    {"bits", "one device"},          {"imbalance", ring.summary.imbalance},
+           {"reasons", ring.summary.reasons}};
+  out.update(shares_json(ring.shares));
+  return out;
 }
 
 void print_text(const Job& job, const RunReport& report, const Options& options, const Console& console) {
@@ -114,6 +120,11 @@ void print_text(const Job& job, const RunReport& report, const Options& options,
   if (report.backward) {
     console.print("  grad    {}\n", origin_text(*report.backward));
     console.print("          {:.3f} ms on {}\n", report.backward->ms, report.backward->kernel.target());
+    if (report.ring) {
+      console.print("          {} bytes received at most, {:.3f} ms of waiting at most\n",
+                    most_received(report.ring->backward_shares),
+                    most_of(report.ring->backward_shares, &RingShare::wait_ms));
+    }
   }
   for (std::size_t i = 0; i < job.lists.size() && !options.lists.empty(); ++i) {
     console.print("  list    {}, from row {} on: {}\n", job.lists[i].set, job.lists[i].first_row,
@@ -196,6 +207,7 @@ void print_json(const Job& job, const RunReport& report, const Options& options,
   if (!options.lists.empty()) out["lists"] = lists_json(job, options);
   if (report.backward) {
     out["backward"] = {{"kernel", kernel_json(*report.backward)}, {"time_ms", report.backward->ms}};
+    if (report.ring) out["backward"]["ring"] = shares_json(report.ring->backward_shares);
   }
   if (report.check) out["check"] = check_json(report);
   console.print("{}\n", json_text(out));

@@ -1,0 +1,129 @@
+#include "runtime/ring/backward.h"
+
+#include "runtime/engine/front.h"
+
+#include <array>
+#include <iterator>
+
+namespace weft {
+
+namespace {
+
+enum KeysAt : std::size_t { kK, kV };
+enum RowsAt : std::size_t { kQ, kDOut, kOut, kLse, kDLse };
+enum ResultsAt : std::size_t { kDQ, kDK, kDV };
+
+std::vector<std::uint8_t> marks_of(const ring::Runs& runs, std::vector<std::uint8_t> marks) {
+  for (const auto& run : runs) {
+    for (std::int64_t i = 0; i < run.count; ++i) marks[static_cast<std::size_t>(run.first + i * run.stride)] = 1;
+  }
+  return marks;
+}
+
+cpu::Part part_of(const ring::Needs& rows, const ring::Runs& own, std::int64_t tokens) {
+  cpu::Part out{.own = marks_of(own, std::vector<std::uint8_t>(static_cast<std::size_t>(tokens))),
+                .there = {},
+                .of = rows.of,
+                .kv_heads = rows.kv_heads};
+  for (const auto& set : rows.sets) out.there.push_back(marks_of(set, out.own));
+  // Of a rank without tokens nothing was asked.
+  if (out.there.empty()) {
+    out.there.push_back(out.own);
+    out.of.assign(static_cast<std::size_t>(out.kv_heads), 0);
+  }
+  return out;
+}
+
+/// Where a branch's scores are measured from its own mean of dP, rows of others want their keys, too: all that the rows
+/// keep which this rank has.
+ring::Runs rows_with_their_keys(const ring::Needs& rows, const ring::Runs& own) {
+  ring::Runs out = own;
+  for (const auto& set : rows.sets) out.insert(out.end(), set.begin(), set.end());
+  return out;
+}
+
+}  // namespace
+
+Result<Backward> Backward::make(const Kernel& kernel, const ir::Shape& shape, const ring::Relation& forward,
+                                const ring::Relation& transposed, const ring::OwnerMap& map, int rank) {
+  const auto& pattern = kernel.state().pattern;
+  const auto dtype = from_ir(kernel.state().bind.dtype);
+  const bool detached = pattern.combine == ir::Combine::joint_detached;
+  const auto own_of = [&](int of) -> const ring::Runs& { return map.runs[static_cast<std::size_t>(of)]; };
+  const auto rows_of = [&](int of) {
+    return own_of(of).empty() ? std::vector<ring::Needs>() : transposed.needs_by_portion({own_of(of)}, own_of(of));
+  };
+  const auto keys_of = [&](int of) {
+    if (own_of(of).empty()) return std::vector<ring::Needs>();
+    const auto rows = detached ? rows_with_their_keys(rows_of(of)[0], own_of(of)) : own_of(of);
+    return forward.needs_by_portion({rows}, own_of(of));
+  };
+  std::vector<Arena::Tensor> row_tensors = {{.heads = shape.heads, .dim = shape.d, .dtype = dtype},
+                                            {.heads = shape.heads, .dim = shape.d_v, .dtype = dtype}};
+  if (ir::has_lse(pattern)) {
+    row_tensors.push_back({.heads = shape.heads, .dim = shape.d_v, .dtype = dtype});
+    row_tensors.resize(5, {.heads = shape.heads, .dim = 1, .dtype = DType::f32, .by_head = true});
+  }
+  const Arena::Tensor k{.heads = shape.kv_heads, .dim = shape.d, .dtype = dtype},
+      v{.heads = shape.kv_heads, .dim = shape.d_v, .dtype = dtype};
+  WEFT_TRY(auto keys, Arena::make(shape, {k, v}));
+  WEFT_TRY(auto rows, Arena::make(shape, row_tensors));
+  WEFT_TRY(auto results, Arena::make(shape, {row_tensors[kQ], k, v}));
+  Transfers of_keys(keys_of, map, rank, keys), of_rows(rows_of, map, rank, rows);
+  auto needed = rows_of(rank);
+  const ring::Needs none{.sets = {}, .of = {}, .kv_heads = shape.kv_heads};
+  auto part = part_of(needed.empty() ? none : needed[0], own_of(rank), shape.n_q);
+  return Backward(std::move(keys), std::move(rows), std::move(results), std::move(of_keys), std::move(of_rows),
+                  std::move(part));
+}
+
+Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, const RingArgs& args, double& wait_ms) {
+  const auto read = [](const OutputView& view) {
+    return TensorView{
+        .data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
+  };
+  const bool has_lse = ir::has_lse(kernel.state().pattern);
+  const auto fill = [&](Arena& arena, std::size_t number, const TensorView& from) {
+    if (from.data != nullptr) arena.copy_in(number, own, from);
+  };
+  fill(keys_, kK, args.k);
+  fill(keys_, kV, args.v);
+  fill(rows_, kQ, args.q);
+  fill(rows_, kDOut, args.d_out);
+  if (has_lse) {
+    fill(rows_, kOut, read(args.out));
+    fill(rows_, kLse, read(args.lse));
+    fill(rows_, kDLse, args.d_lse);
+  }
+  WEFT_CHECK(of_keys_.post(link, keys_));
+  WEFT_CHECK(of_rows_.post(link, rows_));
+  const auto start = std::chrono::steady_clock::now();
+  WEFT_CHECK(link.wait(of_rows_.last_step()));
+  wait_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (own.empty()) return done;
+  of_keys_.unpack(0, keys_);
+  of_rows_.unpack(0, rows_);
+
+  RunArgs run{.q = rows_.read(kQ), .k = keys_.read(kK), .v = keys_.read(kV), .inputs = args.inputs};
+  run.d_out = rows_.read(kDOut);
+  if (has_lse) {
+    run.out = rows_.whole(kOut);
+    run.lse = rows_.whole(kLse);
+    run.d_lse = rows_.read(kDLse);
+  }
+  const std::array wanted = {std::pair{&run.dq, &args.dq}, std::pair{&run.dk, &args.dk}, std::pair{&run.dv, &args.dv}};
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i].second->data != nullptr) *wanted[i].first = results_.whole(i);
+  }
+  run.dropout_seed = args.dropout_seed;
+  run.threads = args.threads;
+  WEFT_TRY(auto launch, check_launch(contract_of(kernel.state()), run));
+  launch.part = &part_;
+  WEFT_CHECK(kernel.state().executor->run(launch, run));
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i].second->data != nullptr) results_.copy_out(i, own, *wanted[i].second);
+  }
+  return done;
+}
+
+}  // namespace weft

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "compiler/ring/choose.h"
+#include "runtime/cpu/part.h"
+#include "runtime/engine/kernel_state.h"
+#include "runtime/ring/transfers.h"
+
+namespace weft {
+
+/// The backward pass on one rank. A rank computes dQ of its own rows from the keys that they keep, as in the forward,
+/// and dK and dV of its own keys from the rows of all ranks that keep them: rows of Q, O and dO travel where in other
+/// rings sums of dK and dV do. Nothing is added up across ranks, so that gradients have the bits of one device.
+class Backward {
+ public:
+  /// `forward` and `transposed` are the pattern's relation and its transpose: rows are keys, keys are rows.
+  static Result<Backward> make(const Kernel& kernel, const ir::Shape& shape, const ring::Relation& forward,
+                               const ring::Relation& transposed, const ring::OwnerMap& map, int rank);
+
+  /// Collective. `wait_ms`: until everything that is needed was there.
+  Status run(Link& link, const Kernel& kernel, const ring::Runs& own, const RingArgs& args, double& wait_ms);
+
+  std::size_t needed_bytes() const { return of_keys_.needed_bytes() + of_rows_.needed_bytes(); }
+  std::size_t received_bytes() const { return of_keys_.received_bytes() + of_rows_.received_bytes(); }
+  std::size_t sent_bytes() const { return of_keys_.sent_bytes() + of_rows_.sent_bytes(); }
+  std::int64_t peers() const { return std::max(of_keys_.peers(), of_rows_.peers()); }
+
+ private:
+  Backward(Arena keys, Arena rows, Arena results, Transfers of_keys, Transfers of_rows, cpu::Part part)
+      : keys_(std::move(keys)),
+        rows_(std::move(rows)),
+        results_(std::move(results)),
+        of_keys_(std::move(of_keys)),
+        of_rows_(std::move(of_rows)),
+        part_(std::move(part)) {}
+
+  Arena keys_;     ///< K, V
+  Arena rows_;     ///< Q, dO, and where the weights are a softmax's O, LSE, dLSE
+  Arena results_;  ///< dQ, dK, dV
+  Transfers of_keys_, of_rows_;
+  cpu::Part part_;
+};
+
+}  // namespace weft

@@ -1,0 +1,124 @@
+#include "tests/ring/ring_runner.h"
+#include "tests/support/random_program.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+/// Gradients of rings have the bits of one device's, and what travels for them is what was said.
+namespace weft::test {
+namespace {
+
+constexpr RingLayout kLayouts[] = {RingLayout::automatic, RingLayout::contiguous, RingLayout::zigzag,
+                                   RingLayout::striped};
+
+struct Tally {
+  int runs = 0, moved = 0;
+};
+
+std::string wrong_with(RingRunner& runner, int ranks, RingLayout layout, Tally& tally, int times = 1) {
+  const auto outcomes =
+      runner.run_ring(local_transports(ranks).value(), {.layout = layout, .timeout_ms = 20'000}, times);
+  std::size_t sent = 0, received = 0;
+  for (const auto& outcome : outcomes) {
+    if (!outcome.status.ok()) return outcome.status.error().message;
+    sent += outcome.backward.sent_bytes;
+    received += outcome.backward.received_bytes;
+    if (outcome.backward.received_bytes != outcome.backward.needed_bytes)
+      return fmt::format("needed {} bytes, received {}", outcome.backward.needed_bytes,
+                         outcome.backward.received_bytes);
+  }
+  if (sent != received) return fmt::format("sent {}, received {}", sent, received);
+  ++tally.runs;
+  if (sent > 0) ++tally.moved;
+  return runner.difference();
+}
+
+Program program(const std::string& text, std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads,
+                ir::DType dtype = ir::DType::f32, std::int64_t batch = 1) {
+  return {
+      .text = text,
+      .pattern = "p",
+      .shape = {.batch = batch, .n_q = tokens, .n_k = tokens, .heads = heads, .kv_heads = kv_heads, .d = 16, .d_v = 24},
+      .dtype = dtype,
+      .seed = 7};
+}
+
+TEST(RingBackward, HasTheBitsOfOneDevice) {
+  Tally tally;
+  for (const char* text :
+       {"pattern p { keep causal; }", "pattern p { branch window(40, 7); }",
+        "pattern p { branches dilated(segments: [64, 128, 256], rates: [1, 2, 4]); keep causal; }",
+        "pattern p { branch sink(3) | window(20, 0); keep causal; combine union; score softcap(s, 20); dropout 0.2; }",
+        "pattern p { branches dilated(segments: [64, 256], rates: [1, 2]); combine joint detached; }",
+        "pattern p { branch window(50, 3); weights sigmoid; }",
+        "pattern p { branch window(90, 0); score s + 0.01 * (k - q); }"}) {
+    for (const auto dtype : {ir::DType::f32, ir::DType::bf16}) {
+      RingRunner runner(program(text, 600, 2, 1, dtype), "cpu", true);
+      ASSERT_EQ(runner.refused(), "") << text;
+      ASSERT_TRUE(runner.run_whole().ok()) << text;
+      for (const int ranks : {1, 2, 5}) {
+        for (const auto layout : kLayouts) {
+          if (dtype == ir::DType::bf16 && layout != RingLayout::zigzag) continue;
+          EXPECT_EQ(wrong_with(runner, ranks, layout, tally), "")
+              << text << ' ' << ranks << ' ' << static_cast<int>(layout) << ' ' << static_cast<int>(dtype);
+        }
+      }
+    }
+  }
+  EXPECT_GT(tally.moved, 40);
+}
+
+TEST(RingBackward, RunsAgainAndOnMoreRanksThanTokens) {
+  Tally tally;
+  RingRunner again(program("pattern p { branch window(100, 0); }", 600, 2, 2), "cpu", true);
+  ASSERT_TRUE(again.run_whole().ok());
+  EXPECT_EQ(wrong_with(again, 4, RingLayout::automatic, tally, 3), "");
+  RingRunner few(program("pattern p { keep causal; }", 5, 2, 1), "cpu", true);
+  ASSERT_TRUE(few.run_whole().ok());
+  for (const auto layout : kLayouts) EXPECT_EQ(wrong_with(few, 7, layout, tally), "");
+}
+
+TEST(RingBackward, NothingTravelsWhereSegmentsFitARank) {
+  Tally tally;
+  RingRunner runner(program("pattern p { branches dilated(segments: [64, 128], rates: [1, 2]); }", 512, 4, 4), "cpu",
+                    true);
+  ASSERT_TRUE(runner.run_whole().ok());
+  EXPECT_EQ(wrong_with(runner, 4, RingLayout::automatic, tally), "");
+  EXPECT_EQ(tally.moved, 0);
+}
+
+/// Rows of Q, dO, O, LSE and dLSE of the 40 tokens behind a rank's own, and K and V of the 40 before.
+TEST(RingBackward, OnlyWhatIsNeededTravels) {
+  RingRunner runner(program("pattern p { branch window(40, 0); }", 600, 2, 1), "cpu", true);
+  ASSERT_TRUE(runner.run_whole().ok());
+  const auto outcomes =
+      runner.run_ring(local_transports(3).value(), {.layout = RingLayout::contiguous, .timeout_ms = 20'000});
+  const std::size_t keys = 40 * (16 + 24) * 4, rows = 40 * 2 * (16 + 24 + 24 + 1 + 1) * 4;
+  EXPECT_EQ(outcomes[0].backward.received_bytes, rows);
+  EXPECT_EQ(outcomes[1].backward.received_bytes, keys + rows);
+  EXPECT_EQ(outcomes[2].backward.received_bytes, keys);
+}
+
+TEST(RingBackward, RandomProgramsOverTheWholeLanguage) {
+  Tally tally;
+  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 300 : 20;
+  for (int i = 0; i < programs; ++i) {
+    const auto seed = 460000 + static_cast<std::uint64_t>(i);
+    RingRunner runner(random_program(seed, {.most_tokens = 150, .most_heads = 3, .nesting = 2}), "cpu", true);
+    if (!runner.refused().empty() || !runner.run_whole().ok()) continue;
+    for (const int ranks : {2, 5}) {
+      const auto layout = kLayouts[static_cast<std::size_t>(i + ranks) % std::size(kLayouts)];
+      const auto wrong = wrong_with(runner, ranks, layout, tally);
+      if (wrong.find("by: pooled") != std::string::npos || wrong.find("the LSE of each branch") != std::string::npos)
+        continue;
+      ASSERT_EQ(wrong, "") << seed << ", " << ranks << " ranks\n" << to_file(runner.program());
+    }
+  }
+  EXPECT_GT(tally.runs, programs / 3);
+  EXPECT_GT(tally.moved, programs / 4);
+}
+
+}  // namespace
+}  // namespace weft::test
