@@ -24,6 +24,10 @@ const char* name(Barrier barrier) {
       return "__syncthreads_and";
     case Barrier::count:
       return "__syncthreads_count";
+    case Barrier::of_warps:
+      return "meet_warps";
+    case Barrier::any_of_warps:
+      return "meet_warps_or";
   }
   return "a barrier";
 }
@@ -45,6 +49,9 @@ const char* name(WarpOperation operation) {
   }
   return "a warp operation";
 }
+
+/// May warps come to it at places of their own?
+bool is_of_warps(Barrier barrier) { return barrier == Barrier::of_warps || barrier == Barrier::any_of_warps; }
 
 template <typename Use>
 void for_each_lane(std::uint32_t mask, const Use& use) {
@@ -71,18 +78,24 @@ int Scheduler::barrier(const Wait& wait) {
 
 /// All have come. False when not to the same barrier.
 bool Scheduler::release_barrier() {
-  const Wait& first = fibers_.front().wait;
+  const Barrier barrier = fibers_.front().wait.barrier;
   std::uint64_t sum = 0;
   for (const Fiber& fiber : fibers_) {
+    const Fiber& first = is_of_warps(barrier) ? fibers_[fiber.thread.index / 32 * 32] : fibers_.front();
     sum += fiber.wait.value;
-    if (fiber.wait.barrier == first.barrier && fiber.wait.line == first.line) continue;
+    const bool same_place = fiber.wait.line == first.wait.line && fiber.wait.function == first.wait.function;
+    if (fiber.wait.barrier == barrier && same_place) continue;
+    const Fiber& other = fiber.wait.barrier == barrier ? first : fibers_.front();
     Fault fault{.kind = FaultKind::divergent_barrier};
-    fault.text = fmt::format("waits in {}, thread 0 in {}", wait_name(fiber), wait_name(fibers_.front()));
+    fault.text = fmt::format("waits in {}, thread {} in {}", wait_name(fiber), other.thread.index, wait_name(other));
+    // Instances of a template share their lines.
+    if (wait_name(fiber) == wait_name(other))
+      fault.text += fmt::format(": of {} and of {}", fiber.wait.function, other.wait.function);
     record(std::move(fault), static_cast<int>(fiber.thread.index), fiber.wait.line);
     return false;
   }
   const bool all = sum == fibers_.size();
-  const std::uint64_t result = first.barrier == Barrier::count ? sum : first.barrier == Barrier::all ? all : sum != 0;
+  const std::uint64_t result = barrier == Barrier::count ? sum : barrier == Barrier::all ? all : sum != 0;
   for (Fiber& fiber : fibers_) {
     fiber.result = result;
     fiber.state = State::ready;

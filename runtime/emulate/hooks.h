@@ -12,7 +12,8 @@ inline constexpr unsigned long long kArenaBytes = 128ULL << 20;
 
 /// `read_only`: global memory by way of a cache that does not see what the kernel writes.
 enum class Space : int { global, read_only, shared };
-enum class Barrier : int { plain, any, all, count };
+/// Each warp may reach the last two at a place of its own.
+enum class Barrier : int { plain, any, all, count, of_warps, any_of_warps };
 enum class WarpOperation : int { sync, shuffle, ballot, any, all, exchange };
 
 /// What a lane shows to its warp in one exchange.
@@ -37,7 +38,8 @@ struct Hooks {
   void (*store)(Block*, Space, void* to, const void* from, unsigned size, Site);
   /// A plain C++ access that the compiler has instrumented.
   void (*touch)(Block*, const void* at, unsigned size, bool write, Site);
-  int (*barrier)(Block*, Barrier, int predicate, int line);
+  /// `function` is where the line stands: of instances of a template, each has its own.
+  int (*barrier)(Block*, Barrier, int predicate, int line, const char* function);
   /// `value` is this lane's; `source` the lane a shuffle reads. The result is this lane's.
   unsigned long long (*warp)(Block*, WarpOperation, unsigned mask, unsigned long long value, int source, int line);
   /// Matrix instructions: what every lane of the warp shows, kMailBytes apart; it stands until the lane's next one.

@@ -79,8 +79,8 @@ WEFT_BARE void load(Space space, const void* from, void* to, unsigned size, int 
 WEFT_BARE void store(Space space, void* to, const void* from, unsigned size, int line) {
   self()->hooks->store(self(), space, to, from, size, {__builtin_return_address(0), line});
 }
-WEFT_BARE int barrier(Barrier kind, int predicate, int line) {
-  return self()->hooks->barrier(self(), kind, predicate, line);
+WEFT_BARE int barrier(Barrier kind, int predicate, int line, const char* function) {
+  return self()->hooks->barrier(self(), kind, predicate, line, function);
 }
 WEFT_BARE unsigned long long warp(WarpOperation kind, unsigned mask, unsigned long long value, int source, int line) {
   return self()->hooks->warp(self(), kind, mask, value, source, line);
@@ -132,10 +132,31 @@ constexpr unsigned long long args_size(void (*)(Args)) {
 
 #define WEFT_LINE int line = __builtin_LINE()
 
-WEFT_ALWAYS void __syncthreads(WEFT_LINE) { weft_emulated::barrier(weft_emulated::Barrier::plain, 0, line); }
-WEFT_ALWAYS int __syncthreads_or(int p, WEFT_LINE) { return weft_emulated::barrier(weft_emulated::Barrier::any, p, line); }
-WEFT_ALWAYS int __syncthreads_and(int p, WEFT_LINE) { return weft_emulated::barrier(weft_emulated::Barrier::all, p, line); }
-WEFT_ALWAYS int __syncthreads_count(int p, WEFT_LINE) { return weft_emulated::barrier(weft_emulated::Barrier::count, p, line); }
+// Instances of a template share their lines; the function's name, with its template arguments, tells them apart.
+#if __has_builtin(__builtin_source_location)
+namespace std {
+struct source_location {
+  struct __impl {
+    const char *_M_file_name, *_M_function_name;
+    unsigned _M_line, _M_column;
+  };
+};
+}  // namespace std
+#define WEFT_FUNCTION static_cast<const std::source_location::__impl*>(__builtin_source_location())->_M_function_name
+#else
+#define WEFT_FUNCTION __builtin_FUNCTION()
+#endif
+#define WEFT_PLACE WEFT_LINE, const char* function = WEFT_FUNCTION
+
+#define WEFT_BARRIER(kind, predicate) \
+  weft_emulated::barrier(weft_emulated::Barrier::kind, predicate, line, function)
+WEFT_ALWAYS void __syncthreads(WEFT_PLACE) { WEFT_BARRIER(plain, 0); }
+WEFT_ALWAYS int __syncthreads_or(int p, WEFT_PLACE) { return WEFT_BARRIER(any, p); }
+WEFT_ALWAYS int __syncthreads_and(int p, WEFT_PLACE) { return WEFT_BARRIER(all, p); }
+WEFT_ALWAYS int __syncthreads_count(int p, WEFT_PLACE) { return WEFT_BARRIER(count, p); }
+WEFT_ALWAYS void meet_warps(WEFT_PLACE) { WEFT_BARRIER(of_warps, 0); }
+WEFT_ALWAYS bool meet_warps_or(bool x, WEFT_PLACE) { return WEFT_BARRIER(any_of_warps, x) != 0; }
+#undef WEFT_BARRIER
 WEFT_ALWAYS void __threadfence() {}
 WEFT_ALWAYS void __threadfence_block() {}
 

@@ -28,8 +28,8 @@ struct HookTable {
   static void touch(weft_emulated::Block* block, const void* at, unsigned size, bool write, Site site) {
     of(block).touch({Space::global, at, size, write, site});
   }
-  static int barrier(weft_emulated::Block* block, Barrier kind, int predicate, int line) {
-    return of(block).barrier({.barrier = kind, .value = predicate != 0, .line = line});
+  static int barrier(weft_emulated::Block* block, Barrier kind, int predicate, int line, const char* function) {
+    return of(block).barrier({.barrier = kind, .value = predicate != 0, .line = line, .function = function});
   }
   static unsigned long long warp(weft_emulated::Block* block, WarpOperation operation, unsigned mask,
                                  unsigned long long value, int source, int line) {

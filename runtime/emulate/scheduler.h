@@ -43,6 +43,7 @@ class Scheduler {
     std::uint64_t value = 0;
     int source = 0;
     int line = 0;
+    const char* function = "";  ///< of the line, for barriers
   };
 
   /// An asynchronous copy under way.

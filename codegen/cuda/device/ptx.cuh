@@ -66,6 +66,21 @@ __device__ __forceinline__ float anything() {
   return x;
 }
 
+/// A barrier of the block that every warp may reach at a place of its own, all its lanes together. __syncthreads() is one
+/// for all warps at one place: where some compute and others help them, there are two, and so there are in two instances
+/// of a template. Number 0 is that of __syncthreads().
+__device__ __forceinline__ void meet_warps() { asm volatile("bar.sync 1;" ::: "memory"); }
+/// … and says whether any thread came with `x`.
+__device__ __forceinline__ bool meet_warps_or(bool x) {
+  int any;
+  asm volatile(
+      "{.reg .pred x, any; setp.ne.s32 x, %1, 0; bar.red.or.pred any, 1, x; selp.s32 %0, 1, 0, any;}"
+      : "=r"(any)
+      : "r"((int)x)
+      : "memory");
+  return any != 0;
+}
+
 /// Read-only memory that everybody reads: through the texture path, so that sm_61 caches it in L1.
 template <typename T>
 __device__ __forceinline__ T load_global(const void* from) {

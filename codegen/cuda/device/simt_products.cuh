@@ -52,7 +52,7 @@ __device__ __forceinline__ void multiply_scores(Shared& s, const Rows& rows, boo
   const Places places = places_of_columns();
   int half = 0, column = 0;  // in bytes, as what is added to an address
   // fault(barrier_before_scores) leaves this out
-  __syncthreads();
+  meet_warps();
   if (kBusy) start();
 #pragma unroll 1
   for (int chunk = 1;; ++chunk) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ void multiply_scores(Shared& s, const Rows& rows, boo
     if (!aligned)
       stage_each_column<kColumnsThereAre>(beyond(s.stage, half), rows, last ? chunk - 1 : chunk);
     // fault(barrier_behind_scores) leaves this out
-    __syncthreads();
+    meet_warps();
     if (last) break;
   }
 }
@@ -224,7 +224,7 @@ __device__ __forceinline__ void multiply_values(Shared& s, ValueRows value_rows,
 #pragma unroll 1
     for (int key = 0; key < kPartKeys; key += kStaged) {
       // fault(barrier_before_values) leaves this out
-      __syncthreads();
+      meet_warps();
       first += first < kKeys - kStaged ? kStaged : 0;
       if (aligned) next = load_values(value_rows, first);
       const float* const values = beyond(s.stage, of_columns + half);
@@ -237,7 +237,7 @@ __device__ __forceinline__ void multiply_values(Shared& s, ValueRows value_rows,
       weights.crossed += kStaged * 32;
     }
   }
-  __syncthreads();
+  meet_warps();
 }
 
 /// Do the rows of values hold a NaN or an infinity? Those must stay with the rows that keep their key.
@@ -259,5 +259,5 @@ __device__ __forceinline__ bool values_are_strange(ValueRows value_rows, bool al
     }
     strange |= !(sum < infinity());
   }
-  return __syncthreads_or(strange) != 0;
+  return meet_warps_or(strange);
 }

@@ -18,6 +18,11 @@ struct Shared {
   float partial[kRows][2];  // of the two lanes of a row
 };
 
+template <bool kFirst>
+__device__ __forceinline__ void meet_all() {
+  __syncthreads();
+}
+
 extern "C" __global__ void __launch_bounds__(128) weft_kernel(const Args a) {
   WEFT_SHARED_MEMORY(memory);
   Shared& s = *(Shared*)memory;
@@ -38,6 +43,7 @@ extern "C" __global__ void __launch_bounds__(128) weft_kernel(const Args a) {
     }
     // fault(barrier_without_some) instead: if (thread < 96) __syncthreads();
     // fault(two_barriers) instead: if (half == 0) __syncthreads(/*line*/ 1); else __syncthreads(/*line*/ 2);
+    // fault(two_instances_of_a_barrier) instead: if (thread < 64) meet_all<true>(); else meet_all<false>();
     // fault(no_barrier_after_staging) leaves this out
     __syncthreads();  // staged
     float score[kKeys / 2], most = -__builtin_huge_valf();
@@ -65,8 +71,15 @@ extern "C" __global__ void __launch_bounds__(128) weft_kernel(const Args a) {
       sum += p;
       acc = __fmaf_rn(p, load_shared<float>(&s.values[2 * i + half]), acc);
     }
+    // Two warps at a place of their own each.
+    // fault(half_a_warp_at_another_place) value: thread < 48
+    const bool here = thread < 64;
     // fault(no_barrier_before_staging) leaves this out
-    __syncthreads();  // read
+    if (here) {
+      meet_warps();  // read
+    } else {
+      meet_warps();
+    }
   }
   // fault(shuffle_with_exited_lane) also: if (thread == 37) return;
   // fault(shuffle_from_a_lane_outside_the_mask) also: if (thread % 32 < 16) sum += __shfl_sync(0xFFFFu, sum, 20);
