@@ -145,6 +145,12 @@ const std::vector<Text>& cuda_texts() {
        .target = "sm_80",
        .size = kFourHeads},
 
+      // The first tile's keys begin with a multiple of 4, those of the second do not.
+      {.name = "dropout_of_matrices",
+       .pattern = "keep window(90, 3); dropout 0.3;",
+       .faults = {{"draws_of_the_other_row"}, {"lanes_share_draws_of_other_keys"}},
+       .target = "sm_80"},
+
       // Sums that settle after every few keys instead of thousands, so that short rows show what long ones do.
       {.name = "settled_lanes",
        .pattern = kSettled,

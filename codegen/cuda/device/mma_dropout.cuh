@@ -24,7 +24,9 @@ __device__ __forceinline__ unsigned dropped_of(Shared& s, const Tile& t, const B
 #pragma unroll
     for (int key = 0; key < 4; ++key) four |= (is_dropped<Pairs>(draw, key) ? 1u : 0u) << key;
     const unsigned other = __shfl_xor_sync(0xFFFFFFFFu, four, 1);
-    const unsigned upper = odd != 0 ? other : four, lower = odd != 0 ? four : other;
+    // fault(draws_of_the_other_row) value: odd != 0 ? four : other
+    const unsigned upper = odd != 0 ? other : four;
+    const unsigned lower = four ^ other ^ upper;
     dropped = (upper >> 2 * odd & 3) | (lower >> 2 * odd & 3) << 2;
   }
   return dropped;
@@ -37,6 +39,7 @@ __device__ __forceinline__ void drop_weights(const weft_args& a, Shared& s, Bloc
   const Tile t = tile_of(s);
   Draw draw = first_draw(a);
   const int first = get(s.key[block.from]), last = get(s.key[block.from + count_of(block) - 1]);
+  // fault(lanes_share_draws_of_other_keys) value: last - first == count_of(block) - 1
   const bool even = (block.is & kMarkMixed) == 0 && first % 4 == 0 && last - first == count_of(block) - 1;
   unsigned dropped[kTilesEach] = {};
 #pragma unroll 1
