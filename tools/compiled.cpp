@@ -1,6 +1,7 @@
 #include "tools/compiled.h"
 
 #include "codegen/cuda/emit.h"
+#include "compiler/planner/cost.h"
 #include "runtime/engine/arguments.h"
 #include "runtime/engine/binaries.h"
 #include "runtime/nvrtc/disassemble.h"
@@ -20,14 +21,15 @@ constexpr int kWarp = 32;
 double products_of(const ir::Plan& plan) {
   const auto& choices = plan.choices;
   const double pairs = static_cast<double>(choices.tile_q) * choices.tile_k;
-  return pairs * static_cast<double>(plan.bind.d + plan.bind.d_v) / choices.threads;
+  return pairs * static_cast<double>(planner::multiplications(plan)) / plan.choices.threads;
 }
 
-Result<sass::Report> read_machine_code(const std::string& cubin, const Planned& planned, const Compiled& compiled) {
-  WEFT_TRY(const auto text, nvrtc::disassemble(cubin, planned.target, nvrtc::Encodings::shown));
+Result<sass::Report> read_machine_code(const std::string& cubin, const ir::Plan& plan, const Target& target,
+                                       const Compiled& compiled) {
+  WEFT_TRY(const auto text, nvrtc::disassemble(cubin, target, nvrtc::Encodings::shown));
   WEFT_TRY(const auto codes, sass::parse_listing(text));
-  sass::Question question{.launch = launch_of(planned, compiled), .products = products_of(planned.plan)};
-  question.machine.schedulers = std::max(1, planned.target.f32_lanes_per_sm / kWarp);
+  sass::Question question{.launch = launch_of(plan, compiled), .products = products_of(plan)};
+  question.machine.schedulers = std::max(1, target.f32_lanes_per_sm / kWarp);
   return sass::report_on(codes, question);
 }
 
@@ -38,18 +40,19 @@ void warn_of(const std::string& what, const Error& error, const Console& console
 
 }  // namespace
 
-sass::Launch launch_of(const Planned& planned, const Compiled& compiled) {
-  return {.blocks = std::max(1, compiled.blocks_per_sm), .warps = std::max(1, planned.plan.choices.threads / kWarp)};
+sass::Launch launch_of(const ir::Plan& plan, const Compiled& compiled) {
+  return {.blocks = std::max(1, compiled.blocks_per_sm), .warps = std::max(1, plan.choices.threads / kWarp)};
 }
 
-Result<Compiled> compile_for_gpu(const Planned& planned, const Sizes& sizes, const Options& options,
+Result<Compiled> compile_for_gpu(const Planned& planned, ir::Regime regime, const Sizes& sizes, const Options& options,
                                  const Console& console) {
   if (planned.target.kind != TargetKind::cuda) return Compiled{};
+  const ir::Plan& plan = ir::plan_of(planned.plan, regime);
   const Binaries binaries(engine_options(options, console));
   const auto found = [&] {
     const Progress progress(console, fmt::format("compiling {} for {}", planned.plan.name, planned.target.name));
     const Compilation kernel(planned);
-    return binaries.find_or_compile(kernel, binary_of(kernel));
+    return binaries.find_or_compile(kernel, binary_of(kernel, regime));
   }();
   if (!found && found.error().kind != ErrorKind::environment) return found.error();
   if (!found) {
@@ -60,13 +63,13 @@ Result<Compiled> compile_for_gpu(const Planned& planned, const Sizes& sizes, con
   Compiled out;
   if (entry.registers) out.registers = static_cast<int>(*entry.registers);
   if (entry.spill_bytes) out.spill_bytes = static_cast<int>(*entry.spill_bytes);
-  WEFT_TRY(const auto tables, make_head_tables(planned.plan, sizes.heads));
-  out.shared_bytes = codegen::cuda::shared_memory(planned.plan).with_terms(tables.tables.most_terms);
+  WEFT_TRY(const auto tables, make_head_tables(plan, sizes.heads));
+  out.shared_bytes = codegen::cuda::shared_memory(plan).with_terms(tables.tables.most_terms);
   if (out.registers) {
-    out.blocks_per_sm = blocks_per_sm(planned.target, planned.plan.choices.threads, *out.registers, *out.shared_bytes);
+    out.blocks_per_sm = blocks_per_sm(planned.target, plan.choices.threads, *out.registers, *out.shared_bytes);
   }
   if (planned.target.is_ptx) return out;  // there is no machine code before a driver has made it
-  auto report = read_machine_code(entry.binary, planned, out);
+  auto report = read_machine_code(entry.binary, plan, planned.target, out);
   for (const auto& warning : binaries.take_warnings()) console.warn("{}", warning);
   if (report) {
     out.machine_code = *std::move(report);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/ir/few_rows.h"
 #include "runtime/sass/report.h"
 #include "tools/console.h"
 #include "tools/json.h"
@@ -20,12 +21,12 @@ struct Compiled {
   std::optional<sass::Report> machine_code = {};  ///< none without a disassembler that reads it
 };
 
-/// Takes the kernel from the store, or compiles it. Warns of what a machine lacks, and how to mend it.
-Result<Compiled> compile_for_gpu(const Planned& planned, const Sizes& sizes, const Options& options,
+/// Takes the regime's kernel from the store, or compiles it. Warns of what a machine lacks, and how to mend it.
+Result<Compiled> compile_for_gpu(const Planned& planned, ir::Regime regime, const Sizes& sizes, const Options& options,
                                  const Console& console);
 
 /// How many blocks of the plan's kernel run on an SM at once.
-sass::Launch launch_of(const Planned& planned, const Compiled& compiled);
+sass::Launch launch_of(const ir::Plan& plan, const Compiled& compiled);
 
 /// Every number of the report, or null.
 Json to_json(const std::optional<sass::Report>& report);

@@ -2,8 +2,6 @@
 
 #include "compiler/base/parallel.h"
 #include "compiler/ir/few_rows.h"
-#include "compiler/ir/key_chunks.h"
-#include "compiler/planner/cost.h"
 #include "runtime/llvm/peak.h"
 #include "tools/compiled.h"
 
@@ -150,69 +148,13 @@ Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::S
                                  few ? ", as just measured" : "", chooses ? "; without choosing key blocks" : "")};
 }
 
-/// The share of the card's schedulers that have a warp with rows to compute: a tile with few rows leaves warps of its
-/// block idle, few tiles leave SMs.
-double share_of_schedulers(const Workload& load, const Planned& planned, const Compiled& compiled,
-                           const ir::Shape& shape) {
-  constexpr double kSchedulers = 4;  // of an SM
-  const auto& c = planned.plan.choices;
-  const double tiles = load.work.row_tiles / static_cast<double>(planned.plan.phases.size());
-  if (tiles < 1) return 1;
-  // Above 128 columns two warps share their rows.
-  const double warps = c.threads / 32.0, together = std::max<double>(c.sub_q, c.tile_q / warps);
-  const double rows = static_cast<double>(shape.batch * shape.heads * shape.n_q) / tiles;
-  const auto shares = ir::shares_of_tile(planned.plan, ir::key_chunks(planned.plan, shape, 0).count);
-  const double resident = planned.target.card.sms * std::max(1, compiled.blocks_per_sm);
-  const double at_once = std::min(tiles * static_cast<double>(shares), resident);
-  const double working = warps * std::min(1.0, std::ceil(rows / together) * together / c.tile_q);
-  return std::min(1.0, at_once * working / (kSchedulers * planned.target.card.sms));
-}
-
-/// The loop over keys or memory, whichever needs longer. With matrix instructions partial blocks of keys, and what a
-/// tile begins and ends with, have clocks of their own.
-Prediction predict_gpu(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape) {
-  const auto& card = planned.target.card;
-  const auto& report = compiled.machine_code;
-  const bool seen = report && report->trusted && report->share_of_peak;
-  const bool fitted = !seen && planned.plan.choices.kernel_class == ir::KernelClass::mma;
-  const double each = planner::peak_per_sm(planned.plan, planned.target), clocks_per_s = card.sms * card.hertz;
-  const double share = seen ? *report->share_of_peak : planner::share_of_peak(planned.plan, planned.target);
-  const double busy = share_of_schedulers(load, planned, compiled, shape);
-  const double clocks = fitted ? planner::clocks_of_matrices(planned.plan, planned.target, load.work)
-                               : load.executed_flops / (2 * each * share);
-  const double seconds = std::max(clocks / (clocks_per_s * busy), load.bytes / card.bytes_per_s);
-  return {.ms = 1e3 * seconds,
-          .share_of_peak = seconds > 0 ? load.flops / seconds / (clocks_per_s * each * 2) : 0,
-          .loop_share = share,
-          .from = seen ? "sass" : "model",
-          .assumed = fmt::format(
-              "a {}, {} SMs of {:.0f} FMA a clock at {:.2f} GHz, {:.0f} GB/s; full blocks of keys at {:.3f} of that, "
-              "{}, {}",
-              card.name, card.sms, each, card.hertz / 1e9, card.bytes_per_s / 1e9, share,
-              fitted ? "partial ones and what a tile begins and ends with as fitted to an H100" : "partial ones too",
-              busy < 1 ? fmt::format("and {:.2f} of the schedulers with rows to compute", busy)
-                       : std::string("and no SM idle"))};
-}
-
-int rounded_up(int value, int step) { return (value + step - 1) / step * step; }
-
 }  // namespace
 
-Prediction predict(const Workload& load, const Planned& planned, const Compiled& compiled, const ir::Shape& shape,
-                   bool heads_first, const std::string& llvm) {
-  return planned.target.kind == TargetKind::cuda ? predict_gpu(load, planned, compiled, shape)
-                                                 : predict_cpu(load, planned, shape, heads_first, llvm);
-}
-
-int blocks_per_sm(const Target& target, int threads, int registers, std::int64_t shared_bytes) {
-  constexpr int kWarp = 32, kRegistersAtATime = 256;
-  // From the generation with asynchronous copies on, the system keeps 1 KB of each block's shared memory.
-  const auto shared = shared_bytes + (target.has_async_copy ? 1024 : 0);
-  const int warps = rounded_up(threads, kWarp) / kWarp;
-  const int per_block = warps * rounded_up(registers * kWarp, kRegistersAtATime);
-  auto most = std::min<std::int64_t>(target.blocks_per_sm, target.threads_per_sm / std::max(threads, 1));
-  most = std::min<std::int64_t>(most, target.registers_per_sm / std::max(per_block, 1));
-  return static_cast<int>(std::min(most, target.shared_per_sm / std::max<std::int64_t>(shared, 1)));
+std::optional<Prediction> predict(const Workload& load, const Planned& planned, const std::vector<Compiled>& kernels,
+                                  const ir::Shape& shape, bool heads_first, const std::string& llvm) {
+  if (planned.target.kind == TargetKind::cuda) return predict_gpu(load, planned, kernels, shape);
+  if (planned.bind.gradient) return std::nullopt;
+  return predict_cpu(load, planned, shape, heads_first, llvm);
 }
 
 }  // namespace weft::tools

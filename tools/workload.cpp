@@ -2,6 +2,7 @@
 
 #include "codegen/cpu/kernel.h"
 #include "compiler/ir/few_rows.h"
+#include "compiler/planner/cost.h"
 #include "compiler/planner/planner.h"
 #include "runtime/cpu/sums.h"
 
@@ -50,6 +51,12 @@ Result<BackwardMemory> backward_memory(const Planned& planned, std::int64_t head
                         .page_bytes = cpu::kPageKeys * at.sum_row * std::int64_t{sizeof(float)}};
 }
 
+double executed_flops(const ir::Plan& plan, const planner::Work& work) {
+  const bool finds_deltas = plan.finds_deltas() && plan.transposed;
+  const std::int64_t before = finds_deltas ? plan.bind.d + plan.bind.d_v : 0;
+  return 2 * static_cast<double>(planner::multiplications(plan) + before) * work.executed;
+}
+
 Result<Workload> workload_of(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs) {
   Workload load;
   const auto start = std::chrono::steady_clock::now();
@@ -64,15 +71,12 @@ Result<Workload> workload_of(const Planned& planned, const ir::Shape& shape, con
   load.work = planner::count_work(plan, tables, shape, inputs);
   // A backward pass has five products: S, dQ and dK of d columns, dP and dV of d_v.
   const double columns = static_cast<double>(planned.bind.gradient ? 3 * shape.d + 2 * shape.d_v : shape.d + shape.d_v);
-  const double per_pair = 2 * columns;
-  load.flops = per_pair * load.work.pairs;
-  load.executed_flops = per_pair * load.work.executed;
+  load.flops = 2 * columns * load.work.pairs;
+  load.executed_flops = executed_flops(plan, load.work);
   if (plan.transposed) {
     WEFT_TRY(const auto of_keys, ir::make_tables(*plan.transposed, shape.heads));
     load.transposed = planner::count_work(*plan.transposed, of_keys, shape, inputs);
-    const double of_query = 2 * static_cast<double>(2 * shape.d + shape.d_v);
-    const double of_key = 2 * static_cast<double>(2 * shape.d + 2 * shape.d_v);
-    load.executed_flops = of_query * load.work.executed + of_key * load.transposed.executed;
+    load.executed_flops += executed_flops(*plan.transposed, load.transposed);
   }
   load.density = load.work.pairs / (static_cast<double>(shape.batch * shape.heads) * static_cast<double>(shape.n_q) *
                                     static_cast<double>(shape.n_k));

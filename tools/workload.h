@@ -32,6 +32,9 @@ struct BackwardMemory {
 };
 Result<BackwardMemory> backward_memory(const Planned& planned, std::int64_t heads);
 
+/// What a pass of the plan computes: all its pairs, kept or not, and those of the walk before dQ that finds deltas.
+double executed_flops(const ir::Plan& plan, const planner::Work& work);
+
 /// `inputs` may be empty where the pattern has some: then nothing is counted.
 Result<Workload> workload_of(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs);
 

@@ -78,7 +78,7 @@ TEST_F(GradKernels, AreExplained) {
   const auto forward = json("explain", tokens), backward = json("explain", grad);
   EXPECT_TRUE(forward["backward"].is_null());
   EXPECT_TRUE(forward["predicted"].is_object());
-  EXPECT_TRUE(backward["predicted"].is_null()) << "the model is of forward passes";
+  EXPECT_TRUE(backward["predicted"].is_null()) << "of gradients there is a model for GPUs";
   EXPECT_EQ(backward["backward"]["products"], 5);
   EXPECT_EQ(backward["backward"]["page_bytes"], 64 * (16 + 8) * 4);
   EXPECT_GT(backward["backward"]["scratch_bytes"], 64 * (16 + 8) * 4);
@@ -187,6 +187,66 @@ TEST_F(GradKernels, OfGpusAreShownByBothPasses) {
     EXPECT_EQ(finished.status, 3) << finished.err;
     EXPECT_NE(finished.err.find(command + " measures CPU kernels only"), std::string::npos) << finished.err;
   }
+}
+
+/// What is predicted follows from what is said beside it: pairs, shares of the loops, and the card.
+TEST_F(GradKernels, OfGpusAreGivenATime) {
+  for (const auto* pattern : {"p", "summed"}) {
+    const auto report = json("explain", {"--target", "sm_61", "--grad", "--tokens", "8k", "--dim", "64"}, pattern);
+    const auto &predicted = report["predicted"], &passes = report["backward"]["passes"];
+    ASSERT_EQ(passes.size(), 3u) << report;
+    EXPECT_EQ(passes[0]["of"], "delta");
+    EXPECT_EQ(passes[1]["of"], "dQ");
+    EXPECT_EQ(passes[2]["of"], "dK, dV");
+    double ms = 0;
+    for (const auto& pass : passes) ms += pass["ms"].get<double>();
+    EXPECT_NEAR(predicted["ms"].get<double>() / ms, 1, 1e-9);
+    const double peak = 20 * 128 * 2 * 1.733e9;  // of a GTX 1080
+    const double useful = report["flops"].get<double>() / (1e-3 * ms * peak);
+    EXPECT_NEAR(predicted["share_of_peak"].get<double>() / useful, 1, 1e-3);
+    EXPECT_NEAR(predicted["executed_share"].get<double>() / predicted["share_of_peak"].get<double>(),
+                report["executed_flops"].get<double>() / report["flops"].get<double>(), 1e-9);
+    // Deltas of several softmaxes are found by a walk of two products before dQ.
+    const double d = 64, d_v = 8, pairs = report["pairs"];
+    const double before = pattern == std::string("summed") ? d + d_v : 0;
+    const double of_queries =
+        2 * (2 * d + d_v + before) * pairs * report["backward"]["executed_by_query"].get<double>();
+    const double of_keys = 2 * (2 * d + 2 * d_v) * pairs * report["backward"]["executed_by_key"].get<double>();
+    EXPECT_NEAR(report["executed_flops"].get<double>() / (of_queries + of_keys), 1, 1e-9);
+    const double executed[] = {of_queries, of_keys};
+    for (std::size_t i = 1; i < 3; ++i) {
+      const double share = passes[i]["executed_share"];
+      EXPECT_NEAR(executed[i - 1] / (1e-3 * passes[i]["ms"].get<double>() * peak) / share, 1, 1e-3);
+      EXPECT_LE(share, passes[i]["loop_share"].get<double>() * (1 + 1e-9));
+      EXPECT_GT(share, 0.1);
+    }
+  }
+}
+
+TEST_F(GradKernels, OfGpusAreReadByBothKernels) {
+  const auto report =
+      json("explain", {"--target", "sm_61", "--grad", "--tokens", "4k", "--dim", "64", "--dim-v", "64"});
+  const auto& passes = report["backward"]["passes"];
+  const auto &of_queries = passes[1]["kernel"], &of_keys = passes[2]["kernel"];
+  if (of_queries["registers"].is_null()) GTEST_SKIP() << "no NVRTC here knows sm_61";
+  EXPECT_EQ(report["registers"], of_queries["registers"]);
+  EXPECT_GT(of_keys["registers"], of_queries["registers"]) << "it sums up twice as many columns";
+  EXPECT_NE(of_keys["shared_bytes"], of_queries["shared_bytes"]);
+  EXPECT_EQ(of_keys["blocks_per_sm"], 2);
+  const auto text =
+      weft("explain", {"--target", "sm_61", "--grad", "--tokens", "4k", "--dim", "64", "--dim-v", "64"}).out;
+  for (const auto* said : {"kernel of dQ: ", "kernel of dK and dV: ", " of the peak in useful work, ", "    delta: "})
+    EXPECT_NE(text.find(said), std::string::npos) << said << "\n" << text;
+  if (of_queries["machine_code"].is_null()) GTEST_SKIP() << "no nvdisasm here reads sm_61";
+  for (const auto& [pass, products] : {std::pair(std::size_t{1}, 3), std::pair(std::size_t{2}, 4)}) {
+    const auto& code = passes[pass]["kernel"]["machine_code"];
+    EXPECT_TRUE(code["trusted"]) << code["assumed"];
+    EXPECT_EQ(passes[pass]["from"], "sass");
+    EXPECT_EQ(passes[pass]["loop_share"], code["share_of_peak"]);
+    // 128 x 32 pairs of 64 columns a product, by 128 threads.
+    EXPECT_NEAR(code["loops"][0]["products"].get<double>(), products * 64 * 32, 64);
+  }
+  EXPECT_EQ(report["predicted"]["from"], "sass");
 }
 
 }  // namespace

@@ -45,6 +45,38 @@ TEST(Cost, WhatIsSpreadOverMoreProductsCostsLess) {
       << "nothing is converted";
 }
 
+ir::Plan backward(ir::Plan plan, ir::Stationary side) {
+  plan.bind.gradient = true;
+  plan.choices.micro_k = 4;
+  plan.choices.tile_k = 32;
+  plan.phases.resize(1);
+  plan.phases[0].stationary = side;
+  return plan;
+}
+
+TEST(Cost, KnowsTheProductsOfEachPass) {
+  auto plan = plan_of(ir::KernelClass::simt, 64);
+  plan.bind.d_v = 8;
+  EXPECT_EQ(multiplications(plan), 64 + 8);
+  EXPECT_EQ(multiplications(backward(plan, ir::Stationary::query)), 2 * 64 + 8);
+  EXPECT_EQ(multiplications(backward(plan, ir::Stationary::key)), 2 * 64 + 2 * 8);
+  plan.choices.kernel_class = ir::KernelClass::vector;
+  EXPECT_EQ(multiplications(backward(plan, ir::Stationary::query)), 3 * 64 + 2 * 8) << "one pass on CPUs";
+}
+
+TEST(Cost, OfGradientsIsSpreadOverMoreProducts) {
+  for (const auto kernel_class : {ir::KernelClass::simt, ir::KernelClass::mma}) {
+    const auto of_queries = backward(plan_of(kernel_class, 64), ir::Stationary::query);
+    const auto of_keys = backward(plan_of(kernel_class, 64), ir::Stationary::key);
+    const auto row = target("sm_80");
+    EXPECT_GT(share_of_peak(of_queries, row), 0.25);
+    EXPECT_LT(share_of_peak(of_queries, row), 0.9);
+    const Work work{.full_tiles = 1000};
+    if (kernel_class == ir::KernelClass::simt) continue;
+    EXPECT_GT(clocks_of_matrices(of_keys, row, work), 1.2 * clocks_of_matrices(of_queries, row, work));
+  }
+}
+
 /// Patterns of one range of keys, as bench/results/2026-11-26-NVIDIA-H100-80GB-HBM3-changes.txt has them.
 TEST(Cost, IsNearTheTimesOfAnH100) {
   struct Measured {

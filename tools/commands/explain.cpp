@@ -98,15 +98,32 @@ void print_backward(const ir::Shape& shape, const BackwardMemory& memory, const 
   console.print("({} + {}{}) x 4 B\n", shape.d, shape.d_v, padded ? ", each to whole vectors" : "");
 }
 
-void print_compiled(const Planned& planned, const Compiled& compiled, const Console& console) {
+void print_compiled(const ir::Plan& plan, const Compiled& compiled, const Console& console) {
   if (!compiled.registers) return;
-  console.print("  kernel: {} threads a block, {} registers a thread, {} bytes spilled, {} bytes of shared memory\n",
-                planned.plan.choices.threads, *compiled.registers, compiled.spill_bytes.value_or(0),
+  const bool of_keys = plan.stationary() == ir::Stationary::key;
+  console.print("  kernel{}: {} threads a block, {} registers a thread, {} bytes spilled, {} bytes of shared memory\n",
+                !plan.bind.gradient ? ""
+                : of_keys           ? " of dK and dV"
+                                    : " of dQ",
+                plan.choices.threads, *compiled.registers, compiled.spill_bytes.value_or(0),
                 compiled.shared_bytes.value_or(0));
   console.print("  {} blocks at once on an SM\n", compiled.blocks_per_sm);
   if (!compiled.machine_code) return;
-  console.print("  machine code of the key loop:\n");
-  console.write(to_text(*compiled.machine_code, launch_of(planned, compiled), "    "));
+  console.print("  machine code of the {} loop:\n", of_keys ? "query" : "key");
+  console.write(to_text(*compiled.machine_code, launch_of(plan, compiled), "    "));
+}
+
+void print_prediction(const Prediction& predicted, const Console& console) {
+  console.print("  predicted: {:.3f} ms, {:.3f} of the peak in useful work", predicted.ms, predicted.share_of_peak);
+  if (!predicted.passes.empty()) console.print(", {:.3f} in all that is executed", predicted.executed_share);
+  console.print(", from {}: {}\n", predicted.from, predicted.assumed);
+  for (const auto& pass : predicted.passes) {
+    console.print("    {}: {:.3f} ms", pass.of, pass.ms);
+    if (pass.executed_share > 0)
+      console.print(", {:.3f} of the peak executed, {:.3f} in full blocks, from {}", pass.executed_share,
+                    pass.loop_share, pass.from);
+    console.print("\n");
+  }
 }
 
 /// `pool 64, attend 2048 and merge 512 blocks of threads`; what comes again and again is counted.
@@ -140,14 +157,14 @@ struct Explained {
   const Planned& planned;
   ir::Shape shape;
   Workload load = {};
-  Compiled compiled = {};
-  std::optional<Prediction> predicted = {};  ///< of forward passes
+  std::vector<Compiled> kernels = {};        ///< one, and of gradients on GPUs that of dK and dV
+  std::optional<Prediction> predicted = {};  ///< none of gradients on CPUs
   std::optional<BackwardMemory> backward = {};
   std::optional<RingReport> ring = {};  ///< where one is asked for
 };
 
 void print_text(const Explained& what, const Console& console) {
-  const auto& [file, planned, shape, load, compiled, predicted, backward, ring] = what;
+  const auto& [file, planned, shape, load, kernels, predicted, backward, ring] = what;
   console.print("{}{} on {}, {} queries, {} keys, {} heads, dim {}, {}\n",
                 planned.bind.gradient ? "backward pass of " : "", file.pattern.name, planned.target.name, shape.n_q,
                 shape.n_k, shape.heads, shape.d, ir::to_string(planned.bind.dtype));
@@ -161,7 +178,8 @@ void print_text(const Explained& what, const Console& console) {
     console.print("  rows of {} heads, which share K and V, in one tile\n", load.heads_per_tile);
   if (const auto chunks = ir::key_chunks(planned.plan, shape, 0); chunks.count > 1)
     console.print("  keys cut into {} chunks of {}, which a second kernel merges\n", chunks.count, chunks.keys);
-  print_compiled(planned, compiled, console);
+  print_compiled(planned.plan, kernels[0], console);
+  if (planned.plan.transposed) print_compiled(*planned.plan.transposed, kernels[1], console);
   if (load.inputs_missing) {
     console.print("  work: depends on inputs; give them with --input name=X.npy\n");
   } else {
@@ -176,10 +194,7 @@ void print_text(const Explained& what, const Console& console) {
                     load.work.pairs > 0 ? load.work.executed / load.work.pairs : 0,
                     load.work.pairs > 0 ? load.transposed.executed / load.work.pairs : 0);
     }
-    if (predicted) {
-      console.print("  predicted: {:.3f} ms, {:.3f} of the peak in useful work, from {}: {}\n", predicted->ms,
-                    predicted->share_of_peak, predicted->from, predicted->assumed);
-    }
+    if (predicted) print_prediction(*predicted, console);
   }
   if (ring) console.write(to_text(*ring));
   console.print("  a launch runs: {}\n", text_of(load.launches, planned.target.kind == TargetKind::cuda));
@@ -194,69 +209,91 @@ const char* keys_of(const ir::Plan& plan) {
   return any ? "scanned" : "bounded";
 }
 
+Json kernel_json(const Compiled& compiled) {
+  return {{"registers", or_null(compiled.registers)},
+          {"spill_bytes", or_null(compiled.spill_bytes)},
+          {"shared_bytes", or_null(compiled.shared_bytes)},
+          {"blocks_per_sm", compiled.blocks_per_sm > 0 ? Json(compiled.blocks_per_sm) : Json(nullptr)},
+          {"machine_code", to_json(compiled.machine_code)}};
+}
+
 Json prediction_json(const std::optional<Prediction>& predicted, bool known) {
   if (!predicted) return nullptr;
   return {{"ms", known ? Json(predicted->ms) : Json(nullptr)},
           {"from", predicted->from},
           {"share_of_peak", known ? Json(predicted->share_of_peak) : Json(nullptr)},
+          {"executed_share", known ? Json(predicted->executed_share) : Json(nullptr)},
           {"loop_share", predicted->loop_share},
           {"assumed", predicted->assumed}};
 }
 
-Json backward_json(const Planned& planned, const Workload& load, const std::optional<BackwardMemory>& backward) {
-  if (planned.plan.transposed) {
+/// A pass of gradients on a GPU: what it has a time of its own for, and the kernel where it computes pairs.
+Json pass_json(const Prediction::Pass& pass, const Compiled* compiled, bool known) {
+  Json out{{"of", pass.of}, {"ms", known ? Json(pass.ms) : Json(nullptr)}, {"from", pass.from}};
+  if (compiled == nullptr) return out;
+  out["executed_share"] = known ? Json(pass.executed_share) : Json(nullptr);
+  out["loop_share"] = pass.loop_share;
+  out["kernel"] = kernel_json(*compiled);
+  return out;
+}
+
+Json backward_json(const Explained& what) {
+  const auto& load = what.load;
+  if (what.planned.plan.transposed) {
+    Json passes = Json::array();
+    const auto& predicted = what.predicted->passes;
+    for (std::size_t i = 0; i < predicted.size(); ++i) {
+      passes.push_back(pass_json(predicted[i], i > 0 ? &what.kernels[i - 1] : nullptr, !load.inputs_missing));
+    }
     const double pairs = load.work.pairs;
     return {{"products", 7},
             {"executed_by_query", pairs > 0 ? Json(load.work.executed / pairs) : Json(nullptr)},
-            {"executed_by_key", pairs > 0 ? Json(load.transposed.executed / pairs) : Json(nullptr)}};
+            {"executed_by_key", pairs > 0 ? Json(load.transposed.executed / pairs) : Json(nullptr)},
+            {"passes", std::move(passes)}};
   }
-  if (!backward) return nullptr;
+  if (!what.backward) return nullptr;
   return {{"products", 5},
-          {"scratch_bytes", backward->scratch_bytes},
-          {"page_keys", backward->page_keys},
-          {"page_bytes", backward->page_bytes}};
+          {"scratch_bytes", what.backward->scratch_bytes},
+          {"page_keys", what.backward->page_keys},
+          {"page_bytes", what.backward->page_bytes}};
 }
 
 void print_json(const Explained& what, const Console& console) {
-  const auto& [file, planned, shape, load, compiled, predicted, backward, ring] = what;
+  const auto& [file, planned, shape, load, kernels, predicted, backward, ring] = what;
   const auto known = [&](double value) { return what.load.inputs_missing ? Json(nullptr) : Json(value); };
   const bool is_bf16 = planned.bind.dtype == ir::DType::bf16;
-  const Json out{{"pattern", file.pattern.name},
-                 {"target", planned.target.name},
-                 {"batch", shape.batch},
-                 {"n_q", shape.n_q},
-                 {"n_k", shape.n_k},
-                 {"heads", shape.heads},
-                 {"kv_heads", shape.kv_heads},
-                 {"dim", shape.d},
-                 {"dim_v", shape.d_v},
-                 {"dtype", ir::to_string(planned.bind.dtype)},
-                 {"pairs", known(load.work.pairs)},
-                 {"density", known(load.density)},
-                 {"counted", load.inputs_missing ? Json(nullptr) : Json(load.work.sampled ? "sample" : "all")},
-                 {"tiles",
-                  {{"empty", known(load.work.empty_tiles)},
-                   {"partial", known(load.work.partial_tiles)},
-                   {"full", known(load.work.full_tiles)}}},
-                 {"flops", known(load.flops)},
-                 {"executed_flops", known(load.executed_flops)},
-                 {"bytes", load.bytes},
-                 {"plan_us", load.plan_us},
-                 {"registers", or_null(compiled.registers)},
-                 {"spill_bytes", or_null(compiled.spill_bytes)},
-                 {"shared_bytes", or_null(compiled.shared_bytes)},
-                 {"blocks_per_sm", compiled.blocks_per_sm > 0 ? Json(compiled.blocks_per_sm) : Json(nullptr)},
-                 {"predicted", prediction_json(predicted, !load.inputs_missing)},
-                 {"backward", backward_json(planned, load, backward)},
-                 {"machine_code", to_json(compiled.machine_code)},
-                 {"keys", keys_of(planned.plan)},
-                 {"key_chunks", ir::key_chunks(planned.plan, shape, 0).count},
-                 {"heads_per_tile", load.heads_per_tile},
-                 {"launches", json_of(load.launches)},
-                 {"phases", planned.plan.phases.size()},
-                 {"bf16", is_bf16 ? json_of_products(planned.target, planned.plan.choices.products) : Json(nullptr)},
-                 {"ring", ring ? to_json(*ring) : Json(nullptr)},
-                 {"reasons", planned.plan.reasons}};
+  Json out{{"pattern", file.pattern.name},
+           {"target", planned.target.name},
+           {"batch", shape.batch},
+           {"n_q", shape.n_q},
+           {"n_k", shape.n_k},
+           {"heads", shape.heads},
+           {"kv_heads", shape.kv_heads},
+           {"dim", shape.d},
+           {"dim_v", shape.d_v},
+           {"dtype", ir::to_string(planned.bind.dtype)},
+           {"pairs", known(load.work.pairs)},
+           {"density", known(load.density)},
+           {"counted", load.inputs_missing ? Json(nullptr) : Json(load.work.sampled ? "sample" : "all")},
+           {"tiles",
+            {{"empty", known(load.work.empty_tiles)},
+             {"partial", known(load.work.partial_tiles)},
+             {"full", known(load.work.full_tiles)}}},
+           {"flops", known(load.flops)},
+           {"executed_flops", known(load.executed_flops)},
+           {"bytes", load.bytes},
+           {"plan_us", load.plan_us},
+           {"predicted", prediction_json(predicted, !load.inputs_missing)},
+           {"backward", backward_json(what)},
+           {"keys", keys_of(planned.plan)},
+           {"key_chunks", ir::key_chunks(planned.plan, shape, 0).count},
+           {"heads_per_tile", load.heads_per_tile},
+           {"launches", json_of(load.launches)},
+           {"phases", planned.plan.phases.size()},
+           {"bf16", is_bf16 ? json_of_products(planned.target, planned.plan.choices.products) : Json(nullptr)},
+           {"ring", ring ? to_json(*ring) : Json(nullptr)},
+           {"reasons", planned.plan.reasons}};
+  out.update(kernel_json(kernels[0]));
   console.print("{}\n", json_text(out));
 }
 
@@ -291,16 +328,19 @@ int command_explain(const Options& options, const Console& console) {
     if (!ring) return console.fail(ring.error());
     what.ring = std::move(*ring);
   }
-  auto compiled = compile_for_gpu(*planned, sizes, options, console);
-  if (!compiled) return console.fail(compiled.error(), &file->source);
-  what.compiled = std::move(*compiled);
+  what.kernels.clear();
+  for (const auto regime : {ir::Regime::many_queries, ir::Regime::transposed}) {
+    if (regime == ir::Regime::transposed && !planned->plan.transposed) continue;
+    auto compiled = compile_for_gpu(*planned, regime, sizes, options, console);
+    if (!compiled) return console.fail(compiled.error(), &file->source);
+    what.kernels.push_back(std::move(*compiled));
+  }
   if (planned->bind.gradient && !planned->plan.transposed) {
     auto memory = backward_memory(*planned, shape.heads);
     if (!memory) return console.fail(memory.error());
     what.backward = *memory;
-  } else if (!planned->bind.gradient) {
-    what.predicted = predict(what.load, *planned, what.compiled, shape, options.layout == "bhnd", options.llvm);
   }
+  what.predicted = predict(what.load, *planned, what.kernels, shape, options.layout == "bhnd", options.llvm);
   if (console.json())
     print_json(what, console);
   else
