@@ -76,7 +76,9 @@ ir::Choices gradients_on_plain_lanes(const Draft& draft) {
   c.micro_k = 4;
   c.tile_k = c.sub_k = 32 * column_warps;
   c.sub_q = 32;
-  c.depth = bind.d % 16 == 0 && bind.d_v % 16 == 0 ? 16 : 8;
+  // Of f32 a chunk takes twice the registers; of 16 columns dK and dV would spill.
+  const bool is_short = of_keys && bind.dtype == ir::DType::f32;
+  c.depth = bind.d % 16 == 0 && bind.d_v % 16 == 0 && !is_short ? 16 : 8;
   c.staged = sums <= 64 * (of_keys ? 2 : 1) ? 16 : 8;
   return c;
 }

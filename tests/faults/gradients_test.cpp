@@ -38,6 +38,9 @@ const Backward kBackward[] = {
                 {"d_lse_left_out"},
                 {"multiplicity_left_out"},
                 {"scale_left_out"},
+                {"parked_weights_of_other_rows"},
+                {"values_behind_of_the_other_tensor"},
+                {"columns_behind_of_this_product"},
                 {"one_query_head_for_the_group"}}},
     {.name = "heads_apart",
      .text = "pattern p { branch window(11, 0); branches dilated(segments: [16, 32], rates: [1, 2], phase: h % rate); "

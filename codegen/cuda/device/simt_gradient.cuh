@@ -2,7 +2,7 @@
 
 #include "codegen/cuda/device/gradient_deltas.cuh"
 #include "codegen/cuda/device/simt_columns.cuh"
-#include "codegen/cuda/device/simt_gradient_views.cuh"
+#include "codegen/cuda/device/simt_gradient_products.cuh"
 
 // A block of keys in the backward pass, on plain lanes: S and dP, from them P and dS, and the sums of those. A tile of
 // queries sums up dQ += dS K, one of keys dK += dS^T Q and dV += P^T dO: what is transposed is the walk, not the code.
@@ -110,55 +110,130 @@ __device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared
   }
 }
 
-/// scores = rows of the tile times rows of keys.
-template <bool kBusy, int kPart>
-__device__ __forceinline__ void multiply_part(Shared& s, const Views& w, const BothRows& rows, Scores& scores) {
-  ChunkOfColumns columns = {};
-  if (w.aligned) columns = load_columns(rows.of[kPart], 0);
-  store_columns(s, places_of_columns(), 0, columns);
-  if (!w.aligned) stage_each_column<kDimOf<kPart>>(s.stage, rows.of[kPart], 0);
-  multiply_scores<kBusy, kDimOf<kPart>>(s, rows.of[kPart], w.aligned, columns, scores, [&] {
-#pragma unroll
-    for (int r = 0; r < kRowsEach; ++r) {
-#pragma unroll
-      for (int j = 0; j < kKeysEach; ++j) scores[r][j] = 0;
-    }
-  });
+// Where pairs are short, S and dP need not stand side by side: P goes to shared memory, where dV wants it anyway, and
+// dP takes the registers of S. A thread has 128 numbers of dK and dV beside 32, where 64 would spill.
+template <typename Pairs>
+constexpr bool kParksWeights = kPairsAreShort<Pairs> && !kDirect;
+
+/// P of a pair that is not kept: nothing in sums, and no weight is.
+constexpr unsigned kNotKept = 0x80000000u;
+
+/// Two numbers of four queries in a row: what scores are measured from, and delta.
+struct FourTerms {
+  float measure[4], delta[4];
+};
+__device__ __forceinline__ FourTerms four_terms(Shared& s, int first) {
+  const float4 two = load_shared<float4>(&s.terms[first]), others = load_shared<float4>(&s.terms[first + 2]);
+  return {{two.x, two.z, others.x, others.z}, {two.y, two.w, others.y, others.w}};
 }
 
-/// sums += weights times rows of keys.
-template <bool kBusy, int kPart>
-__device__ __forceinline__ void sum_up(Shared& s, const Views& w, Sums& sums, bool masked, Scores& weights) {
-  const ValueRows rows = s.value_row[kPart];
-  const bool strange = masked && values_are_strange<kDimOf<kPart>>(rows, w.aligned);
-  ChunkOfValues values = {};
-  if (w.aligned) values = load_values(rows, 0);
-  store_values(s.stage, values);
-  if (!w.aligned) stage_each_value<kDimOf<kPart>>(s.stage, rows, 0);
-  multiply_values<kBusy, kDimOf<kPart>>(s, rows, sums, values, w.aligned, strange, weights, [](int) {});
+/// From scores to P. `kPlain`: every pair of the block is kept.
+template <bool kPlain>
+__device__ __forceinline__ void find_weights(const weft_args& a, Shared& s, int from, int count, bool masked,
+                                             Scores& p) {
+  const float to_base_two = (float)a.scale * kToBaseTwo;
+  float of_key[kKeysEach] = {};
+  unsigned bits[kPlanes] = {};
+#pragma unroll
+  for (int j = 0; j < kKeysEach; ++j) {
+    const bool there = kPlain || key_of(j) < count;
+    of_key[j] = there ? weight_of_key(s, from + key_of(j)) : -infinity();
+  }
+#pragma unroll
+  for (int i = 0; i < kPlanes && !kPlain && masked; ++i) bits[i] = load_shared<unsigned>(kept_at(s, i));
+  FourTerms of_keys = {};
+  if (kTransposed) of_keys = four_terms(s, key_of(0));
+#pragma unroll
+  for (int r = 0; r < kRowsEach; r += 4) {
+    FourTerms of_rows = {};
+    if (!kTransposed) of_rows = four_terms(s, row_of(r));
+#pragma unroll
+    for (int j = 0; j < kKeysEach; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        unsigned digits[kPlanes];
+#pragma unroll
+        for (int plane = 0; plane < kPlanes; ++plane) digits[plane] = bits[plane] >> (8 * j + r + i);
+        const float weight = !kPlain && masked ? weight_of_pair(digits) : of_key[j];
+        const float measure = kTransposed ? of_keys.measure[j] : of_rows.measure[i];
+        const float one = weight_of_score(p[r + i][j], to_base_two, weight, measure);
+        p[r + i][j] = kPlain || weight > -infinity() ? one : __uint_as_float(kNotKept);
+      }
+    }
+  }
+}
+
+/// From dP to dS, by P as it was parked.
+template <bool kPlain>
+__device__ __forceinline__ void differentiate(Shared& s, Scores& d) {
+  FourTerms of_keys = {};
+  if (kTransposed) of_keys = four_terms(s, key_of(0));
+#pragma unroll
+  for (int r = 0; r < kRowsEach; r += 4) {
+    FourTerms of_rows = {};
+    if (!kTransposed) of_rows = four_terms(s, row_of(r));
+#pragma unroll
+    for (int j = 0; j < kKeysEach; ++j) {
+      float p[4];
+      // fault(parked_weights_of_other_rows) value: load_shared<float4>(own_part(s, 4 - r) + j * kOwnStep)
+      const float4 parked = load_shared<float4>(own_part(s, r) + j * kOwnStep);
+      unpack(p, parked);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float d_score = p[i] * (d[r + i][j] - (kTransposed ? of_keys.delta[j] : of_rows.delta[i]));
+        d[r + i][j] = kPlain || __float_as_uint(p[i]) != kNotKept ? d_score : 0;
+      }
+    }
+  }
 }
 
 template <typename Pairs, bool kBusy>
 __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
                                               const BothRows& rows, int from, int count, bool masked) {
+  Staging at = {};
+  if constexpr (kParksWeights<Pairs>) {
+    static_assert(kParts == 1 && kKeysEach == 4, "all of P has room");
+    Scores x;
+    if constexpr (kTransposed) {
+      multiply_part<kBusy, 0>(s, w, rows, x, at, ValuesBehind<1>(s));
+    } else {
+      multiply_part<kBusy, 0>(s, w, rows, x, at, ColumnsBehind<1>(s, rows.of[1]));
+    }
+    const bool plain = !masked && count == kKeys;
+    if (kBusy && plain) {
+      find_weights<true>(a, s, from, count, false, x);
+    } else if (kBusy) {
+      find_weights<false>(a, s, from, count, masked, x);
+    }
+    if constexpr (kTransposed) {
+      sum_up<kBusy, 1>(s, w, st.of[1], masked, x, at, ColumnsBehind<1>(s, rows.of[1]));
+    } else if (kBusy) {
+      sync_rows();  // nobody reads what is kept any more
+      store_part(s, x);
+    }
+    multiply_part<kBusy, 1>(s, w, rows, x, at, ValuesBehind<0>(s));
+    if (kBusy && plain) differentiate<true>(s, x);
+    if (kBusy && !plain) differentiate<false>(s, x);
+    sum_up<kBusy, 0>(s, w, st.of[0], masked, x, at);
+    return;
+  }
   Scores p, d;
-  multiply_part<kBusy, 0>(s, w, rows, p);
-  multiply_part<kBusy, 1>(s, w, rows, d);
+  multiply_both<kBusy>(s, w, rows, p, d, at);
   if (kBusy) {
     each_gradient_of_pair<Pairs>(a, s, t, from, count, masked, p, d,
                                  [](const PairGradient& of, auto...) { return make_float2(of.weight, of.d_score); });
   }
-  if constexpr (kTransposed) sum_up<kBusy, 1>(s, w, st.of[1], masked, p);
-  sum_up<kBusy, 0>(s, w, st.of[0], masked, d);
+  if constexpr (kTransposed) sum_up<kBusy, 1>(s, w, st.of[1], masked, p, at);
+  sum_up<kBusy, 0>(s, w, st.of[0], masked, d, at);
 }
 
 /// Of deltas there are two products only.
 template <typename Pairs, bool kBusy>
 __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, Deltas& st, const Views& w, const Tile& t,
                                               const BothRows& rows, int from, int count, bool masked) {
+  Staging at = {};
   Scores p, d;
-  multiply_part<kBusy, 0>(s, w, rows, p);
-  multiply_part<kBusy, 1>(s, w, rows, d);
+  multiply_both<kBusy>(s, w, rows, p, d, at);
   if (!kBusy) return;
   each_gradient_of_pair<Pairs>(a, s, t, from, count, masked, p, d,
                                [](const PairGradient& of, auto...) { return make_float2(of.plain, of.share); });

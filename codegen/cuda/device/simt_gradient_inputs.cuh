@@ -20,8 +20,8 @@ template <typename Pairs, bool kBusy, typename Elements>
 __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, InputSums<Elements>& st, const Views& w,
                                               const Tile& t, const BothRows& rows, int from, int count, bool masked) {
   Scores p, d;
-  multiply_part<kBusy, 0>(s, w, rows, p);
-  multiply_part<kBusy, 1>(s, w, rows, d);
+  Staging at = {};
+  multiply_both<kBusy>(s, w, rows, p, d, at);
   if (!kBusy) return;
   const auto add = [&](const PairGradient& of, int r, float product, int q, int k) {
     if (!is_computed(t, row_of(r)) || of.d_own == 0) return make_float2(0, 0);

@@ -41,38 +41,67 @@ __device__ __forceinline__ void add_scores(const float* of_rows, const float* of
 // that hides how long that takes. Steps with more columns are longer.
 constexpr int kLastSteps = kColumnsEach > 12 ? 1 : 2;
 
-/// scores += rows of the tile times rows of keys, over so many columns; the first chunk is staged, and start() gives
-/// the scores their first values behind a barrier. Keys behind the block's last repeat it. A warp whose rows keep
-/// nothing only helps to stage.
-template <bool kBusy, int kColumnsThereAre, typename Start>
+/// The last turn of a product stages its own chunk again: nobody reads it, and the loop has no branch. Where another
+/// product follows, it stages the first chunk of that one: load(), store(half) and, of rows that are not aligned,
+/// stage_each(half).
+struct NothingBehind {
+  static constexpr bool kFollows = false, kOfColumns = false;
+  __device__ __forceinline__ void load() {}
+  __device__ __forceinline__ void store(int) {}
+  __device__ __forceinline__ void stage_each(int) {}
+};
+
+/// scores += rows of the tile times rows of keys, over so many columns; the first chunk is staged in the half that begins
+/// at byte `half`, which becomes that of what is staged behind the last. start() gives the scores their first values
+/// behind a barrier, which a product before this one may have had. Keys behind the block's last repeat it. A warp whose
+/// rows keep nothing only helps to stage.
+template <bool kBusy, int kColumnsThereAre, typename Start, typename Behind>
 __device__ __forceinline__ void multiply_scores(Shared& s, const Rows& rows, bool aligned, ChunkOfColumns next,
-                                                Scores& scores, const Start& start) {
+                                                Scores& scores, const Start& start, int& half, bool follows,
+                                                Behind behind) {
   constexpr int kChunks = (kColumnsThereAre + kDepth - 1) / kDepth;
   const int of_rows = kept(4 * row_of(0)), of_keys = kept(4 * (kDepth * kRows + key_of(0)));
   const Places places = places_of_columns();
-  int half = 0, column = 0;  // in bytes, as what is added to an address
+  int column = 0;  // in bytes, as what is added to an address
   // fault(barrier_before_scores) leaves this out
-  meet_warps();
+  if (!follows) meet_warps();
   if (kBusy) start();
 #pragma unroll 1
   for (int chunk = 1;; ++chunk) {
-    // The last turn stages its own chunk again: nobody reads it, and the loop has no branch.
-    const bool last = chunk == kChunks;
+    const bool last = chunk == kChunks, turns = Behind::kFollows && last;
     column += last ? 0 : kDepth * kBytes<kStored>;
-    if (aligned) next = load_columns(rows, column);
+    if constexpr (Behind::kOfColumns) {
+      const Rows at = {last ? behind.rows.row : rows.row + column, last ? behind.rows.key : rows.key + column};
+      // fault(columns_behind_of_this_product) instead: if (aligned) next = load_columns(rows, column);
+      if (aligned) next = load_columns(at, 0);
+    } else {
+      if (aligned && !turns) next = load_columns(rows, column);
+      if (aligned && turns) behind.load();
+    }
     const float* const rows_at = beyond(s.stage, of_rows + half);
     const float* const keys_at = beyond(s.stage, of_keys + half);
     if (kBusy) add_scores(rows_at, keys_at, 0, kDepth - kLastSteps, scores);
     half = kStageHalf * 4 - half;
-    // fault(chunk_over_the_one_at_hand) instead: store_columns(s, places, kStageHalf * 4 - half, next);
-    store_columns(s, places, half, next);
+    if (Behind::kOfColumns || !turns) {
+      // fault(chunk_over_the_one_at_hand) instead: store_columns(s, places, kStageHalf * 4 - half, next);
+      store_columns(s, places, half, next);
+    } else {
+      behind.store(half);
+    }
     if (kBusy) add_scores(rows_at, keys_at, kDepth - kLastSteps, kDepth, scores);
-    if (!aligned)
-      stage_each_column<kColumnsThereAre>(beyond(s.stage, half), rows, last ? chunk - 1 : chunk);
+    if (!aligned && !turns) stage_each_column<kColumnsThereAre>(beyond(s.stage, half), rows, last ? chunk - 1 : chunk);
+    if (!aligned && turns) behind.stage_each(half);
     // fault(barrier_behind_scores) leaves this out
     meet_warps();
     if (last) break;
   }
+}
+
+template <bool kBusy, int kColumnsThereAre, typename Start>
+__device__ __forceinline__ void multiply_scores(Shared& s, const Rows& rows, bool aligned, const ChunkOfColumns& next,
+                                                Scores& scores, const Start& start) {
+  int half = 0;
+  multiply_scores<kBusy, kColumnsThereAre>(s, rows, aligned, next, scores, start, half, false, NothingBehind());
 }
 
 /// Which pairs of a block are kept, while the products need the registers: word i of the thread, where P will stand.
@@ -127,17 +156,24 @@ __device__ __forceinline__ float weight_of_pair(const unsigned (&digits)[kPlanes
   return log2_approx((float)count);
 }
 
+/// Where four rows of the thread's, from r on, stand in P for its first key of a part …
+__device__ __forceinline__ float* own_part(Shared& s, int r) {
+  const int lane = 8 * warp_of_columns() + lane_of_row();
+  float* const own = part_of_rows(s) + lane * 32;
+  // fault(swizzle_forgotten) value: own + (r + lane_of_column()) * 4
+  return own + (((r + lane_of_column()) ^ lane % 4 * 2) * 4);
+}
+/// … and so far apart for the next ones.
+constexpr int kOwnStep = kPartKeys / 4 * 32;
+
 /// Stores P of the thread's first four keys, for the warps that share its rows, and turns to the next four.
 __device__ __forceinline__ void store_part(Shared& s, Scores& p) {
-  const int lane = 8 * warp_of_columns() + lane_of_row();
-  float* const to = part_of_rows(s) + lane * 32;
 #pragma unroll
   for (int r = 0; r < kRowsEach; r += 4) {
-    // fault(swizzle_forgotten) value: to + (r + lane_of_column()) * 4
-    float* const rows = to + (((r + lane_of_column()) ^ lane % 4 * 2) * 4);
+    float* const rows = own_part(s, r);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      store_shared(rows + j * (kPartKeys / 4 * 32), make_float4(p[r][j], p[r + 1][j], p[r + 2][j], p[r + 3][j]));
+      store_shared(rows + j * kOwnStep, make_float4(p[r][j], p[r + 1][j], p[r + 2][j], p[r + 3][j]));
   }
 #pragma unroll
   for (int r = 0; r < kRowsEach; ++r) {
@@ -199,13 +235,14 @@ __device__ __forceinline__ void add_strange_values(ValueRows value_rows, Sums& s
   }
 }
 
-/// sums += P times values, which have so many columns; the first chunk is staged. Where values hold a NaN or an infinity,
-/// those stay with the rows that keep their key. stored(part) may change P of a part of the keys in shared memory.
-template <bool kBusy, int kColumnsThereAre, typename Stored>
+/// sums += P times values, which have so many columns; the first chunk is staged, and what follows the last, in halves as
+/// above. Where values hold a NaN or an infinity, those stay with the rows that keep their key, and nothing is staged
+/// behind. stored(part) may change P of a part of the keys in shared memory.
+template <bool kBusy, int kColumnsThereAre, typename Stored, typename Behind>
 __device__ __forceinline__ void multiply_values(Shared& s, ValueRows value_rows, Sums& sums, ChunkOfValues next,
-                                                bool aligned, bool strange, Scores& p, const Stored& stored) {
+                                                bool aligned, bool strange, Scores& p, const Stored& stored, int& half,
+                                                Behind behind) {
   const int of_columns = kept(4 * column_of(0));
-  int half = 0;   // in bytes
   int first = 0;  // key of the chunk under way
 #pragma unroll 1
   for (int part = 0; part < kParts; ++part) {
@@ -225,19 +262,33 @@ __device__ __forceinline__ void multiply_values(Shared& s, ValueRows value_rows,
     for (int key = 0; key < kPartKeys; key += kStaged) {
       // fault(barrier_before_values) leaves this out
       meet_warps();
+      const bool turns = Behind::kFollows && first == kKeys - kStaged;
       first += first < kKeys - kStaged ? kStaged : 0;
-      if (aligned) next = load_values(value_rows, first);
+      if (aligned && !turns) next = load_values(value_rows, first);
+      if (aligned && turns) behind.load();
       const float* const values = beyond(s.stage, of_columns + half);
       if (kBusy) add_values(sums, weights, values, 0, kStaged - kLastSteps);
       half = kStageHalf * 4 - half;
-      store_values(beyond(s.stage, half), next);
+      if (!turns) {
+        store_values(beyond(s.stage, half), next);
+      } else {
+        behind.store(half);
+      }
       if (kBusy) add_values(sums, weights, values, kStaged - kLastSteps, kStaged);
-      if (!aligned) stage_each_value<kColumnsThereAre>(beyond(s.stage, half), value_rows, first);
+      if (!aligned && !turns) stage_each_value<kColumnsThereAre>(beyond(s.stage, half), value_rows, first);
+      if (!aligned && turns) behind.stage_each(half);
       weights.plain += kStaged * 32;
       weights.crossed += kStaged * 32;
     }
   }
   meet_warps();
+}
+
+template <bool kBusy, int kColumnsThereAre, typename Stored>
+__device__ __forceinline__ void multiply_values(Shared& s, ValueRows value_rows, Sums& sums, const ChunkOfValues& next,
+                                                bool aligned, bool strange, Scores& p, const Stored& stored) {
+  int half = 0;
+  multiply_values<kBusy, kColumnsThereAre>(s, value_rows, sums, next, aligned, strange, p, stored, half, NothingBehind());
 }
 
 /// Do the rows of values hold a NaN or an infinity? Those must stay with the rows that keep their key.
