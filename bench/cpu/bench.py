@@ -103,8 +103,7 @@ def compare(torch, peers, library, meter, unlocked_peers, threads, row):
         for name, make in peers.peers_of(workload, device, compiled=True):
             theirs.append(peer_contender(peers, name, make, sets, inputs, workload.backward))
             theirs[-1].threads = threads
-    # That package computes something else; and autograd takes the branches' LSE for constant.
-    compared = [] if workload.kind == "groups" or (workload.backward and workload.kind == "longnet") else theirs
+    compared = [] if workload.kind == "groups" else theirs  # that package computes something else
     measure_errors(torch, workload, [*ours, *compared])
     if row.peers and unlocked_peers:
         theirs += unlocked_peers.contenders(row, threads)

@@ -3,9 +3,10 @@
 and neighbours disturb all of them alike. Needs PyTorch, a GPU, NVRTC and build-gpu-only/libweft.so, nothing else.
 
     ./dev build --gpu-only
-    python3 bench/gpu/bench.py [--only longnet] [--dtype f16] [--quick] [--alone] [-o FILE]
+    python3 bench/gpu/bench.py [--grad] [--only longnet] [--dtype f16] [--quick] [--alone] [-o FILE]
 
---host-check instead compares what all of them compute, at small sizes on the CPU, with build/libweft.so.
+--grad measures the backward pass of an O that was computed before. --host-check instead compares what all of them
+compute, at small sizes on the CPU, with build/libweft.so.
 """
 
 import argparse
@@ -43,9 +44,9 @@ def skip(reason):
 def yardstick(torch, peers, workload, device):
     """Dense attention by cuDNN at the same dim and type: what shares are shares of."""
     dense = Workload(YARDSTICK, "dense", YARDSTICK_TOKENS, workloads.WIDTH // workload.dim, workload.dim,
-                               batch=workloads.BUDGET // YARDSTICK_TOKENS, dtype=workload.dtype)
+                     batch=workloads.BUDGET // YARDSTICK_TOKENS, dtype=workload.dtype, backward=workload.backward)
     made = peer_contender(peers, YARDSTICK, lambda q, k, v, _: peers.sdpa("cuDNN", q, k, v, False),
-                          make_sets(torch, dense, device)[:1], {})
+                          make_sets(torch, dense, device)[:1], {}, workload.backward)
     made.flops = dense.flops()
     return made
 
@@ -86,16 +87,18 @@ def compare(torch, peers, weft, workload, targets, device, say, alone=False):
     torch.cuda.empty_cache()
 
 
-def host_check(torch, peers, library):
+def host_check(torch, peers, library, backward):
     """Does everything compute the same? On the CPU, where Weft's kernels are other ones: it is this script that is
-    checked, the peers it builds and the pairs it counts."""
+    checked, the peers it builds and the pairs it counts. Not every peer has a backward pass there."""
     device = torch.device("cpu")
     weft, wrong = Weft(torch, library, device), 0
     for workload in small():
+        workload.backward = backward
         contenders = contenders_of(torch, peers, weft, workload, {"Weft": "cpu"}, device)
         measure_errors(torch, workload, contenders)
         for one in contenders:
-            wrong += 1 if one.problem else 0
+            may_be_missing = backward and "does not support backward" in one.problem
+            wrong += 1 if one.problem and not may_be_missing else 0
             print(f"{workload.name:<12} {workload.tokens:>5} {workload.pairs():>9} pairs  {one.name:<24}",
                   one.problem or ("–" if one.error is None else f"{one.error:.1e}"))
     return 1 if wrong else 0
@@ -110,6 +113,7 @@ def options():
     parser.add_argument("--only", default="", help="workloads whose name holds this")
     parser.add_argument("--dim", type=int, help="workloads of this dim")
     parser.add_argument("--dtype", default="bf16", choices=("f32", "f16", "bf16"))
+    parser.add_argument("--grad", action="store_true", help="the backward pass, beside PyTorch's autograd")
     parser.add_argument("--quick", action="store_true", help="only the shortest of each workload")
     parser.add_argument("--alone", action="store_true",
                         help="without what PyTorch has for the same pattern, whose masks take minutes: Weft and the yardstick")
@@ -128,7 +132,7 @@ def open_library(path):
 def chosen(given):
     out = [w for w in workloads.everything() if given.only in w.name and given.dim in (None, w.dim)]
     for workload in out:
-        workload.dtype = given.dtype
+        workload.dtype, workload.backward = given.dtype, given.grad
     if given.quick:
         shortest = {}
         for workload in out:
@@ -137,7 +141,7 @@ def chosen(given):
     return out
 
 
-def describe(torch, library, device):
+def describe(torch, library, device, backward):
     name = torch.cuda.get_device_name(device)
     driver = pathlib.Path("/proc/driver/nvidia/version")
     return [
@@ -145,8 +149,11 @@ def describe(torch, library, device):
         f"Weft {library.version}; PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN "
         f"{torch.backends.cudnn.version()}",
         f"driver: {driver.read_text().splitlines()[0] if driver.exists() else 'unknown'}",
-        "TFLOP/s: useful ones, 2 (d + d_v) for each pair that the pattern keeps, with its multiplicity.",
+        f"TFLOP/s: useful ones, 2 ({'3 d + 2 d_v' if backward else 'd + d_v'}) for each pair that the pattern keeps, with its "
+        "multiplicity.",
         f"share: of cuDNN's dense attention ({YARDSTICK_TOKENS} tokens), measured in the same rounds.",
+        *(["Backward passes: dQ, dK and dV of an O and LSE that were computed before; the others by autograd. error: of all three."]
+          if backward else []),
         "compile ms: Weft without a store, the others' first call; plan ms: Weft's planning and text, the others' masks.",
         "",
     ]
@@ -161,7 +168,7 @@ def targets_of(weft):
 def open_output(given, device_name):
     if given.output == "-":
         return open(os.devnull, "w")
-    name = f"{datetime.date.today()}-{device_name.replace(' ', '-')}-{given.dtype}.txt"
+    name = f"{datetime.date.today()}-{device_name.replace(' ', '-')}-{given.dtype}{'-backward' if given.grad else ''}.txt"
     path = pathlib.Path(given.output or ROOT / "bench" / "results" / name)
     path.parent.mkdir(parents=True, exist_ok=True)
     return open(path, "w")
@@ -176,7 +183,7 @@ def main():
     except ImportError as error:
         skip(f"PyTorch is not installed ({first_line(error)}): pip install torch")
     if given.host_check:
-        return host_check(torch, peers, open_library(given.library or str(ROOT / "build" / "libweft.so")))
+        return host_check(torch, peers, open_library(given.library or str(ROOT / "build" / "libweft.so")), given.grad)
     if not torch.cuda.is_available():
         skip("PyTorch sees no GPU here")
     library = open_library(given.library or str(ROOT / "build-gpu-only" / "libweft.so"))
@@ -189,7 +196,7 @@ def main():
             print(line, flush=True)
             print(line, file=file, flush=True)
 
-        for line in [*describe(torch, library, device), report.header()]:
+        for line in [*describe(torch, library, device, given.grad), report.header()]:
             say(line)
         for workload in chosen(given):
             try:

@@ -15,7 +15,7 @@ TOLERANCE = {"f32": 1e-4, "f16": 4e-3, "bf16": 3e-2}
 @dataclasses.dataclass
 class Contender:
     name: str
-    runs: list = None  # one function for each set of tensors; gives the output
+    runs: list = None  # one function for each set of tensors; gives (O,), or (dQ, dK, dV)
     compile_ms: float = None
     plan_ms: float = None
     flops: int = None  # None: the workload's
@@ -71,10 +71,10 @@ def make_d_out(torch, q):
 
 
 def backward_of(torch, run, tensors):
-    """PyTorch's autograd of what `run` computes, which is computed once. Gives dQ."""
+    """PyTorch's autograd of what `run` computes, which is computed once."""
     out = run()
     d_out = make_d_out(torch, tensors[0])
-    return lambda: torch.autograd.grad(out, tensors, d_out, retain_graph=True)[0]
+    return lambda: torch.autograd.grad(out, tensors, d_out, retain_graph=True)
 
 
 def make_inputs(torch, workload, device):
@@ -99,34 +99,38 @@ class Weft:
         return kernel, (time.perf_counter() - begin) * 1e3
 
     def gradients(self, forward, backward, workload, tensors, inputs):
-        """Launches the backward pass of an O that was computed before. Gives dQ."""
+        """Launches the backward pass of an O that was computed before."""
         torch, dtype = self.torch, workload.dtype
         q, k, v = tensors
         out, lse = torch.empty_like(q), torch.empty(q.shape[:3], device=self.device)
         d_out, (dq, dk, dv) = make_d_out(torch, q), (torch.full_like(x, float("nan")) for x in tensors)
         given = {"number": plain(inputs["number"], "i32")} if "number" in inputs else {}
         of_forward = [view(x, dtype) for x in (q, k, v, out)]
-        forward.launch(*of_forward, given, threads=self.threads, lse=plain(lse, "f32"))()
-        launch = backward.launch(*of_forward, given, threads=self.threads, lse=plain(lse, "f32"), d_out=view(d_out, dtype),
-                                 dq=view(dq, dtype), dk=view(dk, dtype), dv=view(dv, dtype))
+        where = dict(stream=self.stream(), threads=self.threads, lse=plain(lse, "f32"))
+        forward.launch(*of_forward, given, **where)()
+        launch = backward.launch(*of_forward, given, **where, d_out=view(d_out, dtype), dq=view(dq, dtype),
+                                 dk=view(dk, dtype), dv=view(dv, dtype))
 
         def run():
             launch()
-            return dq
+            return dq, dk, dv
 
-        run.keeps = (out, lse, d_out, dk, dv)
+        run.keeps = (out, lse, d_out)
         return run
+
+    def stream(self):
+        """Where PyTorch's own work is queued."""
+        return self.torch.cuda.current_stream().cuda_stream if self.device.type == "cuda" else None
 
     def launch(self, kernel, workload, tensors, inputs, lists=()):
         out = self.torch.full_like(tensors[0], float("nan"))
-        stream = self.torch.cuda.current_stream().cuda_stream if self.device.type == "cuda" else None
         given = {"number": plain(inputs["number"], "i32")} if "number" in inputs else {}
         launch = kernel.launch(*(view(x, workload.dtype) for x in tensors), view(out, workload.dtype), given,
-                               [plain(one, "i32") for one in lists], stream, self.threads)
+                               [plain(one, "i32") for one in lists], self.stream(), self.threads)
 
         def run():
             launch()
-            return out
+            return (out,)
 
         return run
 
@@ -167,6 +171,10 @@ class Weft:
 # ---------------------------------------------------------------- all of them
 
 
+def in_a_tuple(run):
+    return lambda: (run(),)
+
+
 def peer_contender(peers, name, make, sets, inputs, backward=False):
     made = Contender(name)
     try:
@@ -178,8 +186,7 @@ def peer_contender(peers, name, make, sets, inputs, backward=False):
             if isinstance(run, tuple):
                 run, plan_ms = run
                 made.plan_ms = made.plan_ms or plan_ms
-            if backward:
-                run = backward_of(peers.torch, run, tensors)
+            run = backward_of(peers.torch, run, tensors) if backward else in_a_tuple(run)
             made.runs = [*(made.runs or []), run]
             if len(made.runs) == 1:
                 run()
@@ -190,20 +197,30 @@ def peer_contender(peers, name, make, sets, inputs, backward=False):
     return made
 
 
+def computes_the_same(workload, contender):
+    """Autograd takes the LSE of each branch, by which gathered branches are merged, for constant."""
+    return contender.flops is None and not (workload.backward and contender.name.startswith("gather"))
+
+
+def largest_difference(outputs, wanted):
+    """NaN where there is one: max() would pass it over."""
+    differences = [(of.float() - want.float()).abs().max().item() for of, want in zip(outputs, wanted)]
+    return next((one for one in differences if one != one), max(differences))
+
+
 def measure_errors(torch, workload, contenders):
-    """The largest difference of each from the first peer, or None where there is nobody to compare with."""
-    outputs = {one.name: one.runs[0]() for one in contenders if not one.problem and one.flops is None}
-    peers_first = [name for name in outputs if not name.startswith("Weft")]
-    if not peers_first:
+    """The largest difference of each from the last peer, or None where there is nobody to compare with."""
+    outputs = {one.name: one.runs[0]() for one in contenders if not one.problem and computes_the_same(workload, one)}
+    peers = [name for name in outputs if not name.startswith("Weft")]
+    if not peers:
         return
-    want = outputs[peers_first[-1]].float()
+    wanted = outputs[peers[-1]]
     for one in contenders:
-        if one.name not in outputs or one.name == peers_first[-1]:
+        if one.name not in outputs or one.name == peers[-1]:
             continue
-        difference = (outputs[one.name].float() - want).abs().max().item()
-        one.error = difference
-        if not difference <= TOLERANCE[workload.dtype]:  # NaN, too
-            one.problem = f"wrong: differs by {difference:.2g} from {peers_first[-1]}"
+        one.error = largest_difference(outputs[one.name], wanted)
+        if not one.error <= TOLERANCE[workload.dtype]:  # NaN, too
+            one.problem = f"wrong: differs by {one.error:.2g} from {peers[-1]}"
 
 
 def contenders_of(torch, peers, weft, workload, targets, device, alone=False):
@@ -212,4 +229,4 @@ def contenders_of(torch, peers, weft, workload, targets, device, alone=False):
         weft.draw_blocks(workload, next(iter(targets.values())), sets[0], inputs)
     out = [weft.contender(name, workload, target, sets, inputs) for name, target in targets.items()]
     others = [] if alone else peers.peers_of(workload, device)
-    return out + [peer_contender(peers, name, make, sets, inputs) for name, make in others]
+    return out + [peer_contender(peers, name, make, sets, inputs, workload.backward) for name, make in others]

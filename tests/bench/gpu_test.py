@@ -16,6 +16,7 @@ import unittest
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 sys.path[:0] = [str(BENCH / "gpu"), str(BENCH / "pytorch")]
 
+import contenders
 import library
 import pairs
 import report
@@ -45,6 +46,7 @@ def explained(workload):
         file.write(shared.PATTERNS)
         file.flush()
         command = [WEFT, "explain", file.name, "--pattern", workload.pattern, "--target", "sm_61", "--json"]
+        command += ["--grad"] if workload.backward else []
         for name, value in workload.params.items():
             command += ["-D", f"{name}={value}"]
         for name in ("tokens", "heads", "dim", "dtype", "batch"):
@@ -70,6 +72,11 @@ class Pairs(unittest.TestCase):
             said = explained(workload)
             self.assertEqual(workload.batch * workload.pairs(), said["pairs"], workload)
             self.assertEqual(workload.flops(), said["flops"], workload)
+
+    def test_of_backward_passes_have_five_products(self):
+        for workload in (shared.Workload("window", "window", 300, 3, 16, width=37, dtype="f32", backward=True),
+                         shared.Workload("dense", "dense", 200, 3, 16, batch=2, causal=True, dtype="f32", backward=True)):
+            self.assertEqual(workload.flops(), explained(workload)["flops"], workload)
 
     def test_of_what_only_cpus_compare_are_those_that_weft_counts(self):
         for heads in (8, 3):
@@ -143,6 +150,37 @@ class Launches(unittest.TestCase):
         self.launch("documents", inputs={"number": view})
         self.expect(lambda q, k: k <= q and number[q] == number[k])
 
+    def gradients(self, pattern, d_out):
+        """dQ, dK and dV, of the O and LSE that the forward leaves."""
+        lse = (ctypes.c_float * (self.HEADS * self.TOKENS))()
+        of_lse = library.tensor(ctypes.addressof(lse), "f32", (1, self.HEADS, self.TOKENS),
+                                (self.HEADS * self.TOKENS, self.TOKENS, 1))
+        self.launch(pattern, lse=of_lse)
+        found = [(ctypes.c_float * self.size)(*[math.nan] * self.size) for _ in "qkv"]
+        dq, dk, dv = map(self.view, found)
+        kernel = self.engine.compile(shared.PATTERNS, pattern, {}, self.HEADS, self.DIM, "f32", "interpreter",
+                                     gradient=True)
+        kernel.launch(*map(self.view, self.data), self.view(self.out), lse=of_lse, d_out=self.view(d_out), dq=dq, dk=dk,
+                      dv=dv)()
+        return found
+
+    def test_compute_gradients(self):
+        numbers, step = random.Random(2), 1e-2
+        d_out = (ctypes.c_float * self.size)(*(numbers.gauss(0, 1) for _ in range(self.size)))
+        found = self.gradients("dense_causal", d_out)
+
+        def sum_with(tensor, i, more):
+            kept = tensor[i]
+            tensor[i] = kept + more
+            self.launch("dense_causal")
+            tensor[i] = kept
+            return sum(a * b for a, b in zip(self.out, d_out))
+
+        for tensor, gradient in zip(self.data, found):
+            for i in range(0, self.size, 5):
+                slope = (sum_with(tensor, i, step) - sum_with(tensor, i, -step)) / (2 * step)
+                self.assertAlmostEqual(gradient[i], slope, delta=2e-3)
+
     def test_show_their_lists(self):
         kernel = self.engine.compile(shared.PATTERNS, "bigbird", {"block": 1}, self.HEADS, self.DIM, "f32",
                                      "interpreter")
@@ -185,6 +223,62 @@ class Report(unittest.TestCase):
 
     def test_without_a_yardstick_there_is_no_share(self):
         self.assertIn(" – ", report.row(self.WORKLOAD, Contender(), None))
+
+
+class Numbers:
+    """What errors are measured of: a tensor, as far as that takes."""
+
+    def __init__(self, *values):
+        self.values = values
+
+    def float(self):
+        return self
+
+    def __sub__(self, other):
+        return Numbers(*(a - b for a, b in zip(self.values, other.values)))
+
+    def abs(self):
+        return Numbers(*map(abs, self.values))
+
+    def max(self):  # as PyTorch's, of NaN, too
+        return Numbers(next((x for x in self.values if x != x), max(self.values)))
+
+    def item(self):
+        return self.values[0]
+
+
+class Errors(unittest.TestCase):
+    def measured(self, workload, **outputs):
+        """By name, of what each computes: tuples of numbers."""
+        made = [contenders.Contender(name.replace("_", " "), [lambda of=of: tuple(Numbers(*x) for x in of)])
+                for name, of in outputs.items()]
+        contenders.measure_errors(None, workload, made)
+        return {one.name: (one.error, one.problem) for one in made}
+
+    def test_are_of_every_output(self):
+        workload = shared.Workload("dense", "dense", 8, 1, 8, dtype="f16", backward=True)
+        found = self.measured(workload, Weft=[(1, 2), (3, 4), (5, 6.25)], SDPA=[(1, 2), (3, 4), (5, 6)])
+        self.assertEqual(found["Weft"][0], 0.25)
+        self.assertIn("wrong: differs by 0.25 from SDPA", found["Weft"][1])
+        self.assertEqual(found["SDPA"], (None, ""))
+
+    def test_are_small_where_results_are_right(self):
+        workload = shared.Workload("dense", "dense", 8, 1, 8, dtype="f16")
+        self.assertEqual(self.measured(workload, Weft=[(1, 2)], SDPA=[(1, 2.001)])["Weft"][1], "")
+
+    def test_see_what_is_no_number(self):
+        workload = shared.Workload("dense", "dense", 8, 1, 8, dtype="f16", backward=True)
+        for nan in ([(math.nan, 2), (3, 4)], [(1, 2), (3, math.nan)]):
+            self.assertIn("wrong", self.measured(workload, Weft=nan, SDPA=[(1, 2), (3, 4)])["Weft"][1])
+
+    def test_leave_out_autograd_of_gathered_branches(self):
+        """It takes the LSE that branches are merged by for constant: its gradients are others."""
+        workload = shared.Workload("longnet", "longnet", 8, 1, 8, dtype="f16", segments=(4, ), rates=(1, ), backward=True)
+        outputs = dict(Weft=[(1, 2)], FlexAttention=[(1, 2)], gather_flash=[(9, 9)])
+        found = self.measured(workload, **outputs)
+        self.assertEqual(found, {"Weft": (0, ""), "FlexAttention": (None, ""), "gather flash": (None, "")})
+        workload.backward = False
+        self.assertIn("wrong", self.measured(workload, **outputs)["Weft"][1])
 
 
 class Command(unittest.TestCase):
