@@ -3,7 +3,7 @@
 #include "compiler/ir/plan_interpreter.h"
 #include "compiler/planner/planner.h"
 #include "tests/codegen/any_kernel.h"
-#include "tests/support/backward.h"
+#include "tests/golden/gradients.h"
 
 namespace weft::golden {
 namespace {
@@ -44,18 +44,6 @@ std::string refused_by_sm_61(const GoldenCase& g) { return refused_for(g, find_t
 }  // namespace
 
 namespace {
-
-Result<ir::Gradients> gradients_on(const GoldenCase& g, const char* target) {
-  WEFT_TRY(const auto kernel, test::BackwardKernel::make(g.pattern, g.shape, g.dtype, target));
-  return kernel.run({.pattern = g.pattern,
-                     .shape = g.shape,
-                     .dtype = g.dtype,
-                     .q = g.q,
-                     .k = g.k,
-                     .v = g.v,
-                     .inputs = g.inputs,
-                     .d_o = g.gradients->d_o});
-}
 
 Result<ir::Gradients> gradients_on_sm_61(const GoldenCase& g) { return gradients_on(g, "emulate:sm_61"); }
 

@@ -1,6 +1,8 @@
 #include "tests/support/backward.h"
 
 #include "compiler/ir/pattern_interpreter_rows.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/engine/cuda_executor.h"
 #include "runtime/engine/front.h"
 #include "runtime/engine/reference.h"
 
@@ -19,7 +21,9 @@ namespace {
 
 using Extents = std::vector<std::int64_t>;
 
-/// A tensor as a type stores it, rows `gap` numbers apart.
+using Device = std::shared_ptr<const cuda::Device>;
+
+/// A tensor as a type stores it, rows `gap` numbers apart; on a GPU, where it is placed there.
 class Stored {
  public:
   Stored(const Extents& extents, DType dtype, std::int64_t gap = 0) {
@@ -39,17 +43,32 @@ class Stored {
   }
   Stored(Stored&&) noexcept = default;
 
-  const OutputView& output() const { return view_; }
-  TensorView view() const {
-    return {
-        .data = view_.data, .dtype = view_.dtype, .rank = view_.rank, .extent = view_.extent, .stride = view_.stride};
+  /// As it is now.
+  Status place_on(const Device& device) {
+    WEFT_TRY(buffer_, cuda::Buffer::upload(device, bytes_.data(), bytes_.size()));
+    view_.data = buffer_.data();
+    return done;
   }
-  ir::Tensor values() const { return to_f64(view()); }
+  const OutputView& output() const { return view_; }
+  TensorView view() const { return viewed(view_.data); }
+  /// Waits for what was launched on a GPU.
+  Result<ir::Tensor> values() {
+    if (buffer_.size() > 0) WEFT_CHECK(buffer_.copy_out(bytes_.data(), bytes_.size()));
+    return to_f64(viewed(bytes_.data()));
+  }
 
  private:
+  TensorView viewed(const void* data) const {
+    return {.data = data, .dtype = view_.dtype, .rank = view_.rank, .extent = view_.extent, .stride = view_.stride};
+  }
+
   std::vector<std::byte> bytes_;
+  cuda::Buffer buffer_;
   OutputView view_;
 };
+
+/// What the type makes of values.
+ir::Tensor rounded(const ir::Tensor& values, DType dtype) { return Stored(values, dtype).values().value(); }
 
 /// Some rows of a tensor, which are its axis number `axis`.
 template <typename View>
@@ -99,19 +118,18 @@ BackwardProblem draw_backward(const ir::Pattern& pattern, const ir::Shape& shape
     for (double& x : out.data) x = normal(random);
     return out;
   };
-  BackwardProblem problem{
-      .pattern = pattern,
-      .shape = shape,
-      .dtype = dtype,
-      .q = q,
-      .k = k,
-      .v = v,
-      .inputs = inputs,
-      .d_o = Stored(draw({shape.batch, shape.n_q, shape.heads, shape.d_v}), from_ir(dtype)).values()};
+  BackwardProblem problem{.pattern = pattern,
+                          .shape = shape,
+                          .dtype = dtype,
+                          .q = q,
+                          .k = k,
+                          .v = v,
+                          .inputs = inputs,
+                          .d_o = rounded(draw({shape.batch, shape.n_q, shape.heads, shape.d_v}), from_ir(dtype))};
   if (seed % 2 == 0 || !ir::has_lse(pattern)) return problem;
   Extents extents = {shape.batch, shape.heads, shape.n_q};
   if (ir::per_branch(pattern.combine)) extents.insert(extents.begin(), std::ssize(pattern.branches));
-  problem.d_lse = Stored(draw(extents), DType::f32).values();
+  problem.d_lse = rounded(draw(extents), DType::f32);
   return problem;
 }
 
@@ -137,10 +155,17 @@ Result<ir::Gradients> BackwardKernel::run(const BackwardProblem& problem, const 
   const auto dtype = from_ir(problem.dtype);
   const auto gap = options.row_gap;
   const bool each = ir::per_branch(problem.pattern.combine);
-  const Stored q(problem.q, dtype, gap), k(problem.k, dtype, gap), v(problem.v, dtype, gap),
-      d_o(problem.d_o, dtype, gap);
-  const Stored out(problem.d_o.shape, dtype, gap), lse({s.batch, s.heads, s.n_q}, DType::f32),
+  const Device device = device_of(backward_);
+  const auto place = [&](std::initializer_list<Stored*> tensors) -> Status {
+    for (Stored* tensor : tensors) {
+      if (device != nullptr) WEFT_CHECK(tensor->place_on(device));
+    }
+    return done;
+  };
+  Stored q(problem.q, dtype, gap), k(problem.k, dtype, gap), v(problem.v, dtype, gap), d_o(problem.d_o, dtype, gap);
+  Stored out(problem.d_o.shape, dtype, gap), lse({s.batch, s.heads, s.n_q}, DType::f32),
       branch_lse({std::ssize(problem.pattern.branches), s.batch, s.heads, s.n_q}, DType::f32);
+  WEFT_CHECK(place({&q, &k, &v, &d_o, &out, &lse, &branch_lse}));
   std::vector<Stored> inputs, d_inputs;
   std::vector<NamedInput> named;
   std::vector<NamedOutput> wanted;
@@ -149,9 +174,11 @@ Result<ir::Gradients> BackwardKernel::run(const BackwardProblem& problem, const 
   for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
     const auto& input = problem.pattern.inputs[i];
     inputs.emplace_back(problem.inputs[i], from_ir(input.type));
+    WEFT_CHECK(place({&inputs.back()}));
     named.push_back({.name = input.name, .view = inputs.back().view()});
     if (input.type != ir::InputType::f32) continue;
     d_inputs.emplace_back(problem.inputs[i].shape, DType::f32);
+    WEFT_CHECK(place({&d_inputs.back()}));
     wanted.push_back({.name = input.name, .view = d_inputs.back().output()});
   }
   RunArgs args{.q = q.view(),
@@ -164,10 +191,15 @@ Result<ir::Gradients> BackwardKernel::run(const BackwardProblem& problem, const 
                .threads = options.threads};
   if (ir::has_lse(problem.pattern)) (each ? args.branch_lse : args.lse) = each ? branch_lse.output() : lse.output();
   WEFT_CHECK(forward_.run(args));
-  const Stored dq(problem.q.shape, dtype, gap), dk(problem.k.shape, dtype, gap), dv(problem.v.shape, dtype, gap);
+  Stored dq(problem.q.shape, dtype, gap), dk(problem.k.shape, dtype, gap), dv(problem.v.shape, dtype, gap);
+  WEFT_CHECK(place({&dq, &dk, &dv}));
   args.d_out = d_o.view();
   std::optional<Stored> d_lse;
-  if (problem.d_lse) args.d_lse = d_lse.emplace(*problem.d_lse, DType::f32).view();
+  if (problem.d_lse) {
+    d_lse.emplace(*problem.d_lse, DType::f32);
+    WEFT_CHECK(place({&*d_lse}));
+    args.d_lse = d_lse->view();
+  }
   args.dq = dq.output();
   args.dk = dk.output();
   args.dv = dv.output();
@@ -179,10 +211,16 @@ Result<ir::Gradients> BackwardKernel::run(const BackwardProblem& problem, const 
   cut_rows(args.branch_lse, 3, options);
   cut_rows(args.d_lse, args.d_lse.rank - 1, options);
   WEFT_CHECK(backward_.run(args));
-  ir::Gradients found{.dq = dq.values(), .dk = dk.values(), .dv = dv.values(), .inputs = {}};
+  ir::Gradients found;
+  WEFT_TRY(found.dq, dq.values());
+  WEFT_TRY(found.dk, dk.values());
+  WEFT_TRY(found.dv, dv.values());
   std::size_t next = 0;
-  for (const auto& input : problem.pattern.inputs)
-    found.inputs.push_back(input.type == ir::InputType::f32 ? d_inputs[next++].values() : ir::Tensor());
+  for (const auto& input : problem.pattern.inputs) {
+    ir::Tensor& of_input = found.inputs.emplace_back();
+    if (input.type != ir::InputType::f32) continue;
+    WEFT_TRY(of_input, d_inputs[next++].values());
+  }
   return found;
 }
 
