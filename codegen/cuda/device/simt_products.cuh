@@ -160,7 +160,7 @@ __device__ __forceinline__ float weight_of_pair(const unsigned (&digits)[kPlanes
 __device__ __forceinline__ float* own_part(Shared& s, int r) {
   const int lane = 8 * warp_of_columns() + lane_of_row();
   float* const own = part_of_rows(s) + lane * 32;
-  // fault(swizzle_forgotten) value: own + (r + lane_of_column()) * 4
+  // fault(swizzle_forgotten) also: return own + (r + lane_of_column()) * 4;
   return own + (((r + lane_of_column()) ^ lane % 4 * 2) * 4);
 }
 /// … and so far apart for the next ones.
