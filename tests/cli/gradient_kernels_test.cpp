@@ -25,11 +25,12 @@ class GradKernels : public ::testing::Test {
   const std::string file_ = scratch_.write("p.weft", kText);
 
   Finished weft(const std::string& command, const Words& more, const std::string& pattern = "p") const {
-    Words words = {command, file_, "--pattern", pattern, "--heads", "2", "--dim-v", "8", "--dtype", "f32"};
+    Words words = {command, file_, "--pattern", pattern, "--heads", "2", "--dtype", "f32"};
     const auto given = [&](const char* option) { return std::find(more.begin(), more.end(), option) != more.end(); };
     words.insert(words.end(), more.begin(), more.end());
     if (!given("--target")) words.insert(words.end(), {"--target", "cpu:x86-64-v3"});
     if (!given("--dim")) words.insert(words.end(), {"--dim", "16"});
+    if (!given("--dim-v")) words.insert(words.end(), {"--dim-v", "8"});
     return run_weft(scratch_, words);
   }
   Json json(const std::string& command, Words more, const std::string& pattern = "p") const {
