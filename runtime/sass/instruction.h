@@ -30,6 +30,7 @@ struct Operand {
   bool inverted = false, negated = false, absolute = false, reused = false;
   std::int64_t value = 0;  ///< of an immediate
   bool half = false;       ///< only a part of the register counts: R1.H1, or R1.CC with a carry
+  std::string text = {};   ///< as printed
 
   bool is_register(int wanted) const { return kind == Kind::vector && number == wanted; }
   /// The register's value, and nothing done to it.
@@ -41,6 +42,7 @@ struct Instruction {
   std::string opcode;  ///< with its modifiers: `LDS.U.128`
   int guard = kTrue;   ///< runs where this predicate holds …
   bool guard_inverted = false;
+  bool guard_uniform = false;  ///< it is UP<guard>, which a warp has once
   std::vector<Operand> operands;
   std::vector<int> targets;  ///< indices of instructions it may jump to; also the place that SSY names
   std::string meeting;       ///< Volta's BSSY and BSYNC: the register that holds the place where a warp meets again

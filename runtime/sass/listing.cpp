@@ -156,6 +156,7 @@ void add_instruction(Section& section, int address, std::string_view text) {
     const Operand guard = parse_operand(text.substr(1, end - 1));
     out.guard = guard.number;
     out.guard_inverted = guard.inverted;
+    out.guard_uniform = guard.kind == Operand::Kind::uniform_predicate;
     text = trimmed(text.substr(end));
   }
   const auto end = std::min(text.find_first_of(kBlank), text.size());

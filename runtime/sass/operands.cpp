@@ -95,6 +95,7 @@ bool Instruction::has(std::string_view modifier) const {
 
 Operand parse_operand(std::string_view text) {
   Operand out;
+  out.text = text;
   take_signs(text, out);
   if (parse_register(text, out) || parse_uniform(text, out) || parse_barrier(text, out) || parse_immediate(text, out)) {
     return out;
