@@ -136,6 +136,11 @@ BackwardProblem draw_backward(const ir::Pattern& pattern, const ir::Shape& shape
 Result<BackwardKernel> BackwardKernel::make(const ir::Pattern& pattern, const ir::Shape& shape, ir::DType dtype,
                                             const std::string& target) {
   static const Engine engine({.no_cache = true});
+  return make(engine, pattern, shape, dtype, target);
+}
+
+Result<BackwardKernel> BackwardKernel::make(const Engine& engine, const ir::Pattern& pattern, const ir::Shape& shape,
+                                            ir::DType dtype, const std::string& target) {
   CompileOptions options{.pattern = pattern.name,
                          .dim = shape.d,
                          .dim_v = shape.d_v,

@@ -40,6 +40,9 @@ class BackwardKernel {
   };
   static Result<BackwardKernel> make(const ir::Pattern& pattern, const ir::Shape& shape, ir::DType dtype,
                                      const std::string& target);
+  /// By an engine that may know the kernels already.
+  static Result<BackwardKernel> make(const Engine& engine, const ir::Pattern& pattern, const ir::Shape& shape,
+                                     ir::DType dtype, const std::string& target);
   /// Outputs hold NaN before; dq still does where a slice has no rows.
   Result<ir::Gradients> run(const BackwardProblem& problem, const Options& options) const;
   Result<ir::Gradients> run(const BackwardProblem& problem) const { return run(problem, {}); }
