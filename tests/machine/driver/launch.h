@@ -1,0 +1,60 @@
+#pragma once
+
+#include "tests/machine/driver/memory.h"
+#include "tests/machine/driver/program.h"
+#include "tests/machine/driver/reader.h"
+
+#include <random>
+
+namespace weft::machine {
+
+/// An instruction with its meaning; control flow is the machine's own.
+struct Ready {
+  const sass::Instruction* of = nullptr;
+  Predicate guard;
+  Step step;  ///< empty: control flow, or unknown
+  std::uint64_t* executed = nullptr;
+};
+
+/// One launch of a kernel, on its way.
+struct Launch {
+  Program* program = nullptr;
+  DeviceMemory* memory = nullptr;
+  std::array<unsigned, 3> grid = {}, block = {};
+  std::size_t shared_bytes = 0;
+  std::array<std::string, kBanks> constants;
+  std::vector<Ready> code;
+  Findings findings;
+  std::uint64_t executed = 0;            ///< warp instructions
+  std::vector<std::uint64_t> of_blocks;  ///< the same, of each block of the grid
+  /// Which warp and which lanes go first, where the hardware is free to choose. Null: the first.
+  std::minstd_rand* dice = nullptr;
+
+  const Ready& at(int index) const { return code[static_cast<std::size_t>(index)]; }
+  int index_of(int address) const;
+};
+
+struct Block {
+  Launch* launch = nullptr;
+  std::array<unsigned, 3> index = {};
+  SharedMemory shared;
+  std::vector<Warp> warps = {};
+};
+
+/// Runs all blocks. Throws a Fault; what else is wrong stands in the launch's findings.
+void run(Launch& launch);
+
+/// Runs a warp until all of its lanes have left or wait at the block's barrier.
+void run_narrow(Warp& warp, Launch& launch);  ///< Maxwell and Pascal: a stack of places to come back to
+void run_wide(Warp& warp, Launch& launch);    ///< Volta and newer: each lane is at a place of its own
+
+/// Counts one more instruction of the warp; the lanes for which its guard holds.
+Mask begin(const Warp& warp, const Ready& ready, Launch& launch, Mask active);
+/// The lanes come to the block's barrier.
+void arrive(Warp& warp, const Ready& ready, const Launch& launch, Mask lanes);
+/// All further predicates among the operands, as in `@P0 BRA !P1, place`.
+Mask further_conditions(const Warp& warp, const Ready& ready);
+/// Of what only a whole warp may do together.
+void expect_whole_warp(Warp& warp, Mask lanes, std::string_view name, int place);
+
+}  // namespace weft::machine
