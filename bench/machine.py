@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""What kernels execute, in instructions of a warp, on the machine that tests/machine has in place of a GPU.
+
+    ./dev bench machine [--only causal] [--target sm_80]
+
+Of each pattern in f16: instructions for each product that the pattern asks for (HMMA of 16 x 8 x 16, on sm_61 FFMA), and
+what a warp executes for a block of keys that is full, for one that is masked, and for all else of a tile of rows. The
+last three are fitted, by least squares, to what several lengths execute: `off` is the largest share by which a length
+differs from them. Time, stalls and memory are not known here.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+WEFT = ROOT / "build/weft"
+DRIVER = ROOT / "build/tests/machine/driver/libweft_machine.so"
+LENGTHS = [256, 384, 512, 768, 1024]
+DIM = 64
+LANES = 32
+PRODUCTS = {"sm_61": ("FFMA", LANES), "sm_80": ("HMMA", 16 * 8 * 16)}  # multiply-adds of one instruction
+
+# What is masked by bounds is so by comparing positions; by lists, by what a table or an input says.
+PATTERNS = [
+    ("dense", "dense", "dense", []),
+    ("causal", "dense", "causal", []),
+    ("window", "window", "window", ["-D", "width=200"]),
+    ("hierarchical", "hierarchical", None, []),
+    ("bigbird", "bigbird", None, []),
+    ("adaptive", "adaptive", "adaptive", []),
+    ("strided_local", "deepspeed_fixed", "deepspeed_fixed", []),
+    ("longnet", "longnet", None, ["-D", "segments=[128,256,512]"]),
+    ("documents", "pattern documents { input doc: i32[batch, tokens]; keep causal & document(doc); }", None, []),
+    ("dropout", "pattern dropped { keep causal; dropout 0.1; }", None, []),
+]
+
+
+def weft(command, file, pattern, options, target, n, environment):
+    named = ["--pattern", pattern] if pattern else []
+    shape = ["--tokens", str(n), "--heads", "1", "--dim", str(DIM), "--dtype", "f16", "--target", target]
+    ran = subprocess.run([WEFT, command, file, *named, *options, *shape, *(["--json"] if command == "explain" else [])],
+                         capture_output=True, text=True, env={**os.environ, **environment})
+    if ran.returncode != 0:
+        raise RuntimeError(ran.stderr.strip().splitlines()[-1])
+    return ran.stdout
+
+
+def solve(matrix, right):
+    """Gauss, of as many unknowns as columns that are not zero everywhere."""
+    size = len(right)
+    rows = [list(row) + [value] for row, value in zip(matrix, right)]
+    for column in range(size):
+        pivot = max(range(column, size), key=lambda r: abs(rows[r][column]))
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        if abs(rows[column][column]) < 1e-9:
+            return None
+        for r in range(size):
+            if r != column:
+                factor = rows[r][column] / rows[column][column]
+                rows[r] = [a - factor * b for a, b in zip(rows[r], rows[column])]
+    return [rows[i][size] / rows[i][i] for i in range(size)]
+
+
+def fitted(samples):
+    """(instructions, full, masked, tiles) of each length -> what each of the three costs, and how far that is off."""
+    used = [c for c in range(1, 4) if any(s[c] for s in samples)]
+    weights = [1 / s[0] ** 2 for s in samples]  # shares matter, not instructions
+    left = [[sum(w * s[a] * s[b] for w, s in zip(weights, samples)) for b in used] for a in used]
+    right = [sum(w * s[a] * s[0] for w, s in zip(weights, samples)) for a in used]
+    found = solve(left, right)
+    if found is None:
+        return [None] * 3, None
+    off = max(abs(sum(x * s[c] for x, c in zip(found, used)) / s[0] - 1) for s in samples)
+    costs = dict(zip(used, found))
+    return [costs.get(c) for c in range(1, 4)], off
+
+
+def measure(row, target):
+    name, file, pattern, options = row
+    instruction, products = PRODUCTS[target]
+    with tempfile.TemporaryDirectory() as folder:
+        path = ROOT / f"examples/{file}.weft"
+        if file.startswith("pattern"):
+            path = pathlib.Path(folder) / f"{name}.weft"
+            path.write_text(file + "\n")
+        samples, ratio, keys = [], None, ""
+        for n in LENGTHS:
+            log = pathlib.Path(folder) / f"{n}.json"
+            environment = {"WEFT_CUDA_DRIVER": str(DRIVER), "WEFT_MACHINE_SM": target[3:], "WEFT_MACHINE_LOG": str(log)}
+            weft("run", path, pattern, options, "cuda", n, environment)
+            launches = [json.loads(line) for line in log.read_text().splitlines()]
+            main = next(launch for launch in launches if launch["kernel"] == "weft_kernel")
+            facts = json.loads(weft("explain", path, pattern, options, target, n, {}))
+            executed = sum(main["executed"].values())
+            samples.append((executed / main["warps"], facts["tiles"]["full"], facts["tiles"]["partial"], main["blocks"]))
+            ratio = executed / (facts["pairs"] * 2 * DIM / products)
+            keys = facts["keys"]
+    (full, masked, rest), off = fitted(samples)
+    text = lambda x: "-" if x is None else f"{x:,.0f}"
+    share = "-" if off is None else f"{100 * off:.0f} %"
+    print(f"{name:14} {target}  {ratio:8.1f} an {instruction}  {text(full):>8} {text(masked):>8} {text(rest):>8}  {share:>5}  {keys}",
+          flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only")
+    parser.add_argument("--target", choices=PRODUCTS)
+    options = parser.parse_args()
+    print(f"f16, dim {DIM}, {LENGTHS[0]} to {LENGTHS[-1]} tokens, instructions of a warp; the first of {LENGTHS[-1]} tokens\n"
+          f"{'':14} {'':5}  {'a useful product':>17}  {'full':>8} {'masked':>8} {'a tile':>8}  {'off':>5}  keys")
+    for target in [options.target] if options.target else PRODUCTS:
+        for row in PATTERNS:
+            if options.only in (None, row[0]):
+                try:
+                    measure(row, target)
+                except RuntimeError as error:
+                    print(f"{row[0]:14} {target}  {error}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
