@@ -1,0 +1,204 @@
+/// What the machine finds in kernels that do wrong, and that it finds nothing in their right twins.
+
+#include "runtime/cuda/functions.h"
+#include "runtime/nvrtc/compile.h"
+#include "runtime/nvrtc/search.h"
+#include "tests/machine/fixture.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+namespace weft::test {
+namespace {
+
+using cuda::DeviceAddress;
+
+/// The driver's own calls: nothing of Weft stands between these kernels and the machine.
+const cuda::Functions& driver() {
+  using namespace cuda;
+  static const Functions functions = [] {
+    Functions out;
+    void* library = dlopen(WEFT_MACHINE, RTLD_NOW | RTLD_LOCAL);
+#define WEFT_CUDA_FUNCTION(name, parameters) out.name = reinterpret_cast<int(*) parameters>(dlsym(library, #name));
+#include "runtime/cuda/functions.def"
+    return out;
+  }();
+  return functions;
+}
+
+std::string compiled(int sm, const std::string& text) {
+  const Target target = find_target(fmt::format("sm_{}", sm)).value();
+  const auto library = nvrtc::locate(target).value();
+  auto binary = nvrtc::compile(*library, text, target);
+  if (!binary) throw std::runtime_error(binary.error().message);
+  return std::move(binary)->cubin;
+}
+
+constexpr unsigned kThreads = 64, kNumbers = 64;
+constexpr unsigned kSharedBytes = 4 * kThreads;
+
+/// Runs `body` as the body of a kernel of one block with two warps, over `float* out` and `const float* in`, 64 numbers
+/// each, and 64 numbers of shared memory, `tile`. What the machine says; the numbers come back in `out`.
+std::string run(int sm, const std::string& body, std::vector<float>* out = nullptr) {
+  const auto text = fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__(64) k(float* out, const float* in) {{\n"
+      "  extern __shared__ float tile[];\n  const int t = threadIdx.x;\n{}\n}}\n",
+      body);
+  const auto cubin = compiled(sm, text);
+  const auto& cu = driver();
+  cuda::ModuleHandle* module = nullptr;
+  cuda::FunctionHandle* function = nullptr;
+  EXPECT_EQ(cu.cuModuleLoadData(&module, cubin.data()), 0) << the_machine().fault;
+  EXPECT_EQ(cu.cuModuleGetFunction(&function, module, "k"), 0);
+  struct {
+    DeviceAddress out = 0, in = 0;
+  } arguments;
+  std::vector<float> numbers(kNumbers);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i + 1);
+  const auto bytes = numbers.size() * sizeof(float);
+  EXPECT_EQ(cu.cuMemAlloc_v2(&arguments.out, bytes), 0);
+  EXPECT_EQ(cu.cuMemAlloc_v2(&arguments.in, bytes), 0);
+  EXPECT_EQ(cu.cuMemcpyHtoD_v2(arguments.in, numbers.data(), bytes), 0);
+  the_machine().fault.clear();
+  void* parameters[] = {&arguments};
+  const int result = cu.cuLaunchKernel(function, 1, 1, 1, kThreads, 1, 1, kSharedBytes, nullptr, parameters, nullptr);
+  EXPECT_EQ(result != 0, !the_machine().fault.empty());
+  if (out != nullptr) {
+    out->resize(kNumbers);
+    EXPECT_EQ(cu.cuMemcpyDtoH_v2(out->data(), arguments.out, bytes), 0);
+  }
+  cu.cuMemFree_v2(arguments.out);
+  cu.cuMemFree_v2(arguments.in);
+  cu.cuModuleUnload(module);
+  return the_machine().fault;
+}
+
+class MachineFinds : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (const auto why = become(GetParam()); !why.empty()) GTEST_SKIP() << why;
+  }
+  /// `wrong` makes the machine say so, and `right` nothing.
+  void expect(const std::string& says, const std::string& wrong, const std::string& right) {
+    EXPECT_NE(run(GetParam(), wrong).find(says), std::string::npos) << the_machine().fault;
+    EXPECT_EQ(run(GetParam(), right), "");
+  }
+};
+
+TEST_P(MachineFinds, NothingInWhatComputes) {
+  std::vector<float> out;
+  const auto said = run(GetParam(),
+                        "tile[t] = in[t]; __syncthreads(); float a = tile[63 - t];"
+                        "for (int i = 0; i < t % 5; ++i) a += __fdividef(1.0f, a) + sqrtf(a);"
+                        "a += __shfl_xor_sync(~0u, a, 3); out[t] = t % 3 == 1 ? a : a * in[t / 2];",
+                        &out);
+  EXPECT_EQ(said, "");
+  const auto value = [](int t) {
+    double a = 64 - t;
+    for (int i = 0; i < t % 5; ++i) a += 1 / a + std::sqrt(a);
+    return a;
+  };
+  for (int t = 0; t < static_cast<int>(kThreads); ++t) {
+    const double a = value(t) + value(t ^ 3), want = t % 3 == 1 ? a : a * (t / 2 + 1);
+    EXPECT_NEAR(static_cast<double>(out[static_cast<std::size_t>(t)]), want, 1e-5 * want) << t;
+  }
+}
+
+TEST_P(MachineFinds, StrayAccess) {
+  expect("lies outside every allocation", "out[t + 1] = 1.0f;", "out[t] = 1.0f;");
+  expect("lies outside every allocation", "out[t] = in[t - 1];", "out[t] = in[t];");
+}
+
+TEST_P(MachineFinds, UnalignedAccess) {
+  const std::string load = "const float2 a = *(const float2*)(in + t % 32 * 2 + {}); out[t] = a.x + a.y;";
+  expect("which is no multiple", fmt::format(fmt::runtime(load), 1), fmt::format(fmt::runtime(load), 0));
+}
+
+TEST_P(MachineFinds, BeyondSharedMemory) {
+  expect("of shared memory, of which the block has", "tile[t + 1] = in[t]; __syncthreads(); out[t] = tile[t];",
+         "tile[t] = in[t]; __syncthreads(); out[t] = tile[t];");
+}
+
+TEST_P(MachineFinds, RaceOfLoadAndStore) {
+  expect("race: the load", "tile[t] = in[t]; out[t] = tile[63 - t];",
+         "tile[t] = in[t]; __syncthreads(); out[t] = tile[63 - t];");
+}
+
+TEST_P(MachineFinds, RaceOfStores) {
+  expect("race: the store", "tile[t % 32] = in[t]; __syncthreads(); out[t] = tile[t % 32];",
+         "if (t < 32) tile[t] = in[t]; __syncthreads(); out[t] = tile[t % 32];");
+}
+
+TEST_P(MachineFinds, GlobalMemoryNobodyWrote) {
+  expect("reads global memory nobody wrote", "const float a = out[63 - t]; out[t] = a;",
+         "out[t] = 1.0f; const float a = ((volatile float*)out)[t]; out[t] = a;");
+}
+
+/// It is NaN, as on the emulator: kernels may load what they then select away.
+TEST_P(MachineFinds, SharedMemoryNobodyWrote) {
+  std::vector<float> out;
+  EXPECT_EQ(run(GetParam(), "if (t < 63) tile[t] = in[t]; __syncthreads(); out[t] = tile[t];", &out), "");
+  EXPECT_EQ(out[62], 63.0F);
+  EXPECT_TRUE(std::isnan(out[63]));
+}
+
+/// On Maxwell and Pascal some lanes of a warp arrive for all: the barrier counts warps, and too many.
+TEST_P(MachineFinds, BarriersThatSomeLanesMiss) {
+  const auto says = run(GetParam(),
+                        "if (in[t] < 40.0f) { tile[t] = in[t]; __syncthreads(); out[t] = tile[t]; }"
+                        "else { __syncthreads(); __syncthreads(); out[t] = 0.0f; }");
+  EXPECT_NE(says.find(GetParam() < 70 ? "BAR at" : "wait for lanes that never come"), std::string::npos) << says;
+}
+
+TEST_P(MachineFinds, LanesThatAreNotThere) {
+  if (GetParam() < 70) return;  // SHFL gives what an absent lane's register holds there, and compilers count on it
+  expect("which is not there", "float a = in[t]; if (t % 32 < 7) a += __shfl_xor_sync(0x7f, a, 8); out[t] = a;",
+         "float a = in[t]; if (t % 32 < 8) a += __shfl_xor_sync(0xff, a, 4); out[t] = a;");
+}
+
+TEST_P(MachineFinds, CopiesThatNobodyWaitedFor) {
+  if (GetParam() < 80) return;
+  const std::string copy =
+      "const unsigned to = (unsigned)__cvta_generic_to_shared(tile + t);"
+      "asm volatile(\"cp.async.ca.shared.global [%0], [%1], 4;\" :: \"r\"(to), \"l\"(in + t));"
+      "asm volatile(\"cp.async.commit_group;\");";
+  const std::string wait = "asm volatile(\"cp.async.wait_group 0;\");";
+  std::vector<float> out;
+  EXPECT_EQ(run(GetParam(), copy + wait + "__syncthreads(); out[t] = tile[63 - t];", &out), "");
+  EXPECT_EQ(out[0], 64.0F);
+  // Its own warp reads what has not come: no race, and not the numbers.
+  run(GetParam(), copy + "__syncwarp(); out[t] = ((volatile float*)tile)[t];" + wait, &out);
+  EXPECT_NE(out[0], 1.0F);
+  // Another warp waits at the barrier only.
+  EXPECT_NE(run(GetParam(), copy + "__syncthreads(); out[t] = tile[63 - t];" + wait).find("race"), std::string::npos);
+}
+
+TEST_P(MachineFinds, MoreSharedMemoryThanWasAllowed) {
+  const auto& cu = driver();
+  const auto cubin = compiled(GetParam(), "extern \"C\" __global__ void k(int*) {}");
+  cuda::ModuleHandle* module = nullptr;
+  cuda::FunctionHandle* function = nullptr;
+  ASSERT_EQ(cu.cuModuleLoadData(&module, cubin.data()), 0) << the_machine().fault;
+  ASSERT_EQ(cu.cuModuleGetFunction(&function, module, "k"), 0);
+  DeviceAddress none = 0;
+  void* parameters[] = {&none};
+  const auto launch = [&](unsigned bytes) {
+    return cu.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, bytes, nullptr, parameters, nullptr);
+  };
+  EXPECT_EQ(launch(48 << 10), 0) << the_machine().fault;
+  EXPECT_NE(launch(60 << 10), 0);
+  const bool has_more = GetParam() >= 70;
+  EXPECT_EQ(cu.cuFuncSetAttribute(function, cuda::kFunctionMostDynamicShared, 60 << 10) == 0, has_more);
+  EXPECT_EQ(launch(60 << 10) == 0, has_more);
+}
+
+INSTANTIATE_TEST_SUITE_P(, MachineFinds, ::testing::ValuesIn(kArchitectures),
+                         [](const auto& of) { return fmt::format("sm_{}", of.param); });
+
+}  // namespace
+}  // namespace weft::test
