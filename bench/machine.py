@@ -67,12 +67,16 @@ def solve(matrix, right):
 
 def fitted(samples):
     """(instructions, full, masked, tiles) of each length -> what each of the three costs, and how far that is off."""
-    used = [c for c in range(1, 4) if any(s[c] for s in samples)]
     weights = [1 / s[0] ** 2 for s in samples]  # shares matter, not instructions
-    left = [[sum(w * s[a] * s[b] for w, s in zip(weights, samples)) for b in used] for a in used]
-    right = [sum(w * s[a] * s[0] for w, s in zip(weights, samples)) for a in used]
-    found = solve(left, right)
-    if found is None:
+    # Where every tile has as many masked blocks as any other, these stand for the rest of the tile, too.
+    for last in (4, 3):
+        used = [c for c in range(1, last) if any(s[c] for s in samples)]
+        left = [[sum(w * s[a] * s[b] for w, s in zip(weights, samples)) for b in used] for a in used]
+        right = [sum(w * s[a] * s[0] for w, s in zip(weights, samples)) for a in used]
+        found = solve(left, right)
+        if found is not None:
+            break
+    else:
         return [None] * 3, None
     off = max(abs(sum(x * s[c] for x, c in zip(found, used)) / s[0] - 1) for s in samples)
     costs = dict(zip(used, found))
