@@ -118,7 +118,7 @@ Step compare_doubles(const Reader& r) {
 /// a or b, as the third compares with zero.
 Step choose_by_sign(const Reader& r) {
   const auto comparison = Comparison::read(r);
-  return step_of<3>(r.result(0), {r.word(1), r.word(2), r.real(3)}, {},
+  return step_of<3>(r.result(0), sources_of<3>(r, 1, true), {},
                     [=](bool, Word a, Word b, Word c) { return comparison(std::bit_cast<float>(c), 0.0F) ? a : b; });
 }
 
