@@ -9,7 +9,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <iterator>
 #include <stdexcept>
 #include <vector>
 
@@ -107,6 +110,79 @@ TEST_P(MachineFinds, NothingInWhatComputes) {
     const double a = value(t) + value(t ^ 3), want = t % 3 == 1 ? a : a * (t / 2 + 1);
     EXPECT_NEAR(static_cast<double>(out[static_cast<std::size_t>(t)]), want, 1e-5 * want) << t;
   }
+}
+
+/// One expression as the host and as the kernel computes it, from two numbers of f64.
+struct Computed {
+  const char* text;
+  double (*of)(double x, double y);
+};
+#define WEFT_COMPUTED(...)                                                                     \
+  Computed {                                                                                   \
+#__VA_ARGS__, [](double x, double y) -> double { return (void(x), void(y), __VA_ARGS__); } \
+  }
+
+/// To the last bit: what is left behind the bits of f32 counts as well.
+TEST_P(MachineFinds, NothingInDoublesAndWideIntegers) {
+  using std::fabs, std::fma;
+  static constexpr Computed kComputed[] = {
+      WEFT_COMPUTED(fma(x, 3.0, -fabs(y))),
+      WEFT_COMPUTED(x * y),
+      WEFT_COMPUTED(x - fabs(y)),
+      WEFT_COMPUTED(x + 0.1),
+      WEFT_COMPUTED(x < fabs(y) ? x : y),
+      WEFT_COMPUTED(static_cast<double>(static_cast<long long>(y * 1e17))),
+      WEFT_COMPUTED(static_cast<double>(static_cast<unsigned long long>(x * 2e17))),
+      WEFT_COMPUTED(static_cast<double>(static_cast<int>(y * 1e6))),
+      WEFT_COMPUTED(static_cast<double>(static_cast<unsigned>(x * 5e7))),
+      WEFT_COMPUTED(static_cast<double>(static_cast<float>(static_cast<long long>(y * 1e17)))),
+  };
+  const auto number = [](int t) { return static_cast<float>(t + 1); };
+  std::string cases;
+  for (std::size_t i = 0; i < std::size(kComputed); ++i)
+    cases += fmt::format("if (t % {} == {}) a = {};\n", std::size(kComputed), i, kComputed[i].text);
+  std::vector<float> out;
+  const auto said = run(GetParam(),
+                        fmt::format("const double x = in[t] * 1.1f, y = in[63 - t] * -0.7f; double a = 0;\n"
+                                    "{} out[t] = float(t < 32 ? a : a - double(float(a)));",
+                                    cases),
+                        &out);
+  EXPECT_EQ(said, "");
+  for (int t = 0; t < static_cast<int>(kThreads); ++t) {
+    const auto& computed = kComputed[static_cast<std::size_t>(t) % std::size(kComputed)];
+    const double a = computed.of(static_cast<double>(number(t) * 1.1F), static_cast<double>(number(63 - t) * -0.7F));
+    const double want = t < 32 ? a : a - static_cast<double>(static_cast<float>(a));
+    EXPECT_EQ(out[static_cast<std::size_t>(t)], static_cast<float>(want)) << t << ": " << computed.text;
+  }
+}
+
+TEST_P(MachineFinds, NothingInSaturation) {
+  std::vector<float> out;
+  EXPECT_EQ(run(GetParam(),
+                "out[t] = __saturatef(fmaf(in[t], 0.05f, -0.5f)) + __saturatef(in[t] * (t == 63 ? "
+                "__int_as_float(0x7fc00000) : 0));",
+                &out),
+            "");
+  for (int t = 0; t < static_cast<int>(kThreads); ++t) {
+    const float want = std::min(std::max(std::fma(static_cast<float>(t + 1), 0.05F, -0.5F), 0.0F), 1.0F);
+    EXPECT_EQ(out[static_cast<std::size_t>(t)], want) << t;
+  }
+}
+
+/// One word takes what all lanes of both warps add, one of 64 bits as well.
+TEST_P(MachineFinds, NothingInAdditionsToMemory) {
+  std::vector<float> out;
+  const auto said = run(GetParam(),
+                        "out[t] = 0; __syncthreads(); atomicAdd(out, in[t]); atomicAdd((int*)out + 1, t);"
+                        "atomicMax((int*)out + 2, t % 50); atomicAdd((unsigned long long*)out + 2, (1ull << 32) - t);",
+                        &out);
+  EXPECT_EQ(said, "");
+  EXPECT_EQ(out[0], 64 * 65 / 2);
+  EXPECT_EQ(std::bit_cast<std::int32_t>(out[1]), 63 * 32);
+  EXPECT_EQ(std::bit_cast<std::int32_t>(out[2]), 49);
+  std::uint64_t sum = 0;
+  std::memcpy(&sum, &out[4], sizeof sum);
+  EXPECT_EQ(sum, (std::uint64_t{64} << 32) - 63 * 32);
 }
 
 TEST_P(MachineFinds, StrayAccess) {

@@ -86,31 +86,37 @@ Step access(const Reader& r) {
   };
 }
 
-/// Adds to a word of global memory, or joins it; lanes one after the other.
-Step reduce(const Reader& r) {
-  const bool real = r.has("F32"), is_signed = r.has("S32"), most = r.has("MAX"), least = r.has("MIN"),
-             sum = r.has("ADD"), either = r.has("OR"), both = r.has("AND");
-  if (r.has_any({"64", "F16x2", "F64"}) || !(most || least || sum || either || both) || (real && !sum)) r.unknown();
+/// memory = join(memory, register), of lanes one after the other.
+template <typename Number, typename Join>
+Step joined(const Reader& r, Join join) {
   const Address where = r.address(0);
   const Source with = r.word(1);
   const int place = r.place();
-  const auto join = [=](Word a, Word b) {
-    const bool less = is_signed ? static_cast<std::int32_t>(a) < static_cast<std::int32_t>(b) : a < b;
-    if (real) return std::bit_cast<Word>(std::bit_cast<float>(a) + std::bit_cast<float>(b));
-    if (sum) return a + b;
-    return most || least ? (less == least ? a : b) : either ? a | b : a & b;
-  };
   return [=](Warp& warp, Mask mask) {
-    Lanes x;
+    std::array<Number, kLanes> x;
     with.read(warp, x);
     each_lane(mask, [&](int l) {
-      std::byte* const memory = reach(warp, Space::global, true, where.global(warp, l), sizeof(Word), l, place);
-      Word held;
+      std::byte* const memory = reach(warp, Space::global, true, where.global(warp, l), sizeof(Number), l, place);
+      Number held;
       std::memcpy(&held, memory, sizeof held);
       held = join(held, x[at(l)]);
       std::memcpy(memory, &held, sizeof held);
     });
   };
+}
+
+/// Adds to a number of global memory, or joins it.
+Step reduce(const Reader& r) {
+  const bool real = r.has("F32"), is_signed = r.has("S32"), most = r.has("MAX"), least = r.has("MIN"),
+             sum = r.has("ADD"), either = r.has("OR"), both = r.has("AND"), wide = r.has_any({"64", "U64", "S64"});
+  if (r.has_any({"F16x2", "F64"}) || !(most || least || sum || either || both) || (!sum && (real || wide))) r.unknown();
+  if (wide) return joined<Wide>(r, [](Wide a, Wide b) { return a + b; });
+  return joined<Word>(r, [=](Word a, Word b) {
+    const bool less = is_signed ? static_cast<std::int32_t>(a) < static_cast<std::int32_t>(b) : a < b;
+    if (real) return std::bit_cast<Word>(std::bit_cast<float>(a) + std::bit_cast<float>(b));
+    if (sum) return a + b;
+    return most || least ? (less == least ? a : b) : either ? a | b : a & b;
+  });
 }
 
 /// Until the warp has waited, the bytes are NaNs: what reads too early computes something else.
@@ -158,7 +164,7 @@ Step wait(const Reader& r) {
 Rows access_rows() {
   return {{"LDS", access},  {"STS", access}, {"LDG", access}, {"STG", access},  {"LDL", access},
           {"STL", access},  {"LD", access},  {"ST", access},  {"LDGSTS", copy}, {"LDGDEPBAR", end_of_group},
-          {"DEPBAR", wait}, {"RED", reduce}};
+          {"DEPBAR", wait}, {"RED", reduce}, {"REDG", reduce}};
 }
 
 }  // namespace weft::machine

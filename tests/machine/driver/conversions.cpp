@@ -44,6 +44,18 @@ Step half_to_real(const Reader& r, std::size_t n) {
   });
 }
 
+using Doubles = std::array<double, kLanes>;
+
+Doubles read_reals(const Warp& warp, const Source& from, bool wide) {
+  Lanes words;
+  WideLanes bits;
+  wide ? from.read(warp, bits) : from.read(warp, words);
+  Doubles out;
+  for (std::size_t l = 0; l < kLanes; ++l)
+    out[l] = wide ? std::bit_cast<double>(bits[l]) : static_cast<double>(std::bit_cast<float>(words[l]));
+  return out;
+}
+
 Step real_to_real(const Reader& r) {
   const auto [to, from] = types_of(r);
   if (to == "F32" && from == "F16") return half_to_real(r, 1);
@@ -56,24 +68,25 @@ Step real_to_real(const Reader& r) {
       return rounds ? static_cast<float>(round(static_cast<double>(x))) : x;
     });
   }
+  if (to == "F64" && from == "F32") {
+    return [source = r.real(1), result = r.result(0)](Warp& warp, Mask mask) {
+      WideLanes out;
+      const Doubles x = read_reals(warp, source, false);
+      for (std::size_t l = 0; l < kLanes; ++l) out[l] = std::bit_cast<Wide>(x[l]);
+      result.write(warp, out, mask);
+    };
+  }
   if (to != "F32" || from != "F64") r.unknown();
-  const Source source = r.word(1);
-  const Place result = r.result(0);
-  return [=](Warp& warp, Mask mask) {
-    std::array<Wide, kLanes> x;
-    Source bits = source.plain();
-    bits.read(warp, x);
+  return rounded(r, [source = r.wide_real(1), result = r.result(0)](Warp& warp, Mask mask) {
     Lanes out;
-    for (std::size_t l = 0; l < kLanes; ++l) {
-      double value = std::bit_cast<double>(x[l]);
-      if (source.absolute) value = std::fabs(value);
-      out[l] = std::bit_cast<Word>(static_cast<float>(source.negated ? -value : value));
-    }
+    const Doubles x = read_reals(warp, source, true);
+    for (std::size_t l = 0; l < kLanes; ++l) out[l] = std::bit_cast<Word>(static_cast<float>(x[l]));
     result.write(warp, out, mask);
-  };
+  });
 }
 
 Step round_real(const Reader& r) {
+  if (r.has_any({"F64", "F16"})) r.unknown();
   return reals<1>(r,
                   [round = round_of(r)](bool, float x) { return static_cast<float>(round(static_cast<double>(x))); });
 }
@@ -89,17 +102,17 @@ Wide clamped(double x, T nan) {
 }
 
 Step real_to_integer(const Reader& r) {
-  if (r.has("F64")) r.unknown();
-  const bool wide = r.has_any({"S64", "U64"}), is_unsigned = r.has_any({"U32", "U64"});
-  const Source from = r.real(1);
+  if (r.has("F16")) r.unknown();
+  const bool wide = r.has_any({"S64", "U64"}), is_unsigned = r.has_any({"U32", "U64"}), takes_wide = r.has("F64");
+  const Source from = takes_wide ? r.wide_real(1) : r.real(1);
   const Place to = r.result(0);
   const Round round = round_of(r);
   return [=](Warp& warp, Mask mask) {
-    Lanes x, narrow;
-    from.read(warp, x);
-    std::array<Wide, kLanes> out;
+    const Doubles x = read_reals(warp, from, takes_wide);
+    Lanes narrow;
+    WideLanes out;
     for (std::size_t l = 0; l < kLanes; ++l) {
-      const double value = round(static_cast<double>(std::bit_cast<float>(x[l])));
+      const double value = round(x[l]);
       constexpr auto kNanOfWide = std::numeric_limits<std::int64_t>::min();
       out[l] = wide          ? is_unsigned ? clamped<Wide>(value, static_cast<Wide>(kNanOfWide))
                                            : clamped<std::int64_t>(value, kNanOfWide)
@@ -124,14 +137,14 @@ std::int64_t extended(Word x, int bits, bool is_signed) {
 int bits_of(std::string_view type) { return type.ends_with("8") ? 8 : type.ends_with("16") ? 16 : 32; }
 
 Step integer_to_real(const Reader& r) {
-  if (r.has("F64") || r.has("F16")) r.unknown();
+  if (r.has("F16")) r.unknown();
   const bool wide = r.has_any({"S64", "U64"}), is_unsigned = r.has_any({"U32", "U64", "U8", "U16"});
   const int bits = r.has_any({"U8", "S8"}) ? 8 : r.has_any({"U16", "S16"}) ? 16 : 32;
   const Source from = r.word(1);
   const Place to = r.result(0);
-  const int mode = rounding_of(r);
-  return [=](Warp& warp, Mask mask) {
-    std::array<Wide, kLanes> x;
+  const bool makes_wide = r.has("F64");
+  return rounded(r, [=](Warp& warp, Mask mask) {
+    WideLanes x;
     if (wide) {
       from.read(warp, x);
     } else {
@@ -144,18 +157,17 @@ Step integer_to_real(const Reader& r) {
         x[l] = static_cast<Wide>(from.negated ? -value : value);
       }
     }
-    // Volatile, so that the compiler does not convert before the rounding is set.
-    std::fesetround(mode);
-    Lanes out;
+    Lanes narrow;
+    WideLanes out;
     for (std::size_t l = 0; l < kLanes; ++l) {
-      const volatile Wide value = x[l];
-      const volatile float real =
-          wide && is_unsigned ? static_cast<float>(value) : static_cast<float>(static_cast<std::int64_t>(value));
-      out[l] = std::bit_cast<Word>(float{real});
+      const auto to_real = [&]<typename T>(T) {
+        return wide && is_unsigned ? static_cast<T>(x[l]) : static_cast<T>(static_cast<std::int64_t>(x[l]));
+      };
+      out[l] = std::bit_cast<Wide>(to_real(double{}));
+      narrow[l] = std::bit_cast<Word>(to_real(float{}));
     }
-    std::fesetround(FE_TONEAREST);
-    to.write(warp, out, mask);
-  };
+    makes_wide ? to.write(warp, out, mask) : to.write(warp, narrow, mask);
+  });
 }
 
 Step integer_to_integer(const Reader& r) {

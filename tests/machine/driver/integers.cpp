@@ -27,7 +27,7 @@ Step add(const Reader& r) {
   while (carries && n < r.count()) in.push_back(r.predicate(n++));
   if (terms.size() > 3) r.unknown();
   return [=](Warp& warp, Mask mask) {
-    std::array<Wide, kLanes> sum{};
+    WideLanes sum{};
     Lanes x;
     for (const Negatable& t : terms) {
       t.source.read(warp, x);
@@ -72,7 +72,7 @@ Step multiply_add(const Reader& r) {
   }
   return [=](Warp& warp, Mask mask) {
     Lanes x, y;
-    std::array<Wide, kLanes> z;
+    WideLanes z;
     a.read(warp, x);
     b.read(warp, y);
     c.read(warp, z);
@@ -137,7 +137,7 @@ Step compare(const Reader& r) {
   if (r.has_any({"S64", "U64", "64"})) {
     const bool wide_signed = r.has("S64");
     return compared(r, false, r.predicate(4, {}), [=](const Warp& warp) {
-      std::array<Wide, kLanes> a, b;
+      WideLanes a, b;
       from[0].read(warp, a);
       from[1].read(warp, b);
       return mask_of([&](std::size_t l) {
@@ -169,7 +169,7 @@ Step of_two(const Reader& r, F f) {
   const auto from = sources_of<2>(r, n + 1, false);
   const Predicate chosen = r.predicate(n + 3, {});
   return [=](Warp& warp, Mask mask) {
-    std::array<Wide, kLanes> a, b;
+    WideLanes a, b;
     from[0].read(warp, a);
     from[1].read(warp, b);
     const Mask p = chosen.read(warp);

@@ -17,10 +17,10 @@ Table table_of(std::initializer_list<Rows> parts) {
 }
 
 const Table& table(bool wide) {
-  static const Table kWide = table_of({real_rows(), conversion_rows(), integer_rows(), logic_rows(), move_rows(),
-                                       warp_rows(), matrix_rows(), access_rows()});
-  static const Table kNarrow = table_of({narrow_rows(), real_rows(), conversion_rows(), integer_rows(), logic_rows(),
-                                         move_rows(), warp_rows(), access_rows()});
+  static const Table kWide = table_of({real_rows(), double_rows(), conversion_rows(), integer_rows(), logic_rows(),
+                                       move_rows(), warp_rows(), matrix_rows(), access_rows()});
+  static const Table kNarrow = table_of({narrow_rows(), real_rows(), double_rows(), conversion_rows(), integer_rows(),
+                                         logic_rows(), move_rows(), warp_rows(), access_rows()});
   return wide ? kWide : kNarrow;
 }
 

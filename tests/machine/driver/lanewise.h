@@ -95,10 +95,13 @@ Word reversed(Word x);
 
 /// As <cfenv> names it.
 int rounding_of(const Reader& r);
+/// The step under the rounding that the instruction's modifiers ask for.
+Step rounded(const Reader& r, Step step);
 
 /// The rows of each file, which meaning_of joins to one table.
 using Rows = std::vector<Row>;
 Rows real_rows();
+Rows double_rows();
 Rows conversion_rows();
 Rows integer_rows();
 Rows logic_rows();

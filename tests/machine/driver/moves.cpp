@@ -56,7 +56,7 @@ Step of_hardware(const Reader& r) {
 /// CS2R clears two registers where it does not say 32.
 Step of_hardware_or_zero(const Reader& r) {
   if (r.text(1) != "SRZ" || r.has("32")) return of_hardware(r);
-  return [to = r.result(0)](Warp& warp, Mask mask) { to.write(warp, std::array<Wide, kLanes>{}, mask); };
+  return [to = r.result(0)](Warp& warp, Mask mask) { to.write(warp, WideLanes{}, mask); };
 }
 
 /// Each lane from an address of its own.

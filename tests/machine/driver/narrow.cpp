@@ -10,7 +10,7 @@ void keep(Mask& flag, Mask values, Mask mask) { flag = (flag & ~mask) | (values 
 
 /// A result in 64 bits, and the flags it sets.
 struct Sum {
-  std::array<Wide, kLanes> values;
+  WideLanes values;
 
   void write(Warp& warp, const Place& to, Mask mask, bool extends) const {
     Lanes low;

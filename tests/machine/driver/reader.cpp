@@ -45,6 +45,11 @@ Word float_bits(std::string_view text) {
   return std::bit_cast<Word>(std::strtof(std::string(text).c_str(), nullptr));
 }
 
+Wide double_bits(std::string_view text) {
+  if (text.find("NAN") != text.npos) return std::bit_cast<Wide>(std::nan(""));
+  return std::bit_cast<Wide>(std::strtod(std::string(text).c_str(), nullptr));
+}
+
 /// The parts of `R4.X16+UR5+0x20`.
 Address address_in(std::string_view inside, const Reader& reader) {
   Address out;
@@ -105,13 +110,15 @@ void Source::read(const Warp& warp, Lanes& out) const {
   }
 }
 
-void Source::read(const Warp& warp, std::array<Wide, kLanes>& out) const {
+void Source::read(const Warp& warp, WideLanes& out) const {
   Lanes low, high;
   plain().read(warp, low);
   above().read(warp, high);
   for (std::size_t l = 0; l < kLanes; ++l) {
     out[l] = low[l] | Wide{high[l]} << 32;
-    if (negated) out[l] = 0 - out[l];
+    constexpr Wide kSign = Wide{1} << 63;
+    if (absolute) out[l] = real ? out[l] & ~kSign : (out[l] & kSign) != 0 ? 0 - out[l] : out[l];
+    if (negated) out[l] = real ? out[l] ^ kSign : 0 - out[l];
     if (inverted) out[l] = ~out[l];
   }
 }
@@ -138,7 +145,7 @@ void Place::write(Warp& warp, const Lanes& values, Mask mask) const {
   }
 }
 
-void Place::write(Warp& warp, const std::array<Wide, kLanes>& values, Mask mask) const {
+void Place::write(Warp& warp, const WideLanes& values, Mask mask) const {
   Lanes low, high;
   for (std::size_t l = 0; l < kLanes; ++l) {
     low[l] = static_cast<Word>(values[l]);
@@ -194,10 +201,12 @@ int Reader::meeting() const {
   return static_cast<int>(integer(of_->meeting.substr(1)));
 }
 
-Source Reader::word(std::size_t n) const { return source(n, false); }
-Source Reader::real(std::size_t n) const { return source(n, true); }
+Source Reader::word(std::size_t n) const { return source(n, Type::word); }
+Source Reader::real(std::size_t n) const { return source(n, Type::real); }
+Source Reader::wide_real(std::size_t n) const { return source(n, Type::wide_real); }
 
-Source Reader::source(std::size_t n, bool real) const {
+Source Reader::source(std::size_t n, Type type) const {
+  const bool real = type != Type::word;
   std::string_view name = bare(text(n));
   const sass::Operand& o = of_->operands[n];
   Source out{.negated = o.negated, .inverted = o.inverted, .absolute = o.absolute, .real = real};
@@ -229,10 +238,15 @@ Source Reader::source(std::size_t n, bool real) const {
     const bool hexadecimal = name.starts_with("0x");
     if (!hexadecimal && !real && o.kind != sass::Operand::Kind::immediate) unknown();
     out = {.from = Source::From::number, .real = real};
-    const bool bits = hexadecimal || !real;
-    const auto value = bits ? integer(text(n)) : 0;
-    out.value = bits ? static_cast<Word>(value) : float_bits(text(n));
-    out.value_above = value < 0 ? ~Word{0} : 0;
+    Wide bits = 0;
+    if (type == Type::wide_real) {
+      if (hexadecimal) unknown();
+      bits = double_bits(text(n));
+    } else {
+      bits = hexadecimal || !real ? static_cast<Wide>(integer(text(n))) : float_bits(text(n));
+    }
+    out.value = static_cast<Word>(bits);
+    out.value_above = static_cast<Word>(bits >> 32);
   }
   return out;
 }

@@ -17,13 +17,13 @@ struct Source {
   int number = kZero;
   Word value = 0, value_above = 0;  ///< of a number, and the word behind it for what reads 64 bits
   bool negated = false, inverted = false, absolute = false;
-  bool real = false;     ///< signs are those of f32
+  bool real = false;     ///< signs are those of f32 or, where 64 bits are read, of f64
   int shift = 0;         ///< a half or a byte: that much down …
   Word part = ~Word{0};  ///< … and so much of it
 
   void read(const Warp& warp, Lanes& out) const;
   /// 64 bits of two registers, signs applied to the whole.
-  void read(const Warp& warp, std::array<Wide, kLanes>& out) const;
+  void read(const Warp& warp, WideLanes& out) const;
   /// As it stands in the register, without what its signs do.
   Source plain() const;
   Source above() const;
@@ -36,7 +36,7 @@ struct Place {
   bool sets_flags = false;  ///< `.CC`
 
   void write(Warp& warp, const Lanes& values, Mask mask) const;
-  void write(Warp& warp, const std::array<Wide, kLanes>& values, Mask mask) const;
+  void write(Warp& warp, const WideLanes& values, Mask mask) const;
   Place above() const;
 };
 
@@ -80,6 +80,7 @@ class Reader {
 
   Source word(std::size_t n) const;
   Source real(std::size_t n) const;
+  Source wide_real(std::size_t n) const;  ///< f64, in two registers
   Place result(std::size_t n) const;
   bool is_predicate(std::size_t n) const;
   Predicate predicate(std::size_t n) const;
@@ -93,7 +94,8 @@ class Reader {
   [[noreturn]] void unknown() const;
 
  private:
-  Source source(std::size_t n, bool real) const;
+  enum class Type { word, real, wide_real };
+  Source source(std::size_t n, Type type) const;
 
   const sass::Instruction* of_;
   const Launch* launch_;

@@ -10,30 +10,22 @@ namespace {
 
 constexpr float kLeastNormal = 0x1p-126F;
 
-/// Results of a row under the rounding that its modifiers ask for.
+/// SAT keeps the result between 0 and 1, and makes 0 of what is no number.
 template <std::size_t N, typename F>
-Step rounded(const Reader& r, F f) {
-  const int mode = rounding_of(r);
-  Step step = reals<N>(r, f);
-  if (mode == FE_TONEAREST) return step;
-  return [=](Warp& warp, Mask mask) {
-    std::fesetround(mode);
-    step(warp, mask);
-    std::fesetround(FE_TONEAREST);
-  };
+Step arithmetic(const Reader& r, F f) {
+  if (!r.has("SAT")) return rounded(r, reals<N>(r, [=](bool, auto... x) { return f(x...); }));
+  return rounded(r, reals<N>(r, [=](bool, auto... x) { return std::fmin(std::fmax(f(x...), 0.0F), 1.0F); }));
 }
 
 Step multiply_add(const Reader& r) {
-  if (r.has("SAT")) r.unknown();
-  return rounded<3>(r, [](bool, float a, float b, float c) { return std::fma(a, b, c); });
+  return arithmetic<3>(r, [](float a, float b, float c) { return std::fma(a, b, c); });
 }
 Step multiply(const Reader& r) {
-  if (r.has("SAT")) r.unknown();
-  return rounded<2>(r, [](bool, float a, float b) { return a * b; });
+  return arithmetic<2>(r, [](float a, float b) { return a * b; });
 }
 Step add(const Reader& r) {
-  if (r.has("SAT") || r.result(0).sets_flags) r.unknown();
-  return rounded<2>(r, [](bool, float a, float b) { return a + b; });
+  if (r.result(0).sets_flags) r.unknown();
+  return arithmetic<2>(r, [](float a, float b) { return a + b; });
 }
 Step least_or_most(const Reader& r) {
   return reals<2>(r, [](bool least, float a, float b) { return least ? std::fmin(a, b) : std::fmax(a, b); });
@@ -104,17 +96,6 @@ Step compare(const Reader& r) {
   });
 }
 
-Step compare_doubles(const Reader& r) {
-  const auto from = sources_of<2>(r, 2, false);
-  const auto comparison = Comparison::read(r);
-  return compared(r, false, r.predicate(4, {}), [=](const Warp& warp) {
-    std::array<Wide, kLanes> a, b;
-    from[0].read(warp, a);
-    from[1].read(warp, b);
-    return mask_of([&](std::size_t l) { return comparison(std::bit_cast<double>(a[l]), std::bit_cast<double>(b[l])); });
-  });
-}
-
 /// a or b, as the third compares with zero.
 Step choose_by_sign(const Reader& r) {
   const auto comparison = Comparison::read(r);
@@ -126,6 +107,16 @@ Step choose_by_sign(const Reader& r) {
 
 int rounding_of(const Reader& r) {
   return r.has("RM") ? FE_DOWNWARD : r.has("RP") ? FE_UPWARD : r.has("RZ") ? FE_TOWARDZERO : FE_TONEAREST;
+}
+
+Step rounded(const Reader& r, Step step) {
+  const int mode = rounding_of(r);
+  if (mode == FE_TONEAREST) return step;
+  return [mode, step = std::move(step)](Warp& warp, Mask mask) {
+    std::fesetround(mode);
+    step(warp, mask);
+    std::fesetround(FE_TONEAREST);
+  };
 }
 
 Step compared(const Reader& r, bool number, Predicate further, std::function<Mask(const Warp&)> outcome) {
@@ -154,10 +145,10 @@ Step compared(const Reader& r, bool number, Predicate further, std::function<Mas
 
 Rows real_rows() {
   return {
-      {"FFMA", multiply_add}, {"FFMA32I", multiply_add}, {"FMUL", multiply},         {"FMUL32I", multiply},
-      {"FADD", add},          {"FADD32I", add},          {"FMNMX", least_or_most},   {"FMNMX3", least_or_most_of_three},
-      {"FSEL", select},       {"MUFU", special},         {"RRO", reduce_range},      {"FCHK", check_division},
-      {"FSETP", compare},     {"FSET", compare},         {"DSETP", compare_doubles}, {"FCMP", choose_by_sign}};
+      {"FFMA", multiply_add}, {"FFMA32I", multiply_add}, {"FMUL", multiply},       {"FMUL32I", multiply},
+      {"FADD", add},          {"FADD32I", add},          {"FMNMX", least_or_most}, {"FMNMX3", least_or_most_of_three},
+      {"FSEL", select},       {"MUFU", special},         {"RRO", reduce_range},    {"FCHK", check_division},
+      {"FSETP", compare},     {"FSET", compare},         {"FCMP", choose_by_sign}};
 }
 
 }  // namespace weft::machine

@@ -24,6 +24,8 @@ constexpr int kZero = 255, kUniformZero = 63, kTrue = 7;  ///< RZ, URZ and PT: w
 
 /// One register of a warp.
 using Lanes = std::array<Word, kLanes>;
+/// Two, as numbers of 64 bits.
+using WideLanes = std::array<Wide, kLanes>;
 
 /// What ends a launch: a kernel did what a GPU would not bear, or an instruction is unknown here.
 struct Fault {
