@@ -185,6 +185,45 @@ TEST_P(MachineFinds, NothingInAdditionsToMemory) {
   EXPECT_EQ(sum, (std::uint64_t{64} << 32) - 63 * 32);
 }
 
+/// Pascal multiplies halves of 16 bits: each of zero, positive and negative meets each other.
+TEST_P(MachineFinds, NothingInProductsOfIntegers) {
+  std::vector<float> out;
+  const auto said = run(GetParam(),
+                        "const int a = (t % 8 - 4) * 65536 + t / 8 - 4, b = (t / 8 - 4) * 65536 + t % 8 - 4;"
+                        "out[t] = __uint_as_float(unsigned(__mulhi(a, b)) + 31u * __umulhi(a, b) + 13u * (a * b)"
+                        " + 17u * (a / 7) + 19u * (a % 11) + 23u * (unsigned(b) / 13));",
+                        &out);
+  EXPECT_EQ(said, "");
+  for (int t = 0; t < static_cast<int>(kThreads); ++t) {
+    const int a = (t % 8 - 4) * 65536 + t / 8 - 4, b = (t / 8 - 4) * 65536 + t % 8 - 4;
+    const auto u = [](std::int64_t x) { return static_cast<std::uint32_t>(x); };
+    const std::int64_t product = std::int64_t{a} * b;
+    const auto unsigned_high = static_cast<std::uint32_t>(std::uint64_t{u(a)} * u(b) >> 32);
+    const auto want =
+        u(product >> 32) + 31 * unsigned_high + 13 * u(product) + 17 * u(a / 7) + 19 * u(a % 11) + 23 * (u(b) / 13);
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(out[static_cast<std::size_t>(t)]), want) << a << " and " << b;
+  }
+}
+
+/// Lanes of a warp go to different places of a table, and meet again for the shuffle.
+TEST_P(MachineFinds, NothingInJumpTables) {
+  std::vector<float> out;
+  const auto said = run(GetParam(),
+                        "float x = in[t]; switch (t % 7) {"
+                        "case 0: x += 1.0f; tile[t] = x; break; case 1: x *= 3.0f; break; case 2: x = sqrtf(x); break;"
+                        "case 3: x = in[63 - t]; break; case 4: x = x * x; break; case 5: x = -x; tile[t] = x; break; }"
+                        "out[t] = x + __shfl_xor_sync(~0u, x, 1);",
+                        &out);
+  EXPECT_EQ(said, "");
+  const auto value = [](int t) {
+    const float x = static_cast<float>(t + 1);
+    const float values[] = {x + 1, x * 3, std::sqrt(x), static_cast<float>(64 - t), x * x, -x, x};
+    return values[t % 7];
+  };
+  for (int t = 0; t < static_cast<int>(kThreads); ++t)
+    EXPECT_NEAR(out[static_cast<std::size_t>(t)], value(t) + value(t ^ 1), 1e-3F) << t;
+}
+
 TEST_P(MachineFinds, StrayAccess) {
   expect("lies outside every allocation", "out[t + 1] = 1.0f;", "out[t] = 1.0f;");
   expect("lies outside every allocation", "out[t] = in[t - 1];", "out[t] = in[t];");

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 namespace weft::test {
 namespace {
 
@@ -15,6 +17,7 @@ struct Row {
   int sm;
   std::string name;
 };
+void PrintTo(const Row& row, std::ostream* out) { *out << "sm_" << row.sm << ' ' << row.name; }
 
 std::vector<Row> rows() {
   std::vector<Row> out;

@@ -12,8 +12,8 @@ constexpr Word kNan = 0x7fc00000;
 
 /// Control flow, which the machine itself knows, and what does nothing here.
 bool is_control(const sass::Instruction& instruction) {
-  static constexpr std::string_view kNames[] = {"BRA", "BSSY", "BSYNC", "EXIT", "BAR", "BREAK", "CALL",    "RET",
-                                                "SSY", "SYNC", "PBK",   "BRK",  "CAL", "JCAL",  "WARPSYNC"};
+  static constexpr std::string_view kNames[] = {"BRA", "BRX", "BSSY", "BSYNC", "EXIT", "BAR", "BREAK", "CALL",
+                                                "RET", "SSY", "SYNC", "PBK",   "BRK",  "CAL", "JCAL",  "WARPSYNC"};
   return std::find(std::begin(kNames), std::end(kNames), instruction.name()) != std::end(kNames);
 }
 
@@ -101,6 +101,26 @@ void arrive(Warp& warp, const Ready& ready, const Launch& launch, Mask lanes) {
     warp.vote = (warp.vote & ~lanes) | (vote & lanes);
   }
   warp.waiting |= lanes;
+}
+
+std::map<int, Mask> indexed_branch(const Warp& warp, const Ready& ready, const Launch& launch, Mask lanes) {
+  const Reader reader(*ready.of, launch);
+  const std::string_view text = reader.text(0);
+  const auto minus = text.find(" -0x");
+  // Tables hold addresses within the kernel: nvdisasm prints what takes the next instruction's address away again.
+  const bool wide = launch.program->code.wide;
+  const int next = ready.of->address + (wide ? 16 : 8);
+  if (minus == text.npos || text.substr(minus) != fmt::format(" -{:#x}", next)) reader.unknown();
+  Lanes where;
+  Source{.number = reader.result(0).number}.read(warp, where);
+  std::map<int, Mask> out;
+  each_lane(lanes, [&](int l) {
+    const int at = static_cast<int>(where[static_cast<std::size_t>(l)]);
+    // Every fourth word of Maxwell and Pascal is for control: what jumps there runs the next one.
+    const bool is_control_word = !wide && at % 32 == 0;
+    out[launch.index_of(is_control_word ? at + 8 : at)] |= Mask{1} << l;
+  });
+  return out;
 }
 
 Mask further_conditions(const Warp& warp, const Ready& ready) {

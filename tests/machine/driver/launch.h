@@ -52,6 +52,8 @@ void run_wide(Warp& warp, Launch& launch);    ///< Volta and newer: each lane is
 Mask begin(const Warp& warp, const Ready& ready, Launch& launch, Mask active);
 /// The lanes come to the block's barrier.
 void arrive(Warp& warp, const Ready& ready, const Launch& launch, Mask lanes);
+/// `BRX R2 -0x150`: the places that the lanes' registers name, and which lanes go there.
+std::map<int, Mask> indexed_branch(const Warp& warp, const Ready& ready, const Launch& launch, Mask lanes);
 /// All further predicates among the operands, as in `@P0 BRA !P1, place`.
 Mask further_conditions(const Warp& warp, const Ready& ready);
 /// Of what only a whole warp may do together.

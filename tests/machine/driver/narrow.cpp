@@ -99,9 +99,11 @@ Step multiply_add(const Reader& r) {
   if (r.has("X")) r.unknown();
   const Place to = r.result(0);
   const auto from = sources_of<3>(r, 1, false);
-  Source whole = from[1];
-  whole.shift = 0;
-  whole.part = ~Word{0};
+  std::array<Source, 2> wholes{from[0], from[1]};
+  for (Source& whole : wholes) {
+    whole.shift = 0;
+    whole.part = ~Word{0};
+  }
   // Both types stand there, or neither.
   const std::string_view types = r.opcode();
   const auto first = types.find("16"), second = types.find("16", std::min(first, types.size() - 1) + 1);
@@ -111,22 +113,28 @@ Step multiply_add(const Reader& r) {
   const bool shifts = r.has("PSL"), adds_b = r.has("CBCC"), low = r.has("CLO"), high = r.has("CHI"),
              merges = r.has("MRG"), corrects = r.has("CSFU");
   return [=](Warp& warp, Mask mask) {
-    Lanes x, y, z, all;
+    Lanes x, y, z, all_of_a, all_of_b;
     from[0].read(warp, x);
     from[1].read(warp, y);
     from[2].read(warp, z);
-    whole.read(warp, all);
+    wholes[0].read(warp, all_of_a);
+    wholes[1].read(warp, all_of_b);
     Sum sum{};
     for (std::size_t l = 0; l < kLanes; ++l) {
       Word product = low_half(x[l], a_signed) * low_half(y[l], b_signed), c = z[l];
-      const auto is_negative = [](Word half, bool is_signed) { return is_signed && (half & 0x8000) != 0; };
-      if (corrects) c -= (Word{is_negative(x[l], a_signed)} + Word{is_negative(y[l], b_signed)}) << 16;
+      // Upper halves, whose products with the other's lower one are added as if they had no sign.
+      const auto makes_negative = [](Word half, bool is_signed, Word other) {
+        return is_signed && (half & 0x8000) != 0 && (other & 0xffff) != 0;
+      };
+      if (corrects)
+        c -= (Word{makes_negative(x[l], a_signed, all_of_b[l])} + Word{makes_negative(y[l], b_signed, all_of_a[l])})
+             << 16;
       if (shifts) product <<= 16;
-      if (adds_b) c += all[l] << 16;
+      if (adds_b) c += all_of_b[l] << 16;
       if (low) c &= 0xffff;
       if (high) c >>= 16;
       sum.values[l] = Wide{product} + c;
-      if (merges) sum.values[l] = (sum.values[l] & ~Wide{0xffffffff}) | (sum.values[l] & 0xffff) | (all[l] << 16);
+      if (merges) sum.values[l] = (sum.values[l] & ~Wide{0xffffffff}) | (sum.values[l] & 0xffff) | (all_of_b[l] << 16);
     }
     sum.write(warp, to, mask, false);
   };

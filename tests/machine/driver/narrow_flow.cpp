@@ -55,6 +55,11 @@ void branch(Warp& warp, Mask lanes, int to) {
   }
 }
 
+/// Each place gets its lanes in turn; those of the first go on at once, with what does not branch.
+void branch_by_index(Warp& warp, const Ready& ready, const Launch& launch, Mask lanes) {
+  for (const auto& [at, there] : indexed_branch(warp, ready, launch, lanes)) branch(warp, there, at);
+}
+
 void bar(Warp& warp, const Ready& ready, Launch& launch, Mask lanes) {
   expect_whole_warp(warp, lanes, "BAR", ready.of->address);
   warp.vote = 0;
@@ -73,6 +78,7 @@ void flow(Warp& warp, const Ready& ready, Launch& launch, Mask lanes) {
   if (lanes == 0) return;
   if (name == "BAR") return bar(warp, ready, launch, lanes);
   if (name == "BRA") return branch(warp, lanes, target());
+  if (name == "BRX") return branch_by_index(warp, ready, launch, lanes);
   if (name == "CAL" || name == "JCAL") return call(warp, lanes, target());
   if (name == "BRK") return leave_loop(warp, lanes);
   if (name == "EXIT") warp.exited |= lanes;

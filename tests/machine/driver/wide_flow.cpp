@@ -93,6 +93,8 @@ void flow(Warp& warp, const Ready& ready, Launch& launch, Mask lanes) {
     if (lanes != warp.live()) place(warp, lanes, target());
   } else if (name == "BRA") {
     place(warp, lanes & further_conditions(warp, ready), target());
+  } else if (name == "BRX") {
+    for (const auto& [at, there] : indexed_branch(warp, ready, launch, lanes)) place(warp, there, at);
   } else if (name == "CALL") {
     place(warp, lanes, target());
   } else if (name == "RET") {
