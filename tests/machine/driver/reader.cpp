@@ -12,12 +12,13 @@ namespace {
 
 std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
-/// `-|R3|.reuse` without what stands around the name.
-std::string_view bare(std::string_view text) {
-  text = text.substr(std::min(text.find_first_not_of("-+~!|"), text.size()));
-  if (const auto end = text.find(".reuse"); end != text.npos) text = text.substr(0, end);
-  if (text.ends_with('|')) text.remove_suffix(1);
-  return text;
+/// `-|R3|.reuse` without what stands around the name; of `R3.reuse.B1` the part stays.
+std::string bare(std::string_view text) {
+  constexpr std::string_view kReuse = ".reuse";
+  std::string out(text.substr(std::min(text.find_first_not_of("-+~!|"), text.size())));
+  if (const auto at = out.find(kReuse); at != out.npos) out.erase(at, kReuse.size());
+  if (out.ends_with('|')) out.pop_back();
+  return out;
 }
 
 std::int64_t integer(std::string_view text) {
@@ -207,7 +208,7 @@ Source Reader::wide_real(std::size_t n) const { return source(n, Type::wide_real
 
 Source Reader::source(std::size_t n, Type type) const {
   const bool real = type != Type::word;
-  std::string_view name = bare(text(n));
+  std::string name = bare(text(n));
   const sass::Operand& o = of_->operands[n];
   Source out{.negated = o.negated, .inverted = o.inverted, .absolute = o.absolute, .real = real};
   for (const Part& part : kParts) {
@@ -252,7 +253,7 @@ Source Reader::source(std::size_t n, Type type) const {
 }
 
 Place Reader::result(std::size_t n) const {
-  const std::string_view name = bare(text(n));
+  const std::string name = bare(text(n));
   const auto end = name.find('.');
   const bool uniform = name.starts_with('U');
   if (!uniform && !name.starts_with('R')) unknown();
@@ -289,7 +290,7 @@ Address Reader::address(std::size_t n) const {
 }
 
 std::pair<std::string_view, Address> Reader::constant(std::size_t n) const {
-  const std::string_view name = bare(text(n));
+  const std::string name = bare(text(n));
   const auto close = name.find(']');
   if (!name.starts_with("c[") || close == name.npos) unknown();
   const auto bank = static_cast<std::size_t>(integer(name.substr(2, close - 2)));
