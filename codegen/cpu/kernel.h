@@ -29,7 +29,6 @@ struct Kernel : Layout {
   int d_words;                          ///< 32-bit words of a padded row of Q and K
   bool keys_in_place, values_in_place;  ///< rows of K and V are read where they are: products can step through them
   bool many_passes;                     ///< O is summed over passes
-  bool counts;                          ///< pairs may be kept more than once
 
   /// A condition on pairs.
   struct OfPairs {

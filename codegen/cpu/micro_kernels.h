@@ -84,7 +84,7 @@ struct Layout {
   int elements;              ///< of inputs, that its scores and its sink are made of …
   int sink_elements;         ///< … of which so many, the last ones, are of the sink
   int branches;              ///< that mix with constant weights: each has a delta of its own; else 0
-  int unused = 0;            ///< so that they are whole words
+  int counts;                ///< pairs may be kept more than once: how often stands at `weight`
   int mask_row;              ///< bytes of a vector's masks, one for each key of a block
 
   std::int64_t x, bits, q_row, o_row, idle_row, score_factor, q, q_lanes, few_sums, acc, out, m, l, alpha, top, settled,

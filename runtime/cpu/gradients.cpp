@@ -220,7 +220,6 @@ void Walker::put_sums(const Block& block, i64 at, i64 y, i64 rate, i64 take) con
 /// place. What each key gets does not depend on where it stands.
 i64 Walker::drop_keys_of_others(const Block& block, i64 count, bool full) const {
   i64 left = 0;
-  const bool has_counts = at_.key_position[0] > at_.weight;  // then there is room for them between the two
   const auto move_masks = [&](std::byte* first, i64 from) {
     std::memmove(first + left * at_.mask_bytes, first + from * at_.mask_bytes,
                  static_cast<std::size_t>(at_.mask_bytes));
@@ -234,7 +233,7 @@ i64 Walker::drop_keys_of_others(const Block& block, i64 count, bool full) const 
       each_mask(block, branch, 0, [&](std::byte* masks, i64) { move_masks(masks, i); });
     for (i64 v = 0; !full && v < at_.rows / at_.lanes; ++v)
       move_masks(in_scratch<std::byte>(at_.kept + v * at_.mask_row), i);
-    if (!full && has_counts)
+    if (!full && at_.counts != 0)
       std::copy_n(in_scratch<float>(at_.weight) + i * at_.rows, at_.rows,
                   in_scratch<float>(at_.weight) + left * at_.rows);
     ++left;

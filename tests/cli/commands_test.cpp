@@ -334,6 +334,25 @@ TEST_F(Commands, FewQueriesCostTheirProductsAndTheReading) {
   EXPECT_EQ(assumed(foreseen("64")).find("GB/s, as just measured"), std::string::npos);
 }
 
+TEST_F(Commands, ExplainSaysWhatALaunchRuns) {
+  const auto top = scratch_.write("top.weft", "pattern top { keep blocks(64, top(3, by: pooled)) & causal; }\n");
+  const std::vector<std::string> explain = {"explain", top,  "--tokens", "1k",  "--heads",  "2",
+                                            "--dim",   "64", "--dtype",  "f32", "--target", "cpu:x86-64"};
+  const auto report = json(explain);
+  const auto& launches = report["launches"];
+  ASSERT_EQ(launches.size(), 3U) << launches;
+  const auto is = [&](std::size_t at, const char* does, int blocks) {
+    EXPECT_EQ(launches[at]["does"], does);
+    EXPECT_EQ(launches[at]["number"], 0);
+    EXPECT_EQ(launches[at]["blocks"], blocks) << does;
+  };
+  is(0, "pool", 2 * 16);    // blocks of keys of both heads
+  is(1, "fill", 2 * 16);    // … and of rows, each of which chooses
+  is(2, "attend", 2 * 16);  // tiles of 64 rows
+  const auto text = weft(explain).out;
+  EXPECT_NE(text.find("  a launch runs: pool 32, fill 32, attend 32 units of work\n"), std::string::npos) << text;
+}
+
 TEST_F(Commands, ExplainSaysWhichHeadsShareATile) {
   const auto dense = scratch_.write("dense.weft", "pattern dense { }\n");
   const auto explain = [&](const std::string& queries) {

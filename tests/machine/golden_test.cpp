@@ -1,9 +1,8 @@
 /// Golden cases as machine code: O, LSE and gradients of kernels that NVRTC compiled, without a GPU.
 
 #include "tests/device/engine_runner.h"
-#include "tests/golden/case.h"
+#include "tests/golden/gradients.h"
 #include "tests/machine/fixture.h"
-#include "tests/support/backward.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -65,14 +64,7 @@ TEST_P(MachineGoldenGradients, AreTheCases) {
     const auto& g = *golden;
     const auto kernel = BackwardKernel::make(engine_of_machine(), g.pattern, g.shape, g.dtype, "cuda");
     ASSERT_TRUE(kernel.ok()) << name << ": " << kernel.error().message;
-    const auto found = kernel->run({.pattern = g.pattern,
-                                    .shape = g.shape,
-                                    .dtype = g.dtype,
-                                    .q = g.q,
-                                    .k = g.k,
-                                    .v = g.v,
-                                    .inputs = g.inputs,
-                                    .d_o = g.gradients->d_o});
+    const auto found = golden::gradients_by(*kernel, g);
     ASSERT_TRUE(found.ok()) << name << ": " << found.error().message;
     EXPECT_EQ(golden::difference(g, *found), "") << name;
     ++compared;

@@ -190,18 +190,9 @@ Json check_json(const RunReport& report) {
 void print_json(const Job& job, const RunReport& report, const Options& options, const Console& console) {
   const auto& [kernel, prepared, ms] = report.forward;
   const auto shape = job.operands.shape();
-  Json out{{"pattern", job.file.pattern.name},
-           {"target", kernel.target()},
-           {"batch", shape.batch},
-           {"n_q", shape.n_q},
-           {"n_k", shape.n_k},
-           {"heads", shape.heads},
-           {"kv_heads", shape.kv_heads},
-           {"dim", shape.d},
-           {"dim_v", shape.d_v},
-           {"dtype", to_string(job.operands.q.dtype)},
-           {"kernel", kernel_json(report.forward)},
-           {"time_ms", ms}};
+  Json out{{"pattern", job.file.pattern.name}, {"target", kernel.target()}};
+  out.update(sizes_json(shape));
+  out.update({{"dtype", to_string(job.operands.q.dtype)}, {"kernel", kernel_json(report.forward)}, {"time_ms", ms}});
   if (shape.is_slice()) out["rows"] = {shape.row_begin, shape.row_end()};
   if (report.ring) out["ring"] = ring_json(*report.ring);
   if (!options.lists.empty()) out["lists"] = lists_json(job, options);
