@@ -232,8 +232,10 @@ Status run_steps(const Job& job, const Room& room, const Machine& machine) {
   const auto of_pieces = all.first(static_cast<std::size_t>(behind - all.begin()));
   for (auto& piece : pieces) {
     WEFT_CHECK(open_piece(job, piece, room, machine));
-    for (auto rest = of_pieces; !rest.empty(); rest = rest.subspan(turns_from(rest))) {
-      WEFT_CHECK(run_turns(job, rest.first(turns_from(rest)), piece, room, machine));
+    for (auto rest = of_pieces; !rest.empty();) {
+      const auto turns = rest.first(turns_from(rest));
+      WEFT_CHECK(run_turns(job, turns, piece, room, machine));
+      rest = rest.subspan(turns.size());
     }
   }
   return run_input_gradients(job, all.subspan(of_pieces.size()), pieces, room, machine.run);

@@ -321,7 +321,6 @@ int command_explain(const Options& options, const Console& console) {
     if (!ring) return console.fail(ring.error());
     what.ring = std::move(*ring);
   }
-  what.kernels.clear();
   for (const auto regime : {ir::Regime::many_queries, ir::Regime::transposed}) {
     if (regime == ir::Regime::transposed && !planned->plan.transposed) continue;
     auto compiled = compile_for_gpu(*planned, regime, sizes, options, console);
