@@ -137,14 +137,10 @@ bool meet(const Conjunction& a, const Conjunction& b, Conjunction& out) {
   return true;
 }
 
-Conjunction all_of(std::initializer_list<Conjunction> literals) {
+Conjunction all_of(const Conjunction& a, const Conjunction& b) {
+  // Literals of one primitive never contradict each other, except a window of negative reach.
   Conjunction out;
-  Conjunction next;
-  for (const auto& literal : literals) {
-    // Literals of one primitive never contradict each other, except a window of negative reach.
-    meet(out, literal, next);
-    out = next;
-  }
+  meet(a, b, out);
   return out;
 }
 

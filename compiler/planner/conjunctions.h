@@ -2,7 +2,6 @@
 
 #include "compiler/planner/passes.h"
 
-#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -30,8 +29,8 @@ ir::Bound part(std::int64_t pieces, std::int64_t index);
 
 /// Both at once; false when that plainly keeps nothing. Bounds that follow from others are dropped.
 bool meet(const Conjunction& a, const Conjunction& b, Conjunction& out);
-/// Literals that do not contradict each other, at once.
-Conjunction all_of(std::initializer_list<Conjunction> literals);
+/// Two literals that do not contradict each other, at once.
+Conjunction all_of(const Conjunction& a, const Conjunction& b);
 /// Union without conjunctions that another one includes.
 Dnf unite(Dnf a, const Dnf& b);
 /// Intersection, and complement; nothing when more than `most` conjunctions come of it.

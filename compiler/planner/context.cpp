@@ -56,7 +56,7 @@ Conjunction Context::key_within(std::int64_t a) const {
 
 Conjunction Context::same_segment(std::int64_t w) const {
   const std::int64_t tokens = scaled(w);
-  return all_of({at_least(segment(tokens, 0)), below(segment(tokens, tokens))});
+  return all_of(at_least(segment(tokens, 0)), below(segment(tokens, tokens)));
 }
 
 Conjunction Context::key_is(ir::Congruence c) const { return congruent(std::move(c), transposed_); }

@@ -75,11 +75,11 @@ Conjunction outer_axis(const Axis& a, const Context& at, std::int64_t inner, con
   // Rows of another residue may begin and end one step earlier.
   const std::int64_t slack = a.dilation > 1 ? a.dilation * tokens : 0;
   Conjunction out =
-      all_of({at_least(at.form(times(ends.from, tokens), slack)), below(at.form(times(ends.to, tokens), slack))});
+      all_of(at_least(at.form(times(ends.from, tokens), slack)), below(at.form(times(ends.to, tokens), slack)));
   if (a.dilation == 1) return out;
   const auto residue = [&](const ExprPtr& position) { return modulo(over(position, inner), a.dilation); };
   const Conjunction same = inner == 1 ? at.key_modulo(a.dilation) : at.equal(residue(at.query()), residue(at.key()));
-  return all_of({out, same});
+  return all_of(out, same);
 }
 
 Conjunction inner_axis(const Axis& a, const Context& at, std::int64_t inner, std::int64_t n) {
@@ -88,7 +88,7 @@ Conjunction inner_axis(const Axis& a, const Context& at, std::int64_t inner, std
   const Conjunction out = at.between(y, ends.from, ends.to);
   if (a.dilation == 1) return out;
   const auto residue = [&](const ExprPtr& position) { return modulo(modulo(over(position, inner), n), a.dilation); };
-  return all_of({out, at.equal(residue(at.query()), residue(at.key()))});
+  return all_of(out, at.equal(residue(at.query()), residue(at.key())));
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ Dnf neighborhood(const ir::Set& set, const Context& at) {
     const std::int64_t* v = &set.args[4 * i];
     const Axis axis{v[0], v[1], v[2], v[3] != 0};
     const ExprPtr n = axes == 1 ? at.count() : ir::constant(grid[i]);
-    out = all_of({out, i == 0 ? outer_axis(axis, at, inner, n) : inner_axis(axis, at, inner, grid[i])});
+    out = all_of(out, i == 0 ? outer_axis(axis, at, inner, n) : inner_axis(axis, at, inner, grid[i]));
     if (i > 0) inner *= grid[i];
   }
   return {out};
@@ -115,7 +115,7 @@ Dnf axial(const ir::Set&, const Context& at) {
   std::int64_t inner = 1;
   for (std::size_t i = grid.size(); i-- > 0;) {
     Conjunction line = at.key_modulo(inner);
-    if (i > 0) line = all_of({at.same_segment(inner * grid[i]), line});
+    if (i > 0) line = all_of(at.same_segment(inner * grid[i]), line);
     out = unite(std::move(out), {line});
     inner *= grid[i];
   }

@@ -19,7 +19,7 @@ Dnf causal(const Set&, const Context& at) { return {at.key_at_most(0)}; }
 Dnf window(const Set& set, const Context& at) {
   const std::int64_t a = arg(set, 0), c = arg(set, 1);
   if (a + c < 0) return {};
-  return {all_of({at.key_within(a), at.key_at_most(c)})};
+  return {all_of(at.key_within(a), at.key_at_most(c))};
 }
 
 Dnf segment(const Set& set, const Context& at) { return {at.same_segment(arg(set, 0))}; }
@@ -41,8 +41,9 @@ Conjunction queries_of_rate(const Context& at, std::int64_t w, std::int64_t r, c
 
 Dnf dilated(const Set& set, const Context& at) {
   const std::int64_t w = arg(set, 0), r = arg(set, 1);
-  const Conjunction keys = all_of({at.same_segment(w), keys_of_rate(at, w, r, set.expr)});
-  return {set.all_queries ? keys : all_of({keys, queries_of_rate(at, w, r, set.expr)})};
+  const Conjunction keys = all_of(at.same_segment(w), keys_of_rate(at, w, r, set.expr));
+  if (set.all_queries) return {keys};
+  return {all_of(keys, queries_of_rate(at, w, r, set.expr))};
 }
 
 Dnf strided(const Set& set, const Context& at) { return {keys_of_rate(at, 0, arg(set, 0), ir::constant(arg(set, 1)))}; }
@@ -56,12 +57,12 @@ Dnf global(const Set& set, const Context& at) { return {at.key_below(arg(set, 0)
 Dnf lengths(const Set& set, const Context& at) {
   if (at.unit() == 1) {
     const Bound t{.kind = Bound::Kind::input, .a = set.input, .b = 0, .add = 0};
-    return {all_of({at.key_below(t), at.query_below(t)})};
+    return {all_of(at.key_below(t), at.query_below(t))};
   }
   const auto below = [&](const ir::ExprPtr& position) {
     return at.condition(ir::apply(ir::Op::less, {position, at.element(set.input, {})}));
   };
-  return {all_of({below(at.key()), below(at.query())})};
+  return {all_of(below(at.key()), below(at.query()))};
 }
 
 Dnf document(const Set& set, const Context& at) {
@@ -89,7 +90,7 @@ Dnf owned(const Set& set, const Context& at) {
   const auto piece = [&](std::int64_t pieces, std::int64_t index) {
     const Bound from = part(pieces, index);
     const Bound to = part(pieces, index + 1);
-    return key ? all_of({at.key_from(from), at.key_below(to)}) : all_of({at.query_from(from), at.query_below(to)});
+    return key ? all_of(at.key_from(from), at.key_below(to)) : all_of(at.query_from(from), at.query_below(to));
   };
   switch (set.layout) {
     case ir::RingLayout::contiguous:
@@ -101,7 +102,8 @@ Dnf owned(const Set& set, const Context& at) {
       break;
   }
   const ir::Congruence c{.segment = 0, .rate = ranks, .phase = ir::constant(rank), .negated = false};
-  return {key ? at.key_is(c) : at.query_is(c)};
+  if (key) return {at.key_is(c)};
+  return {at.query_is(c)};
 }
 
 // Under their own names in the table: kinds that share a function, and those that the normalizer walks itself.

@@ -302,7 +302,7 @@ class Splitter {
     const ExprPtr& w = a->args[1];
     const ExprPtr begin = ir::apply(Op::multiply, {a, w}), end = plus(begin, w);
     if (reads_position(*w) || !is_positive(*w) || !is_small(*end)) return std::nullopt;
-    return Dnf{all_of({at_least(at_.form(begin)), below(at_.form(end))})};
+    return Dnf{all_of(at_least(at_.form(begin)), below(at_.form(end)))};
   }
 
   std::optional<Conjunction> remainder(const ExprPtr& a, const ExprPtr& b) const {
