@@ -132,7 +132,7 @@ bool is_of_other_pass(const ir::Plan& plan, std::string_view name) {
   constexpr std::string_view kOfForward[] = {
       "carried.cuh",      "results.cuh",      "simt_memory.cuh", "simt_views.cuh", "simt_softmax.cuh",
       "simt_dropout.cuh", "simt_results.cuh", "mma_memory.cuh",  "mma_views.cuh",  "mma_softmax.cuh",
-      "mma_dropout.cuh",  "mma_results.cuh",  "mma_attend.cuh"};
+      "mma_dropout.cuh",  "mma_results.cuh",  "mma_runs.cuh",    "mma_attend.cuh"};
   const bool of_gradient =
       name.find("gradient") != std::string_view::npos || name.find("terms") != std::string_view::npos;
   if (!plan.bind.gradient) return of_gradient || name == "input_sums.cuh";

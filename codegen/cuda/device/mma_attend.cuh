@@ -1,61 +1,16 @@
 #pragma once
 
+#include "codegen/cuda/device/mma_runs.cuh"
 #include "codegen/cuda/device/results.cuh"
 
-// The softmax of a tile over the keys of one pass, as a stream of blocks of kKeys, in three sweeps: runs, which are the
-// whole blocks of full zones whose keys are known by number; the list of the keys that full zones have left; that of the
-// partial ones. Of a run the rows of K and V of the next block arrive under all of this one, where shared memory has room
-// for two, and there is one barrier a block. Else the rows of K arrive under the softmax and the second product of the
-// block before, the rows of V under its first, with two barriers.
+// The softmax of a tile over the keys of one pass, as a stream of blocks of kKeys, in three sweeps: runs, whose keys are
+// known by number; the list of the keys of other full zones; that of the partial ones. Of a run the rows of K and V of
+// the next block arrive under all of this one, where shared memory has room for two, and there is one barrier a block.
+// Else the rows of K arrive under the softmax and the second product of the block before, the rows of V under its first,
+// with two barriers.
 
 /// Blocks of a run until sums are settled.
 constexpr int kBlocksBetween = kRounds * (kKeyList / kKeys);
-
-/// A run computes all tiles of 16 rows, also those that have none.
-__device__ __forceinline__ bool runs_pay(Shared& s) { return get(s.keys.aligned) && get(s.tile.count) > kRows / 2; }
-
-/// The next zone that has whole blocks of keys known by number: the first key goes to stream.from, how many blocks to
-/// stream.ready; how many branches keep the keys of its blocks, behind those of the blocks at hand.
-__device__ __forceinline__ void next_run(const weft_args& a, Shared& s, KeyStream& stream) {
-  const Lists lists = lists_of(a, s);
-  const int zones = get(s.walk.zones);
-  int number = get(s.walk.next);
-  int step = 0;
-#pragma unroll 1
-  for (; stream.ready == 0 && number < zones; ++number) {
-    const Zone zone = get(lists.zone[number]);
-    if ((zone.kind & (kFull | kUnasked)) != (kFull | kUnasked)) continue;
-    stream.from = zone.begin;
-    // fault(part_of_a_block_taken_for_a_whole) value: (zone.end - zone.begin + kKeys - 1) / zone.step / kKeys
-    stream.ready = ((zone.end - zone.begin - 1) / zone.step + 1) / kKeys;
-    step = zone.step;
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    put(s.walk.next, number);
-    put(s.walk.run.step, step);
-    // fault(keys_of_runs_listed_again) leaves this out
-    if (stream.ready > 0) {
-      const i64 behind = stream.from + (i64)stream.ready * (kKeys * step);
-      put(lists.zone[number - 1].begin, (int)min(behind, (i64)get(lists.zone[number - 1].end)));
-    }
-  }
-  if (kCounts && stream.ready > 0 && threadIdx.x < kKeys) {
-    const int terms = (int)word(get(s.pass) + kTerms);
-    const int key = stream.from + (int)threadIdx.x * step;
-    put(s.key_weight[2 * kKeys + threadIdx.x], (float)weight_of(a, s, tile_of(s), terms, key));
-  }
-  if (kStages > 1) __syncthreads();
-}
-
-/// Of a run: the first key of the block behind which the stream is.
-__device__ __forceinline__ int key_before(Shared& s, const KeyStream& stream) {
-  return (int)((unsigned)stream.from - (unsigned)(kKeys * get(s.walk.run.step)));
-}
-__device__ __forceinline__ void pass_block_of_run(Shared& s, KeyStream& stream) {
-  stream.from = (int)((unsigned)stream.from + (unsigned)(kKeys * get(s.walk.run.step)));
-  --stream.ready;
-}
 
 /// Which pairs of the block count, as far as that differs from pair to pair, and which of the warp's tiles have one.
 template <typename Pairs>
@@ -84,13 +39,22 @@ __device__ __forceinline__ void open_block(const weft_args& a, Shared& s, Block&
   block.is = (block.is & ~kMarkTiles) | tiles;
 }
 
+/// Pages are known of the keys on the list alone. A score that does not stand in the text for all pairs at once has loops
+/// that nothing is hidden under.
+template <typename Pairs>
+constexpr bool kInline = kStages > 1 && Pairs::kKeysAtOnce == kKeyTiles;
+template <typename Pairs>
+constexpr bool kRuns = !kPaged && !Pairs::kDrops && (!Pairs::kScored || kInline<Pairs>);
+
 /// From the products of a block to its share of O.
 template <typename Pairs>
 __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State& st, Block& block) {
   if (block.is & kMarkTiles) {
     const float scale = get(s.scale);
-    if constexpr (Pairs::kScored)
-      apply_score<Pairs>(a, s, block, [&](int i) { return get(s.key[block.from + min(i, count_of(block) - 1)]); });
+    if constexpr (Pairs::kScored) {
+      const int last = (block.is & kMarkRun ? kKeys : count_of(block)) - 1;
+      apply_score<Pairs>(a, s, block, [&](int i) { return get(s.key[block.from + min(i, last)]); });
+    }
     if (block.is & kMarkMasked) {
       mask_scores(block);
     } else if (block.is & kMarkPartial) {
@@ -102,29 +66,12 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
     if constexpr (Pairs::kDrops) drop_weights<Pairs>(a, s, block);
   }
   if (block.is & kMarkStrange)
-    add_strange<kValueBytes>(st.o, block.kept, count_of(block), v_rows(s));
+    add_strange<kValueBytes>(st.o, block.kept, block.is & kMarkRun ? kKeys : count_of(block), v_rows(s) + stage_of(block));
   if ((block.is & kMarkTiles) == kMarkTiles) {
     multiply_values<true>(s, st, block);
   } else if (block.is & kMarkTiles) {
     multiply_values<false>(s, st, block);
   }
-}
-
-/// The rows of K of a run's next block, and what its scores and weights ask of its keys; where there is room, those of V,
-/// too, and nobody waits for them before the turn of that block.
-template <typename Pairs>
-__device__ __forceinline__ void start_next_of_run(Shared& s, Rows<kDim>& keys, Rows<kDimV>& values,
-                                                  const KeyStream& stream, const Block& block) {
-  const int step = get(s.walk.run.step), stage = kStages > 1 ? kStageBytes - stage_of(block) : 0;
-  const unsigned thread = thread_anew();  // registers that keep what follows from it would be too many
-  start_run(keys, source_of(s.keys), k_rows(s) + stage, stream.from, step, thread);
-  if (kStages > 1) start_run(values, source_of(s.values), v_rows(s) + stage, stream.from, step, thread);
-  if (Pairs::kScored && thread == 0) {
-    put(s.counts[block.is & kMarkOdd ? 0 : 2], stream.from);
-    put(s.counts[block.is & kMarkOdd ? 1 : 3], step);
-  }
-  if (kCounts && thread < kKeys)
-    put(s.key_weight[(block.is & kMarkOdd ? 0 : kKeys) + thread], get(s.key_weight[2 * kKeys + thread]));
 }
 
 /// The same where every pair counts: nothing stands between the weights and their product, so that a warp computes
@@ -133,7 +80,7 @@ template <typename Pairs>
 __device__ __forceinline__ void close_full_block(const weft_args& a, Shared& s, State& st, Block& block) {
   const float scale = get(s.scale);
   if constexpr (Pairs::kScored) {
-    const int place = block.is & kMarkOdd ? 2 : 0, key = get(s.counts[place]), step = get(s.counts[place + 1]);
+    const int key = get(s.key[block.from]), step = get(s.key[block.from + 1]) - key;
     // fault(scores_of_a_run_by_the_first_key) instead: apply_score<Pairs>(a, s, block, [&](int) { return key; });
     apply_score<Pairs>(a, s, block, [&](int i) { return key + i * step; });
   }
@@ -162,19 +109,16 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   Settled settled;
   settled.rounds = 0;
   Block block;
-  // Where a full zone's keys are known by number, its whole blocks need no list; what fills none stays for the next sweep.
-  // Pages are known of the keys on the list alone. A score that does not stand in the text for all pairs at once has loops that nothing is hidden under.
-  constexpr bool kInline = kStages > 1 && Pairs::kKeysAtOnce == kKeyTiles;
-  constexpr bool kRuns = !kPaged && !Pairs::kDrops && (!Pairs::kScored || kInline);
-  if (kRuns) __syncthreads();
+  constexpr bool kHasRuns = kRuns<Pairs>;
+  if (kHasRuns) __syncthreads();
 #pragma unroll 1
-  for (int sweep = kRuns && runs_pay(s) ? 0 : 1; sweep < 3; ++sweep) {
+  for (int sweep = kHasRuns && runs_pay(s) ? 0 : 1; sweep < 3; ++sweep) {
     begin_walk(s, zones);
     block.is = sweep == 0 ? kMarkRun | kMarkOdd : (sweep == 2 ? kMarkPartial : 0) | (stream.ready > 0 ? kMarkMixed : 0);
     __syncthreads();
 #pragma unroll 1
     while (true) {
-      const bool open = count_of(block) > 0, run = kRuns && block.is & kMarkRun;
+      const bool open = count_of(block) > 0, run = kHasRuns && block.is & kMarkRun, bounded = run && block.is & kMarkPartial;
       if (open) {
         finish_rows(keys, s.keys, k_rows(s));
         // fault(values_before_the_barrier) leaves this out
@@ -185,20 +129,24 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
                      step_of(s, block.from, stream.ready + kKeys, (block.is & kMarkMixed) != 0));
           // fault(values_before_the_barrier) also: __syncthreads();
           open_block<Pairs>(a, s, block);
-        } else if (kStages == 1) {
-          start_run(values, source_of(s.values), v_rows(s), key_before(s, stream), get(s.walk.run.step), thread_anew());
+        } else {
+          if (kStages == 1) start_values_of_run(s, values, stream, bounded);
+          if (bounded) open_block_of_run(s, stream, block);
         }
       }
       // Here, because S is not in registers yet.
       if (run) {
-        if (stream.ready == 0) next_run(a, s, stream);
+        if (stream.ready == 0) next_run(a, s, stream, block);
+        const bool ahead = (block.is & kMarkAhead) != 0;
+        if (kStages > 1 && stream.ready > 0) start_next_of_run<Pairs>(s, keys, values, stream, block, ahead);
       } else {
         next_block(a, s, block.is & kMarkPartial ? kPartial : kFull, stream);
       }
       const auto start_next = [&] {
-        if (run && stream.ready > 0) {
-          start_next_of_run<Pairs>(s, keys, values, stream, block);
-        } else if (const int next = keys_of_next(stream, block.is & kMarkPartial); !run && next > 0) {
+        if (run) {
+          const bool ahead = (block.is & kMarkAhead) != 0;
+          if (kStages == 1 && stream.ready > 0) start_next_of_run<Pairs>(s, keys, values, stream, block, ahead);
+        } else if (const int next = keys_of_next(stream, block.is & kMarkPartial); next > 0) {
           start_rows(s, keys, s.keys, k_rows(s), stream.from, next,
                      step_of(s, stream.from, stream.ready, (block.is & kMarkMixed) != 0));
         }
@@ -207,18 +155,30 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         // fault(steps_read_before_the_barrier) leaves this out
         __syncthreads();
         start_next();
-      } else if (run) {
+      } else if (run && !bounded) {
         Block full;
         full.is = block.is | kMarkTiles;
-        if (kCounts) full.from = block.is & kMarkOdd ? kKeys : 0;  // on the list of weights
-        if (kStages > 1) start_next();
-        multiply_scores<true>(s, full);
-        if (kStages == 1) {
-          finish_rows(values, s.values, v_rows(s));
+        full.from = place_in_run(full.is);
+        // Where two more blocks of the run follow, nothing else is asked in between. Of more columns it spills.
+        constexpr bool kRunsOn = kStages > 1 && kColumns <= 64;
+#pragma unroll 1
+        while (true) {
+          multiply_scores<true>(s, full);
+          if (kStages == 1) {
+            finish_rows(values, s.values, v_rows(s));
+            __syncthreads();
+            start_next();
+          }
+          close_full_block<Pairs>(a, s, st, full);
+          if (!kRunsOn || full.is & kMarkAhead || stream.ready < 2 || count_of(full) % kBlocksBetween == 0) break;
+          pass_block_of_run(s, stream);
+          full.is = (full.is ^ kMarkOdd) + kMarkCount;
+          full.from = place_in_run(full.is);
+          finish_rows(keys, s.keys, k_rows(s));
           __syncthreads();
-          start_next();
+          start_next_of_run<Pairs>(s, keys, values, stream, full, false);
         }
-        close_full_block<Pairs>(a, s, st, full);
+        block.is = full.is;
       } else {
         forget(block.scores);
         if ((block.is & kMarkTiles) == kMarkTiles) {
@@ -226,21 +186,26 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         } else if (block.is & kMarkTiles) {
           multiply_scores<false>(s, block);
         }
-        // fault(copies_waited_for_behind_the_barrier) also: __syncthreads();
-        finish_rows(values, s.values, v_rows(s));
-        // fault(copies_waited_for_behind_the_barrier) leaves this out
-        // fault(keys_before_the_barrier) leaves this out
-        __syncthreads();
-        if (block.is & kMarkMasked || Pairs::kDrops)
-          mark(block, kMarkStrange, __syncthreads_or(find_strange<kValueBytes, kColumnTiles>(v_rows(s), false)) != 0);
+        if (kStages == 1 || !run) {
+          // fault(copies_waited_for_behind_the_barrier) also: __syncthreads();
+          finish_rows(values, s.values, v_rows(s));
+          // fault(copies_waited_for_behind_the_barrier) leaves this out
+          // fault(keys_before_the_barrier) leaves this out
+          __syncthreads();
+        }
+        if (run || block.is & kMarkMasked || Pairs::kDrops) {
+          const bool found = find_strange<kValueBytes, kColumnTiles>(v_rows(s) + stage_of(block), false);
+          mark(block, kMarkStrange, __syncthreads_or(found) != 0);
+        }
         start_next();
-        block.from = place_before(stream);  // again, because a register for it would be one too many
+        block.from = run ? place_in_run(block.is) : place_before(stream);  // again: a register for it would be one too many
         close_block<Pairs>(a, s, st, block);
       }
       if (run) {
         if (stream.ready == 0) break;
         const int since = count_of(block) % kBlocksBetween;  // blocks are counted in place of keys
-        block.is = ((block.is ^ kMarkOdd) & (kMarkRun | kMarkOdd)) + (unsigned)(since + 1) * kMarkCount;
+        block.is = ((block.is ^ kMarkOdd) & (kMarkRun | kMarkOdd | kMarkAhead)) + (unsigned)(since + 1) * kMarkCount;
+        if (block.is & kMarkAhead) block.is |= kMarkPartial;
         pass_block_of_run(s, stream);
         if (open && since == 0) end_round(s, st, &settled, false, kRounds);
         continue;
@@ -255,6 +220,12 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       if (last || (next > 0 && stream.from == 0)) end_round(s, st, &settled, last);
       if (next == 0) break;
     }
-    if (kRuns && sweep == 0) stream = {};
+    if (kHasRuns && sweep == 0) {
+      stream = {};
+      if (count_of(block) == 0) continue;  // there was no run
+      __syncthreads();
+      zones = close_ranks(s, lists_of(a, s), zones);
+      if (zones == 0) sweep = 1;  // the last one closes the sums
+    }
   }
 }

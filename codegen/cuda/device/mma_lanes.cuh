@@ -35,12 +35,10 @@ __device__ __forceinline__ unsigned bits_of_keys(unsigned first, unsigned second
   return bits | bits << 2;
 }
 
-/// The pairs of a word whose key lies between the bounds of its row, of `count` ascending keys from place `from` on. Four
-/// lanes share the rows: each looks one end up.
-__device__ __forceinline__ unsigned keep_by_bounds(Shared& s, int word, int from, int count) {
-  const int lane = threadIdx.x % 4, row = row_of(2 * word + lane / 2);
-  // fault(bound_one_too_far) value: right + lane % 2
-  const int below = keys_below(s, from, count, lane % 2 == 0 ? get(s.meets.lo[row]) : get(s.meets.hi[row]));
+/// The pairs of a word whose key is not below the lower bound of its row, but below the upper. Four lanes share two rows:
+/// of each a lane knows one end, how many of the block's keys lie below it.
+__device__ __forceinline__ unsigned bits_between(int below) {
+  const int lane = threadIdx.x % 4;
   unsigned bits = 0;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -54,6 +52,14 @@ __device__ __forceinline__ unsigned keep_by_bounds(Shared& s, int word, int from
     }
   }
   return bits;
+}
+
+/// The same of `count` ascending keys from place `from` of the list on.
+__device__ __forceinline__ unsigned keep_by_bounds(Shared& s, int word, int from, int count) {
+  const int lane = threadIdx.x % 4, row = row_of(2 * word + lane / 2);
+  // fault(bound_one_too_far) value: right + lane % 2
+  const int below = keys_below(s, from, count, lane % 2 == 0 ? get(s.meets.lo[row]) : get(s.meets.hi[row]));
+  return bits_between(below);
 }
 
 /// The pairs of a word that the term keeps, but for those it asks for one by one.

@@ -151,31 +151,28 @@ __device__ __forceinline__ void each_pair(Scores& scores, const Use& use) {
   }
 }
 
-/// Which halves of two are NaN or an infinity: the sign bit of each.
-__device__ __forceinline__ unsigned strange_of(unsigned two) {
+/// Which halves of two are NaN or an infinity: the sign bit of each, and other bits that mean nothing.
+__device__ __forceinline__ unsigned signs_of_strange(unsigned two) {
   constexpr unsigned kExponents = kStored == Element::f16 ? 0x7C007C00u : 0x7F807F80u;
   constexpr unsigned kLast = kStored == Element::f16 ? 0x04000400u : 0x00800080u;
-  return ((two & kExponents) + kLast) & 0x80008000u;
+  return (two & kExponents) + kLast;
 }
+__device__ __forceinline__ unsigned strange_of(unsigned two) { return signs_of_strange(two) & 0x80008000u; }
+__device__ __forceinline__ unsigned without_strange(unsigned two) { return two & ~((strange_of(two) >> 15) * 0xFFFFu); }
 
 /// Whether rows of keys have a NaN or an infinity in this thread's share of the block; puts zeros in their place where
 /// `clear`.
 template <int kApart, int kTiles>
 __device__ __forceinline__ bool find_strange(unsigned char* rows, bool clear) {
-  constexpr int kFours = 2 * kTiles;
   unsigned found = 0;
 #pragma unroll 1
-  for (int i = threadIdx.x; i < kKeys * kFours; i += kThreads) {
-    unsigned char* const at = rows + i / kFours * kApart + i % kFours * 8;
-    uint2 x = load_shared<uint2>(at);
-    const unsigned low = strange_of(x.x), high = strange_of(x.y);
-    found |= low | high;
-    if (!clear) continue;
-    x.x &= ~((low >> 15) * 0xFFFFu);
-    x.y &= ~((high >> 15) * 0xFFFFu);
-    store_shared(at, x);
+  for (int i = threadIdx.x; i < kKeys * kTiles; i += kThreads) {
+    unsigned char* const at = rows + i / kTiles * kApart + i % kTiles * 16;
+    const uint4 x = load_shared<uint4>(at);
+    found |= signs_of_strange(x.x) | signs_of_strange(x.y) | signs_of_strange(x.z) | signs_of_strange(x.w);
+    if (clear) store_shared(at, make_uint4(without_strange(x.x), without_strange(x.y), without_strange(x.z), without_strange(x.w)));
   }
-  return found != 0;
+  return (found & 0x80008000u) != 0;
 }
 
 /// Adds NaNs and infinities of `count` rows of keys to the rows that keep them, and takes them away: the product would

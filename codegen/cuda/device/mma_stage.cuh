@@ -46,23 +46,23 @@ __device__ __forceinline__ const unsigned char* key_row(Shared& s, const Source&
   return source.base + (near ? (i64)((u64)(unsigned)row * (unsigned)source.step) : times(row, source.step));
 }
 
-/// One element at a time, for rows that start or step anywhere.
-template <int kOfRow>
-__device__ __forceinline__ void copy_each(Shared& s, const Source& source, unsigned char* to, int from, int count) {
+/// One element at a time, for rows that start or step anywhere; row_at(i) is where that of the block's i-th key begins.
+template <int kOfRow, typename RowAt>
+__device__ __forceinline__ void copy_each(unsigned char* to, int count, const RowAt& row_at) {
 #pragma unroll 1
   for (int i = threadIdx.x; i < kKeys * kOfRow; i += kThreads) {
     const int row = i / kOfRow, c = i % kOfRow;
     unsigned short x = 0;
-    if (row < count) x = load_global<unsigned short>(key_row(s, source, from + row, false) + 2 * c);
+    if (row < count) x = load_global<unsigned short>(row_at(row) + 2 * c);
     store_shared(to + row * Deal<kOfRow>::kApart + 2 * c, x);
   }
 }
 
 /// Begins to copy as many rows as a block has keys, number `key` and each `step` behind the one before: one address, and
-/// a constant between.
-template <int kOfRow>
+/// a constant between. Where they are not `kWhole`, there are `count`, and zeros behind them.
+template <bool kWhole, int kOfRow>
 __device__ __forceinline__ void start_run(Rows<kOfRow>& rows, const Source& source, unsigned char* to, int key,
-                                          int step, unsigned thread) {
+                                          int step, int count, unsigned thread) {
   using By = Deal<kOfRow>;
   const unsigned chunk = thread % By::kLanes, first = thread / By::kLanes;
   // fault(first_row_of_the_next) value: right + (u64)(unsigned)step * (unsigned)source.step
@@ -72,10 +72,13 @@ __device__ __forceinline__ void start_run(Rows<kOfRow>& rows, const Source& sour
   // fault(rows_too_near) value: (u64)By::kAtOnce * (unsigned)source.step
   const u64 apart = (u64)(unsigned)(By::kAtOnce * step) * (unsigned)source.step;
   By::each([&](int row, int its_chunk, int turn) {
-    if constexpr (kAsync) {
-      copy_async(to + row * By::kApart + its_chunk * 16, at);
+    unsigned char* const place = to + row * By::kApart + its_chunk * 16;
+    if constexpr (kAsync && kWhole) {
+      copy_async(place, at);
+    } else if constexpr (kAsync) {
+      copy_padded(place, row < count ? at : source.base, row < count ? 16 : 0);
     } else {
-      rows.chunks[turn] = load_global<uint4>(at);
+      rows.chunks[turn] = kWhole || row < count ? load_global<uint4>(at) : make_uint4(0, 0, 0, 0);
     }
     at += apart;
   }, thread);
@@ -87,8 +90,10 @@ template <int kOfRow>
 __device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const Source& from_source, unsigned char* to,
                                            int from, int count, int step) {
   const Source source = source_of(from_source);
-  if (!get(from_source.aligned)) return copy_each<kOfRow>(s, source, to, from, count);
-  if (!kPaged && step > 0 && count == kKeys) return start_run<kOfRow>(rows, source, to, row_of_source(source, get(s.key[from])), step, thread_anew());
+  if (!get(from_source.aligned))
+    return copy_each<kOfRow>(to, count, [&](int i) { return key_row(s, source, from + i, false); });
+  if (!kPaged && step > 0 && count == kKeys)
+    return start_run<true>(rows, source, to, row_of_source(source, get(s.key[from])), step, count, thread_anew());
   Deal<kOfRow>::each([&](int row, int chunk, int turn) {
     const bool inside = row < count;
     // fault(chunk_of_other_columns) value: right + (chunk % 2 == 0 ? 16 : -16)
@@ -135,10 +140,10 @@ template <int kOfRow, typename RowAt>
 __device__ __forceinline__ void stage_tile(unsigned char* to, bool aligned, unsigned flip, const RowAt& row_at) {
   using By = Deal<kOfRow>;
   if (aligned) {
+    const int chunk = threadIdx.x % By::kLanes;
+    const bool is_there = By::kChunks == By::kLanes || chunk < By::kChunks;
 #pragma unroll 4
-    for (int i = threadIdx.x; i < kRows * By::kLanes; i += kThreads) {
-      const int row = i / By::kLanes, chunk = i % By::kLanes;
-      if (By::kChunks != By::kLanes && chunk >= By::kChunks) continue;
+    for (int row = threadIdx.x / By::kLanes; is_there && row < kRows; row += By::kAtOnce) {
       uint4 x = load_global<uint4>(row_at(row) + chunk * 16);
       x = make_uint4(x.x ^ flip, x.y ^ flip, x.z ^ flip, x.w ^ flip);
       store_shared(to + row * By::kApart + chunk * 16, x);

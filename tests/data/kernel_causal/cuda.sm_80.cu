@@ -71,6 +71,7 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "mma_softmax.cuh"
 #include "mma_results.cuh"
 #include "results.cuh"
+#include "mma_runs.cuh"
 #include "mma_attend.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----

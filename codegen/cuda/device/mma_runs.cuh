@@ -1,0 +1,243 @@
+#pragma once
+
+#include "codegen/cuda/device/mma_softmax.cuh"
+
+// Runs: blocks of keys that are known by number, from an address on and a step apart, and need no list. First come the
+// whole blocks of full zones, of which every pair counts. Then what is left of these and the partial zones in which
+// bounds alone decide: there each row keeps an interval of the run's keys, and the last block may have fewer than kKeys.
+
+/// A run computes all tiles of 16 rows, also those that have none.
+__device__ __forceinline__ bool runs_pay(Shared& s) { return get(s.tile.count) > kRows / 2; }
+
+/// How many keys, `step` apart, lie in so many positions from the first on.
+__device__ __forceinline__ int keys_in(int positions, int step) {
+  return kHasStreams ? (int)(((unsigned)positions + (unsigned)step - 1) / (unsigned)step) : positions;
+}
+
+/// Of the run at hand: how many blocks and keys it has.
+__device__ __forceinline__ void set_run(Shared& s, int step, int blocks, int keys) {
+  put(s.walk.run.step, step);
+  put(s.walk.zone, make_int4(blocks, keys, 0, kEmpty));
+}
+/// Of the block before which so many are left: its first key's number in the run, and how many keys it has.
+__device__ __forceinline__ int first_in_run(Shared& s, int left) { return (get(s.walk.zone).x - left) * kKeys; }
+__device__ __forceinline__ int count_in_run(Shared& s, int first) { return min(get(s.walk.zone).y - first, kKeys); }
+
+/// Which keys of [begin, end) does the thread's row keep, as numbers in a run? To s.meets. False where one interval does
+/// not say it; where branches are counted, each key of it must be kept by all terms that hit it.
+__device__ __forceinline__ bool meet_run(const weft_args& a, Shared& s, int begin, int end, int step) {
+  const unsigned row = thread_anew();
+  if (row >= kRows) return true;
+  const Tile t = tile_of(s);
+  const i64* const pass = get(s.pass);
+  const int terms = (int)word(pass + kTerms), x = get(s.x[row]);
+  const u64 met_bits = get(s.bits[row]);
+  bool is_one = true, is_first = true;
+  int lo = begin, hi = begin;
+  // Of branches that are not counted those terms come first that hit every key: what others keep must lie in there.
+#pragma unroll 1
+  for (int i = 0; i < (kCounts ? terms : 2 * terms); ++i) {
+    const bool again = i >= terms;
+    const int number = again ? i - terms : i;
+    const Term& term = terms_of(s)[number];
+    if (!get(term.live) || begin >= get(term.may_hi) || end <= get(term.may_lo)) continue;
+    const bool conditional = (kConditions > 0 && get(term.conditions) != 0) || (kHasFilters && get(term.filters) != 0);
+    if (!kCounts && again == (!conditional && get(term.rate) == step)) continue;
+    const i64* const words = pass + kTermsAt + number * kTermWords;
+    const Reach keys = reach_of(a, s, t, words, x, 0);
+    const Bits bits = bits_of(words);
+    const bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
+    const int from = max(keys.lo, begin), to = min(keys.hi, end);
+    const bool none = !met || from >= to;
+    bool agrees = true;
+    if (kCounts) {
+      const int segment = get(term.segment);
+      // Behind a border others of its keys are hit.
+      const bool crosses = segment > 0 && multiple_below_key(begin, segment) != multiple_below_key(end - 1, segment);
+      // fault(terms_of_a_run_keep_other_keys) leaves this out
+      agrees = !crosses && (is_first || (none ? lo == hi : lo == from && hi == to));
+    } else if (!none) {
+      // fault(keys_between_two_terms_are_kept) leaves this out
+      agrees = again ? from >= lo && to <= hi : lo == hi || (from <= hi && to >= lo);
+    }
+    is_one = is_one && agrees;
+    if (!none && !again) {
+      lo = lo == hi ? from : min(lo, from);
+      hi = max(hi, to);
+    }
+    is_first = false;
+  }
+  // fault(rows_of_a_run_keep_one_more) value: right + 1
+  const int behind = keys_in(hi - begin, step);
+  put(s.meets.lo[row], keys_in(lo - begin, step));
+  put(s.meets.hi[row], behind);
+  return is_one;
+}
+
+/// Of a zone the last key.
+__device__ __forceinline__ int last_key(const Zone& zone) {
+  return zone.begin + (kHasStreams ? (zone.end - 1 - zone.begin) / zone.step * zone.step : zone.end - 1 - zone.begin);
+}
+
+/// Can all rows keep the same of all terms? Where a term wants rows that not all of the tile are, they do not.
+__device__ __forceinline__ bool rows_may_agree(const weft_args& a, Shared& s, int begin, int end) {
+  if (!kCounts || !kHasRowBits) return true;
+  const i64* const pass = get(s.pass);
+  const int terms = (int)word(pass + kTerms);
+#pragma unroll 1
+  for (int i = 0; i < terms; ++i) {
+    const Term& term = terms_of(s)[i];
+    if (!get(term.live) || begin >= get(term.may_hi) || end <= get(term.may_lo)) continue;
+    const Bits bits = bits_of(pass + kTermsAt + i * kTermWords);
+    if (((bits.need & ~s.tile.every) | (bits.miss & s.tile.any)) != 0) return false;
+  }
+  return true;
+}
+
+/// The zones from `number` on that go on in the same steps, as a run; which of them it ends with, or none.
+__device__ __forceinline__ int join_zones(const weft_args& a, Shared& s, const Lists& lists, int number, int zones,
+                                          Zone& run) {
+  run = get(lists.zone[number]);
+  if (!rows_may_agree(a, s, run.begin, run.end)) return -1;
+  int last = number;
+  Zone longest = run;
+#pragma unroll 1
+  for (int next = number + 1; next < zones; ++next) {
+    const Zone zone = get(lists.zone[next]);
+    if (zone.begin >= zone.end) continue;
+    if ((zone.kind & kUnasked) == 0 || zone.step != run.step || (i64)last_key(longest) + run.step != zone.begin) break;
+    longest.end = zone.end;
+    last = next;
+  }
+#pragma unroll 1
+  for (bool joined = last > number; true; joined = false) {
+    const Zone tried = joined ? longest : run;
+    __syncthreads();
+    if (__syncthreads_and(meet_run(a, s, tried.begin, tried.end, tried.step))) {
+      run = tried;
+      return joined ? last : number;
+    }
+    if (!joined) return -1;
+  }
+}
+
+/// The next run: the first key goes to stream.from, how many blocks to stream.ready; how many branches keep the keys of
+/// its blocks, behind those of the blocks at hand. Runs in which bounds decide follow the others.
+__device__ __forceinline__ void next_run(const weft_args& a, Shared& s, KeyStream& stream, Block& block) {
+  const Lists lists = lists_of(a, s);
+  const int zones = get(s.walk.zones);
+  int number = get(s.walk.next), keys = 0;
+  bool bounded = (block.is & kMarkAhead) != 0, found = get(s.walk.zone).x > 0;
+  Zone zone = {0, 0, 0, kEmpty};
+#pragma unroll 1
+  for (; stream.ready == 0; ++number) {
+    if (number == zones) {
+      if (bounded || !found) break;
+      bounded = true;
+      number = 0;
+    }
+    zone = get(lists.zone[number]);
+    if ((zone.kind & kUnasked) == 0 || zone.begin >= zone.end) continue;
+    found = true;
+    if (bounded) {
+      const int last = join_zones(a, s, lists, number, zones, zone);
+      if (last < 0) continue;
+      if (threadIdx.x == 0) {
+#pragma unroll 1
+        for (int i = number; i <= last; ++i) put(lists.zone[i].begin, get(lists.zone[i].end));
+      }
+      number = last;
+      keys = keys_in(zone.end - zone.begin, zone.step);
+      stream.ready = (keys - 1) / kKeys + 1;
+    } else if (zone.kind & kFull) {
+      // fault(part_of_a_block_taken_for_a_whole) value: (zone.end - zone.begin + kKeys - 1) / zone.step / kKeys
+      stream.ready = ((zone.end - zone.begin - 1) / zone.step + 1) / kKeys;
+      keys = stream.ready * kKeys;
+    }
+    stream.from = zone.begin;
+  }
+  mark(block, kMarkAhead, bounded);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    put(s.walk.next, number);
+    set_run(s, zone.step, stream.ready, keys);
+    // fault(keys_of_runs_listed_again) leaves this out
+    if (stream.ready > 0 && !bounded) {
+      const i64 behind = stream.from + (i64)keys * zone.step;
+      put(lists.zone[number - 1].begin, (int)min(behind, (i64)get(lists.zone[number - 1].end)));
+    }
+  }
+  if (kCounts && stream.ready > 0 && threadIdx.x < kKeys) {
+    const int terms = (int)word(get(s.pass) + kTerms);
+    const int key = stream.from + min((int)threadIdx.x, keys - 1) * zone.step;
+    put(s.key_weight[2 * kKeys + threadIdx.x], (float)weight_of(a, s, tile_of(s), terms, key));
+  }
+  if (kStages > 1) __syncthreads();
+}
+
+/// Of a run: the first key of the block behind which the stream is.
+__device__ __forceinline__ int key_before(Shared& s, const KeyStream& stream) {
+  return (int)((unsigned)stream.from - (unsigned)(kKeys * get(s.walk.run.step)));
+}
+__device__ __forceinline__ void pass_block_of_run(Shared& s, KeyStream& stream) {
+  stream.from = (int)((unsigned)stream.from + (unsigned)(kKeys * get(s.walk.run.step)));
+  --stream.ready;
+}
+
+/// Which pairs of a block rows keep by their bounds, and which of the warp's tiles have one. No other warp is asked.
+__device__ __forceinline__ void open_block_of_run(Shared& s, const KeyStream& stream, Block& block) {
+  const int first = first_in_run(s, stream.ready + 1), lane = threadIdx.x % 4;
+  block.kept = {};
+  block.is &= ~(kMarkTiles | kMarkMasked);
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+    const int row = row_of(2 * i + lane / 2);
+    // fault(bounds_of_the_block_before) value: right + kKeys
+    const int below = (lane % 2 == 0 ? get(s.meets.lo[row]) : get(s.meets.hi[row])) - first;
+    const unsigned bits = bits_between(min(max(below, 0), kKeys));
+    block.kept.digits[0][i] = bits;
+    const bool any = __any_sync(0xFFFFFFFFu, bits != 0), all = __all_sync(0xFFFFFFFFu, bits == kAllBits);
+    if (any) block.is |= kMarkTile << i;
+    // fault(rows_of_a_run_are_not_masked) leaves this out
+    if (any != all) block.is |= kMarkMasked;
+  }
+}
+
+/// Of a run's block of `count` keys, number `key` and each `step` behind the one before.
+template <int kOfRow>
+__device__ __forceinline__ void start_block_of_run(Rows<kOfRow>& rows, const Source& of, unsigned char* to, int key,
+                                                   int step, int count, bool aligned, unsigned thread) {
+  const Source source = source_of(of);
+  if (!aligned) {
+    copy_each<kOfRow>(to, count, [&](int i) { return source.base + times(key + i * step, source.step); });
+  } else if (count < kKeys) {
+    start_run<false>(rows, source, to, key, step, count, thread);
+  } else {
+    start_run<true>(rows, source, to, key, step, count, thread);
+  }
+}
+
+/// The rows of K of a run's next block, and what its scores and weights ask of its keys; where there is room, those of V,
+/// too, and nobody waits for them before the turn of that block.
+template <typename Pairs>
+__device__ __forceinline__ void start_next_of_run(Shared& s, Rows<kDim>& keys, Rows<kDimV>& values,
+                                                  const KeyStream& stream, const Block& block, bool bounded) {
+  const bool aligned = get(s.keys.aligned) != 0;
+  const int step = get(s.walk.run.step), stage = kStages > 1 ? kStageBytes - stage_of(block) : 0;
+  const int count = bounded ? count_in_run(s, first_in_run(s, stream.ready)) : kKeys;
+  const unsigned thread = thread_anew();  // registers that keep what follows from it would be too many
+  start_block_of_run(keys, s.keys, k_rows(s) + stage, stream.from, step, count, aligned, thread);
+  if (kStages > 1)
+    start_block_of_run(values, s.values, v_rows(s) + stage, stream.from, step, count, aligned, thread);
+  const int place = place_in_run(block.is ^ kMarkOdd) + (int)thread;
+  // A score may read what the caller has of the key: there is none behind the last.
+  if (Pairs::kScored && thread < kKeys) put(s.key[place], stream.from + min((int)thread, count - 1) * step);
+  if (kCounts && thread < kKeys) put(s.key_weight[place], get(s.key_weight[2 * kKeys + thread]));
+}
+
+/// The rows of V of the block at hand, where there is room for one block.
+__device__ __forceinline__ void start_values_of_run(Shared& s, Rows<kDimV>& values, const KeyStream& stream, bool bounded) {
+  const int count = bounded ? count_in_run(s, first_in_run(s, stream.ready + 1)) : kKeys;
+  start_block_of_run(values, s.values, v_rows(s), key_before(s, stream), get(s.walk.run.step), count,
+                     get(s.keys.aligned) != 0, thread_anew());
+}
