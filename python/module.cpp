@@ -3,6 +3,7 @@
 #include "python/engine.h"
 #include "python/pattern.h"
 #include "python/picture.h"
+#include "python/ring.h"
 #include "python/run.h"
 #include "python/view.h"
 
@@ -26,4 +27,5 @@ NB_MODULE(_weft, module) {
   bind_run(module);
   bind_calls(module);
   bind_picture(module);
+  bind_ring(module);
 }

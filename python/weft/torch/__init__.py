@@ -13,7 +13,7 @@ from .long_net import LongNet, LongNetLM
 from .long_net_attention import LongNetAttention
 from .multihead import ImprovedMultiheadDilatedAttention, MultiheadDilatedAttention, RingMultiheadDilatedAttention
 from .operator import op, op_backward
-from .ring import RingDilatedAttention, RingDilatedAttentionV2
+from .ring import RingDilatedAttention, RingDilatedAttentionV2, ring
 from .sparse import BlockSparseOptimized, BlockSparseRingDilatedAttention, SparsePatternConfig
 from .sparse_adaptive import AdaptiveConfig, BlockSparseAdaptive, create_adaptive_block_sparse
 from .sparse_levels import BlockSparseHierarchical, HierarchicalConfig, create_hierarchical_attention, get_hierarchical_presets
@@ -51,4 +51,5 @@ __all__ = [
     "op",
     "op_arguments",
     "op_backward",
+    "ring",
 ]

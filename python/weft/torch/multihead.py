@@ -106,7 +106,7 @@ class ImprovedMultiheadDilatedAttention(_Multihead):
 
 
 class RingMultiheadDilatedAttention(_Multihead):
-    """Segments stand before rates. Always a pair; one `qkv_proj`; masks count. With more than one rank: UnavailableError."""
+    """Segments stand before rates. Always a pair; one `qkv_proj`; masks count. With more than one rank as `RingDilatedAttention`."""
 
     def __init__(self, embed_dim: int, num_heads: int, segment_lengths: Sequence[int], dilation_rates: Sequence[int],
                  dropout: float = 0.0, bias: bool = True, layer_norm: bool = True, layer_norm_eps: float = 1e-5,

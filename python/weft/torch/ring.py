@@ -1,30 +1,100 @@
-"""Ring modules of dilated-attention-pytorch: what a ring of any size computes is the pattern, here by one device."""
+"""Rings over `torch.distributed`, and the ring modules of dilated-attention-pytorch."""
 
 from __future__ import annotations
 
+import atexit
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
+from .._sources import source_of
 from ..errors import UnavailableError
+from ..ring import Ring, RingPlan
 from .dilated import Dilated
 from .inputs import Tensor
 
-__all__ = ["RingDilatedAttention", "RingDilatedAttentionV2"]
+__all__ = ["RingDilatedAttention", "RingDilatedAttentionV2", "ring"]
+
+
+def ring(group: Any = None, *, layout: str = "auto", timeout: float = 60.0) -> Ring:
+    """A ring of the ranks of a process group, the default one where it is None, whatever its backend: messages travel over
+    host memory. Collective; see `weft.ring.Ring`."""
+    from .process_group import ProcessGroupMessenger
+
+    return Ring(ProcessGroupMessenger(group), layout=layout, timeout=timeout)
+
+
+class _RingAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, plan: RingPlan, seed: int, threads: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        out, lse = plan.forward(q, k, v, seed, threads, True)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.set_materialize_grads(False)
+        ctx.plan, ctx.seed, ctx.threads = plan, seed, threads
+        return out, lse
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_out: Tensor | None, d_lse: Tensor | None) -> Any:
+        q, k, v, out, lse = ctx.saved_tensors
+        d_out = torch.zeros_like(out) if d_out is None else d_out
+        return (None, None, None, *ctx.plan.backward(q, k, v, out, lse, d_out, d_lse, seed=ctx.seed, threads=ctx.threads))
+
+
+def ring_attention(plan: RingPlan, q: Tensor, k: Tensor, v: Tensor, seed: int, threads: int) -> tuple[Tensor, Tensor]:
+    """O and the LSE of this rank's rows, for autograd."""
+    return _RingAttention.apply(plan, seed, threads, q, k, v)
+
+
+def ranks() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def refuse_ranks(name: str) -> None:
-    spread = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if spread and torch.distributed.get_world_size() > 1:
+    if ranks() > 1:
         raise UnavailableError(
-            f"{name} does not run over the {torch.distributed.get_world_size()} ranks of the process group yet; "
-            "'weft run --ring mpi' and weft::Ring of C++ do"
+            f"{name} does not run over the {ranks()} ranks of the process group; RingDilatedAttention and weft.torch.ring do"
         )
 
 
+@functools.lru_cache(maxsize=1)
+def _default_ring(group: Any) -> Ring:
+    return ring(group)
+
+
+@functools.lru_cache(maxsize=32)
+def _plan_of(group: Any, source: Any, tokens: int, heads: int, dim: int, batch: int, dtype: torch.dtype,
+             scale: float | None) -> RingPlan:  # fmt: skip
+    return _default_ring(group).plan(source, tokens=tokens, heads=heads, dim=dim, batch=batch, dtype=dtype, scale=scale)
+
+
+@atexit.register
+def _leave() -> None:
+    _plan_of.cache_clear()
+    _default_ring.cache_clear()
+
+
+def _on_all_ranks(plan: RingPlan, rows: Tensor, tokens: int) -> Tensor:
+    """Rows of all ranks, on every rank."""
+    most = max(sum(map(len, plan.owned(rank))) for rank in range(ranks()))
+    padded = rows.new_zeros((rows.shape[0], most, *rows.shape[2:]))
+    padded[:, : rows.shape[1]] = rows
+    parts = [torch.empty_like(padded) for _ in range(ranks())]
+    dist.all_gather(parts, padded)
+    whole = rows.new_empty((rows.shape[0], tokens, *rows.shape[2:]))
+    for rank, part in enumerate(parts):
+        owned = [token for run in plan.owned(rank) for token in run]
+        whole[:, owned] = part[:, : len(owned)]
+    return whole
+
+
 class RingDilatedAttention(Dilated):
-    """Equal to `DilatedAttention` whatever the size of the ring. With more than one rank: UnavailableError."""
+    """Equal to `DilatedAttention` whatever the size of the ring. Where a process group of more than one rank is initialised,
+    each rank is given, and returns, all tokens, and computes its share of them; without masks, dropout and gradients, which
+    `weft.torch.ring` has for the tokens of a rank."""
 
     def __init__(self, segment_lengths: Sequence[int], dilation_rates: Sequence[int], dropout: float = 0.0, use_tf32: bool = True,
                  block_size: int = 1024, ring_size: int | None = None, use_checkpointing: bool = True, device: Any = None,
@@ -33,8 +103,17 @@ class RingDilatedAttention(Dilated):
         self.ring_size = ring_size or 1
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, inputs: dict[str, Tensor]) -> Tensor:
-        refuse_ranks(type(self).__name__)
-        return super().attend(query, key, value, is_causal, inputs)
+        if ranks() == 1:
+            return super().attend(query, key, value, is_causal, inputs)
+        if torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)):
+            raise UnavailableError(f"{type(self).__name__} over {ranks()} ranks has no gradients: its softmaxes are added up; "
+                                   "a plan of weft.torch.ring with one softmax has them")  # fmt: skip
+        if inputs or (self.training and self.dropout):
+            raise UnavailableError(f"{type(self).__name__} over {ranks()} ranks takes neither masks nor dropout")
+        batch, tokens, heads, dim = query.shape
+        source = source_of(self._patterns.of(is_causal, inputs))
+        plan = _plan_of(dist.group.WORLD, source, tokens, heads, dim, batch, query.dtype, self.softmax_scale)
+        return _on_all_ranks(plan, plan(*(plan.own(x) for x in (query, key, value))), tokens)
 
 
 class RingDilatedAttentionV2(RingDilatedAttention):

@@ -1,0 +1,215 @@
+"""One pattern over many ranks: each has its own rows of Q, K, V and O, and fetches the keys that its queries keep.
+
+    ring = weft.ring.Ring(messenger)                                # on every rank; with PyTorch: weft.torch.ring()
+    plan = ring.plan("longnet", tokens=65536, heads=8, dim=64)      # once a shape
+    out = plan(plan.own(q), plan.own(k), plan.own(v))               # O of this rank's rows, with the bits of one device
+
+Calls of a ring are collective: every rank makes the same ones in the same order, from one thread at a time. `docs/ring.md`
+of the project says which rank owns what, and what travels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from . import _arrays, _weft
+from ._attention import kernel_of, statements_of
+from ._kernels import Engine, Kernel
+from ._sources import PatternSource, Source, source_of
+from ._words import dtype_name, spell_params
+from .errors import ArgumentError
+
+__all__ = ["Messenger", "Ring", "RingGradients", "RingPlan", "threads"]
+
+_LAYOUTS = {"auto": 0, "contiguous": 1, "zigzag": 2, "striped": 3}
+
+
+class Messenger(Protocol):
+    """A way to send messages between ranks. Nothing here blocks. What a function raises ends the ring."""
+
+    rank: int
+    ranks: int
+
+    def send(self, peer: int, tag: int, data: memoryview) -> int:
+        """Begins a message to another rank, of bytes that stay where they are until it is done or cancelled; the request, not
+        0, that `test` and `cancel` take. Messages of one sender, receiver and tag arrive in the order of sending."""
+        ...
+
+    def receive(self, peer: int, tag: int, data: memoryview) -> int:
+        """Begins to wait for one, to be written there."""
+        ...
+
+    def test(self, request: int) -> int | None:
+        """How many bytes went or came, if the message is done: the request is then no more."""
+        ...
+
+    def cancel(self, request: int) -> None:
+        """When it returns, the message's bytes are not looked at again."""
+        ...
+
+    def end(self) -> None:
+        """No further call comes."""
+        ...
+
+
+class RingGradients(NamedTuple):
+    """Of `sum(d_out * out) + sum(d_lse * lse)` over all ranks, by this rank's rows."""
+
+    q: Any
+    k: Any
+    v: Any
+
+
+class Ring:
+    """Ranks that came together. `messenger`: this rank's, or one of `threads`. `layout` says which rank owns which tokens:
+    `"auto"`, `"contiguous"`, `"zigzag"` or `"striped"`. `timeout`: seconds without a sign of life, after which a rank that is
+    waited for is lost.
+
+    Raises `ArgumentError` where ranks disagree, and names them; `UnavailableError` where one does not come."""
+
+    def __init__(self, messenger: Messenger | _weft.Transport, *, layout: str = "auto", timeout: float = 60.0) -> None:
+        if layout not in _LAYOUTS:
+            raise ArgumentError(f"layout is '{layout}'; expected one of {', '.join(_LAYOUTS)}")
+        if not timeout > 0:
+            raise ArgumentError(f"timeout is {timeout}; expected seconds above 0")
+        transport = messenger if isinstance(messenger, _weft.Transport) else _weft.Transport(messenger)
+        self._core = _weft.Ring(transport, _LAYOUTS[layout], round(timeout * 1000))
+
+    @property
+    def rank(self) -> int:
+        return self._core.rank
+
+    @property
+    def ranks(self) -> int:
+        return self._core.ranks
+
+    def barrier(self) -> None:
+        """Returns when every rank has called it."""
+        self._core.barrier()
+
+    def plan(self, pattern: PatternSource | Source = "dense", *, tokens: int, heads: int, dim: int, kv_heads: int | None = None,
+             dim_v: int | None = None, batch: int = 1, dtype: Any = "f32", scale: float | None = None, dropout: float = 0.0,
+             inputs: Mapping[str, Any] | None = None, gradient: bool = False, target: str | None = None,
+             engine: Engine | None = None, **params: Any) -> RingPlan:  # fmt: skip
+        """Who owns what and what travels, for one pattern and shape; see `weft.attention` for what is not named here.
+        `inputs`: whole, and the same on every rank. `gradient`: `RingPlan.backward` will be called.
+
+        Raises `PatternError` where the pattern cannot be split, `ArgumentError` where ranks ask for different things."""
+        statements = statements_of(scale, dropout, False)
+        source = pattern if isinstance(pattern, Source) else source_of(pattern)
+        options = (engine, dim, dim_v or dim, dtype_name(dtype), target or "cpu")
+        kernel = kernel_of(source, spell_params(params), statements, *options)
+        return RingPlan(self, kernel, (batch, tokens, heads, kv_heads or heads), inputs, gradient)
+
+
+class RingPlan:
+    """A kernel at one size, on this rank. Made by `Ring.plan`."""
+
+    def __init__(self, ring: Ring, kernel: Kernel, shape: tuple[int, int, int, int], inputs: Mapping[str, Any] | None,
+                 gradient: bool) -> None:  # fmt: skip
+        self._ring, self._kernel, self._inputs, self._shape = ring, kernel, inputs, shape
+        self._forward = _weft.RingPlan(ring._core, kernel._core, shape, inputs)
+        self._backward = _weft.RingPlan(ring._core, kernel._gradient, shape, inputs) if gradient else None
+
+    @property
+    def layout(self) -> str:
+        """Such as `contiguous` or `snake(group 8, rounds 2)`."""
+        return self._forward.layout()
+
+    def owned(self, rank: int) -> list[range]:
+        """Tokens of a rank, in the order of its rows; none where there are more ranks than tokens."""
+        return [range(first, first + count * stride, stride) for first, count, stride in self._forward.owned(rank)]
+
+    def share(self) -> dict[str, float]:
+        """What this rank has to do, and did in its last run: `tokens`, `messages`, `pairs` (kept, over batch and heads),
+        `needed_bytes`, `received_bytes`, `sent_bytes`, `wait_ms` (for keys of others)."""
+        return self._forward.share()
+
+    def __call__(self, q: Any, k: Any, v: Any, *, seed: int | None = None, return_lse: bool = False, threads: int = 0) -> Any:
+        """Attention of this rank's rows: q [B, own rows, H, d], k [B, own rows, H_kv, d], v [B, own rows, H_kv, d_v] on the host.
+        O [B, own rows, H, d_v], or `(O, LSE)` with LSE [B, H, own rows] f32. Where weights are dropped, `seed` must be given, and
+        be the same on every rank. Tensors of PyTorch that record gradients go through autograd, whose backward pass is
+        collective, too."""
+        if _weft.records_gradients(q, k, v, None):
+            from .torch.ring import ring_attention
+
+            out, lse = ring_attention(self, q, k, v, self._seed(seed), threads)
+        else:
+            out, lse = self.forward(q, k, v, self._seed(seed), threads, return_lse)
+        return (out, lse) if return_lse else out
+
+    def forward(self, q: Any, k: Any, v: Any, seed: int, threads: int, with_lse: bool) -> tuple[Any, Any]:
+        """O, and the LSE where it is wanted."""
+        batch, _, heads, _ = self._shape
+        rows, dim_v = q.shape[1], v.shape[3]
+        out = _arrays.empty(q, (batch, rows, heads, dim_v), _dtype(q), True)
+        lse = _arrays.empty(q, (batch, heads, rows), "f32", False) if with_lse else None
+        arrays = {"q": q, "k": k, "v": v, "out": out, "lse": lse}
+        self._forward.run(_given(arrays), self._inputs, seed, threads)
+        return out, lse
+
+    def backward(self, q: Any, k: Any, v: Any, out: Any, lse: Any, d_out: Any, d_lse: Any = None, *, seed: int = 0,
+                 threads: int = 0) -> RingGradients:  # fmt: skip
+        """Gradients of this rank's rows, from what `forward` with an LSE returned."""
+        if self._backward is None:
+            raise ArgumentError("the plan was made without gradient=True, and gradients are asked for")
+        made = [_arrays.empty(x, tuple(x.shape), _dtype(x), True) for x in (q, k, v)]
+        arrays = {"q": q, "k": k, "v": v, "out": out, "lse": lse, "d_out": d_out, "d_lse": d_lse}
+        self._backward.run(_given({**arrays, "dq": made[0], "dk": made[1], "dv": made[2]}), self._inputs, seed, threads)
+        return RingGradients(*made)
+
+    def own(self, whole: Any, axis: int = 1, rank: int | None = None) -> Any:
+        """Of an array with all tokens along `axis` the rows of this rank, or of `rank`: a view where they are one run of
+        tokens, else a copy."""
+        runs = self.owned(self._rank if rank is None else rank)
+        before = (slice(None),) * axis
+        if len(runs) == 1:
+            return whole[(*before, slice(runs[0].start, runs[0].stop, runs[0].step))]
+        return whole[(*before, [token for run in runs for token in run])]
+
+    def gather(self, rows: Any, axis: int = 1) -> Any:
+        """Rows of all ranks, brought together on rank 0; None on the others. `axis`: which one counts rows, 1 of q and O, 2 of
+        the LSE."""
+        whole = None
+        if self._rank == 0:
+            shape = (*rows.shape[:axis], self._shape[1], *rows.shape[axis + 1 :])
+            whole = _arrays.empty(rows, shape, _dtype(rows), True)
+        self._forward.gather(rows, axis, whole)
+        return whole
+
+    @property
+    def _rank(self) -> int:
+        return self._ring.rank
+
+    def _seed(self, seed: int | None) -> int:
+        if seed is None and self._kernel._core.drops:
+            raise ArgumentError("weights are dropped: seed must be given, and be the same on every rank")
+        return (seed or 0) % 2**64
+
+
+def threads(ranks: int) -> list[_weft.Transport]:
+    """Ranks that are threads of this process, for `Ring`: each joins, and makes its calls, in a thread of its own.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> def rank(transport):
+    ...     return Ring(transport).plan("dense", tokens=10, heads=1, dim=8).owned(1)
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     sorted(map(str, pool.map(rank, threads(2))))
+    ['[range(5, 10)]', '[range(5, 10)]']
+    """
+    return _weft.local_transports(ranks)
+
+
+def _dtype(array: Any) -> str:
+    return _weft.View(array, "rows").dtype
+
+
+def _given(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that there are, dense along their last axis."""
+    return {name: x if _is_dense(x) else _arrays.dense_last(x, name, 0) for name, x in arrays.items() if x is not None}
+
+
+def _is_dense(array: Any) -> bool:
+    strides = _weft.View(array, "rows").strides
+    return not strides or array.shape[-1] <= 1 or strides[-1] == 1
