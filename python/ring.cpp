@@ -172,8 +172,8 @@ class Ring {
 
 class RingPlan {
  public:
-  RingPlan(const Ring& ring, const Kernel& kernel, std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t> of,
-           const nb::object& inputs)
+  RingPlan(const Ring& ring, const Kernel& kernel,
+           std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t> of, const nb::object& inputs)
       : kernel_(kernel) {
     const auto [batch, tokens, heads, kv_heads] = of;
     Stream none = Stream::unready();
@@ -215,9 +215,9 @@ class RingPlan {
   /// `arrays`: by the names of weft_ring_args.
   void run(const nb::dict& arrays, const nb::object& inputs, std::uint64_t seed, std::int32_t threads) const {
     static constexpr std::pair<const char*, weft_tensor weft_ring_args::*> kPlaces[] = {
-        {"q", &weft_ring_args::q},         {"k", &weft_ring_args::k},         {"v", &weft_ring_args::v},
-        {"out", &weft_ring_args::out},     {"lse", &weft_ring_args::lse},     {"d_out", &weft_ring_args::d_out},
-        {"d_lse", &weft_ring_args::d_lse}, {"dq", &weft_ring_args::dq},       {"dk", &weft_ring_args::dk},
+        {"q", &weft_ring_args::q},         {"k", &weft_ring_args::k},     {"v", &weft_ring_args::v},
+        {"out", &weft_ring_args::out},     {"lse", &weft_ring_args::lse}, {"d_out", &weft_ring_args::d_out},
+        {"d_lse", &weft_ring_args::d_lse}, {"dq", &weft_ring_args::dq},   {"dk", &weft_ring_args::dk},
         {"dv", &weft_ring_args::dv}};
     weft_ring_args args = weft_ring_args_init();
     Stream none = Stream::unready();
@@ -227,7 +227,8 @@ class RingPlan {
       if (!arrays.contains(name)) continue;
       held.push_back(std::make_unique<View>(nb::object(arrays[name]), name, none));
       if (held.back()->device() != "cpu") {
-        throw_named("ArgumentError", std::string(name) + " is on " + held.back()->device() + "; expected cpu, as rings run on CPUs");
+        throw_named("ArgumentError",
+                    std::string(name) + " is on " + held.back()->device() + "; expected cpu, as rings run on CPUs");
       }
       args.*place = held.back()->tensor(false);
     }
@@ -282,8 +283,8 @@ void bind_ring(nb::module_& module) {
       .def_prop_ro("ranks", &Ring::ranks)
       .def("barrier", &Ring::barrier);
   nb::class_<RingPlan>(module, "RingPlan")
-      .def(nb::init<const Ring&, const Kernel&,
-                    std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, const nb::object&>(),
+      .def(nb::init<const Ring&, const Kernel&, std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>,
+                    const nb::object&>(),
            nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::arg("ring"), nb::arg("kernel"), nb::arg("shape"),
            nb::arg("inputs").none())
       .def("owned", &RingPlan::owned)

@@ -55,8 +55,10 @@ void Walker::describe_pairs(Condition& c) const {
 /// The rows agree on one value of the key's remainder, or on a lag.
 i64 Walker::modulus(i64 number) const {
   const Condition& c = condition(number);
+  // Where there is no modulus there may be no reach either, and nobody has written one.
+  if (c.grid_unit == 0 || c.modulus == 0) return c.modulus;
   const bool one = c.said.most - c.said.least == 1 && c.said.least >= 0 && c.said.least < c.modulus;
-  return c.grid_unit == 0 || one ? c.modulus : 0;
+  return one ? c.modulus : 0;
 }
 
 walk::Answer Walker::answers(i64 number, i64 y) {
