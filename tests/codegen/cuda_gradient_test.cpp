@@ -66,7 +66,9 @@ class CompiledGradients : public ::testing::TestWithParam<const char*> {};
 TEST_P(CompiledGradients, ByMatricesDoNotSpill) {
   const std::string name = GetParam();
   const bool all = std::getenv("WEFT_TEST_ALL") != nullptr;
-  if (!all && name != "sm_80") GTEST_SKIP() << "./dev test --all compiles for " << name;
+  const bool every = std::getenv("WEFT_TEST_EVERY_KERNEL") != nullptr;
+  const bool is_compiled = every || name == "sm_80" || (all && (name == "sm_75" || name == "sm_90"));
+  if (!is_compiled) GTEST_SKIP() << "WEFT_TEST_ALL or WEFT_TEST_EVERY_KERNEL compile for " << name;
   const Target target = find_target(name).value();
   const auto library = nvrtc::locate(target);
   ASSERT_TRUE(library.ok()) << library.error().message;
