@@ -118,7 +118,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
     __syncthreads();
 #pragma unroll 1
     while (true) {
-      const bool open = count_of(block) > 0, run = kHasRuns && block.is & kMarkRun, bounded = run && block.is & kMarkPartial;
+      const bool open = count_of(block) > 0, run = kHasRuns && block.is & kMarkRun, bounded = kRunsByBounds && run && block.is & kMarkPartial;
       if (open) {
         finish_rows(keys, s.keys, k_rows(s));
         // fault(values_before_the_barrier) leaves this out
@@ -137,14 +137,14 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       // Here, because S is not in registers yet.
       if (run) {
         if (stream.ready == 0) next_run(a, s, stream, block);
-        const bool ahead = (block.is & kMarkAhead) != 0;
+        const bool ahead = kRunsByBounds && (block.is & kMarkAhead) != 0;
         if (kStages > 1 && stream.ready > 0) start_next_of_run<Pairs>(s, keys, values, stream, block, ahead);
       } else {
         next_block(a, s, block.is & kMarkPartial ? kPartial : kFull, stream);
       }
       const auto start_next = [&] {
         if (run) {
-          const bool ahead = (block.is & kMarkAhead) != 0;
+          const bool ahead = kRunsByBounds && (block.is & kMarkAhead) != 0;
           if (kStages == 1 && stream.ready > 0) start_next_of_run<Pairs>(s, keys, values, stream, block, ahead);
         } else if (const int next = keys_of_next(stream, block.is & kMarkPartial); next > 0) {
           start_rows(s, keys, s.keys, k_rows(s), stream.from, next,
@@ -159,8 +159,8 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         Block full;
         full.is = block.is | kMarkTiles;
         full.from = place_in_run(full.is);
-        // Where two more blocks of the run follow, nothing else is asked in between. Of more columns it spills.
-        constexpr bool kRunsOn = kStages > 1 && kColumns <= 64;
+        // Where two more blocks of the run follow, nothing else is asked in between.
+        constexpr bool kRunsOn = kStages > 1 && kRunsByBounds;
 #pragma unroll 1
         while (true) {
           multiply_scores<true>(s, full);
@@ -205,7 +205,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         if (stream.ready == 0) break;
         const int since = count_of(block) % kBlocksBetween;  // blocks are counted in place of keys
         block.is = ((block.is ^ kMarkOdd) & (kMarkRun | kMarkOdd | kMarkAhead)) + (unsigned)(since + 1) * kMarkCount;
-        if (block.is & kMarkAhead) block.is |= kMarkPartial;
+        if (kRunsByBounds && block.is & kMarkAhead) block.is |= kMarkPartial;
         pass_block_of_run(s, stream);
         if (open && since == 0) end_round(s, st, &settled, false, kRounds);
         continue;
@@ -222,7 +222,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
     }
     if (kHasRuns && sweep == 0) {
       stream = {};
-      if (count_of(block) == 0) continue;  // there was no run
+      if (!kRunsByBounds || count_of(block) == 0) continue;  // there was no run
       __syncthreads();
       zones = close_ranks(s, lists_of(a, s), zones);
       if (zones == 0) sweep = 1;  // the last one closes the sums

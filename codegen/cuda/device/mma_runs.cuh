@@ -6,8 +6,13 @@
 // whole blocks of full zones, of which every pair counts. Then what is left of these and the partial zones in which
 // bounds alone decide: there each row keeps an interval of the run's keys, and the last block may have fewer than kKeys.
 
+/// Of more columns the text of runs by bounds leaves the caches of an SM, and registers are too few.
+constexpr bool kRunsByBounds = kDim <= 64 && kColumns <= 64;
+
 /// A run computes all tiles of 16 rows, also those that have none.
-__device__ __forceinline__ bool runs_pay(Shared& s) { return get(s.tile.count) > kRows / 2; }
+__device__ __forceinline__ bool runs_pay(Shared& s) {
+  return (kRunsByBounds || get(s.keys.aligned)) && get(s.tile.count) > kRows / 2;
+}
 
 /// How many keys, `step` apart, lie in so many positions from the first on.
 __device__ __forceinline__ int keys_in(int positions, int step) {
@@ -132,14 +137,14 @@ __device__ __forceinline__ void next_run(const weft_args& a, Shared& s, KeyStrea
 #pragma unroll 1
   for (; stream.ready == 0; ++number) {
     if (number == zones) {
-      if (bounded || !found) break;
+      if (!kRunsByBounds || bounded || !found) break;
       bounded = true;
       number = 0;
     }
     zone = get(lists.zone[number]);
     if ((zone.kind & kUnasked) == 0 || zone.begin >= zone.end) continue;
     found = true;
-    if (bounded) {
+    if (kRunsByBounds && bounded) {
       const int last = join_zones(a, s, lists, number, zones, zone);
       if (last < 0) continue;
       if (threadIdx.x == 0) {
@@ -208,9 +213,9 @@ template <int kOfRow>
 __device__ __forceinline__ void start_block_of_run(Rows<kOfRow>& rows, const Source& of, unsigned char* to, int key,
                                                    int step, int count, bool aligned, unsigned thread) {
   const Source source = source_of(of);
-  if (!aligned) {
+  if (kRunsByBounds && !aligned) {
     copy_each<kOfRow>(to, count, [&](int i) { return source.base + times(key + i * step, source.step); });
-  } else if (count < kKeys) {
+  } else if (kRunsByBounds && count < kKeys) {
     start_run<false>(rows, source, to, key, step, count, thread);
   } else {
     start_run<true>(rows, source, to, key, step, count, thread);
