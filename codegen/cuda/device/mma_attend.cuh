@@ -46,13 +46,19 @@ constexpr bool kInline = kStages > 1 && Pairs::kKeysAtOnce == kKeyTiles;
 template <typename Pairs>
 constexpr bool kRuns = !kPaged && !Pairs::kDrops && (!Pairs::kScored || kInline<Pairs>);
 
+/// Of blocks whose pairs may be masked, those of runs by bounds are; and where their rows of V are.
+__device__ __forceinline__ bool is_of_run(const Block& block) { return kRunsByBounds && (block.is & kMarkRun) != 0; }
+__device__ __forceinline__ unsigned char* masked_values(Shared& s, const Block& block) {
+  return v_rows(s) + (kRunsByBounds ? stage_of(block) : 0);
+}
+
 /// From the products of a block to its share of O.
 template <typename Pairs>
 __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State& st, Block& block) {
   if (block.is & kMarkTiles) {
     const float scale = get(s.scale);
     if constexpr (Pairs::kScored) {
-      const int last = (block.is & kMarkRun ? kKeys : count_of(block)) - 1;
+      const int last = (is_of_run(block) ? kKeys : count_of(block)) - 1;
       apply_score<Pairs>(a, s, block, [&](int i) { return get(s.key[block.from + min(i, last)]); });
     }
     if (block.is & kMarkMasked) {
@@ -66,7 +72,7 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
     if constexpr (Pairs::kDrops) drop_weights<Pairs>(a, s, block);
   }
   if (block.is & kMarkStrange)
-    add_strange<kValueBytes>(st.o, block.kept, block.is & kMarkRun ? kKeys : count_of(block), v_rows(s) + stage_of(block));
+    add_strange<kValueBytes>(st.o, block.kept, is_of_run(block) ? kKeys : count_of(block), masked_values(s, block));
   if ((block.is & kMarkTiles) == kMarkTiles) {
     multiply_values<true>(s, st, block);
   } else if (block.is & kMarkTiles) {
@@ -80,7 +86,7 @@ template <typename Pairs>
 __device__ __forceinline__ void close_full_block(const weft_args& a, Shared& s, State& st, Block& block) {
   const float scale = get(s.scale);
   if constexpr (Pairs::kScored) {
-    const int key = get(s.key[block.from]), step = get(s.key[block.from + 1]) - key;
+    const int place = place_in_run(block.is), key = get(s.key[place]), step = get(s.key[place + 1]) - key;
     // fault(scores_of_a_run_by_the_first_key) instead: apply_score<Pairs>(a, s, block, [&](int) { return key; });
     apply_score<Pairs>(a, s, block, [&](int i) { return key + i * step; });
   }
@@ -158,7 +164,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       } else if (run && !bounded) {
         Block full;
         full.is = block.is | kMarkTiles;
-        full.from = place_in_run(full.is);
+        if (kCounts) full.from = place_in_run(full.is);
         // Where two more blocks of the run follow, nothing else is asked in between.
         constexpr bool kRunsOn = kStages > 1 && kRunsByBounds;
 #pragma unroll 1
@@ -173,7 +179,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
           if (!kRunsOn || full.is & kMarkAhead || stream.ready < 2 || count_of(full) % kBlocksBetween == 0) break;
           pass_block_of_run(s, stream);
           full.is = (full.is ^ kMarkOdd) + kMarkCount;
-          full.from = place_in_run(full.is);
+          if (kCounts) full.from = place_in_run(full.is);
           finish_rows(keys, s.keys, k_rows(s));
           __syncthreads();
           start_next_of_run<Pairs>(s, keys, values, stream, full, false);
@@ -186,19 +192,19 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         } else if (block.is & kMarkTiles) {
           multiply_scores<false>(s, block);
         }
-        if (kStages == 1 || !run) {
+        if (kStages == 1 || !bounded) {
           // fault(copies_waited_for_behind_the_barrier) also: __syncthreads();
           finish_rows(values, s.values, v_rows(s));
           // fault(copies_waited_for_behind_the_barrier) leaves this out
           // fault(keys_before_the_barrier) leaves this out
           __syncthreads();
         }
-        if (run || block.is & kMarkMasked || Pairs::kDrops) {
-          const bool found = find_strange<kValueBytes, kColumnTiles>(v_rows(s) + stage_of(block), false);
+        if (bounded || block.is & kMarkMasked || Pairs::kDrops) {
+          const bool found = find_strange<kValueBytes, kColumnTiles>(masked_values(s, block), false);
           mark(block, kMarkStrange, __syncthreads_or(found) != 0);
         }
         start_next();
-        block.from = run ? place_in_run(block.is) : place_before(stream);  // again: a register for it would be one too many
+        block.from = bounded ? place_in_run(block.is) : place_before(stream);  // again: a register for it would be one too many
         close_block<Pairs>(a, s, st, block);
       }
       if (run) {
