@@ -164,13 +164,23 @@ __device__ __forceinline__ unsigned without_strange(unsigned two) { return two &
 /// `clear`.
 template <int kApart, int kTiles>
 __device__ __forceinline__ bool find_strange(unsigned char* rows, bool clear) {
+  constexpr int kTwos = kTiles > 8 ? 1 : 2, kParts = 2 * kTiles / kTwos;  // of more columns registers are few
   unsigned found = 0;
 #pragma unroll 1
-  for (int i = threadIdx.x; i < kKeys * kTiles; i += kThreads) {
-    unsigned char* const at = rows + i / kTiles * kApart + i % kTiles * 16;
-    const uint4 x = load_shared<uint4>(at);
-    found |= signs_of_strange(x.x) | signs_of_strange(x.y) | signs_of_strange(x.z) | signs_of_strange(x.w);
-    if (clear) store_shared(at, make_uint4(without_strange(x.x), without_strange(x.y), without_strange(x.z), without_strange(x.w)));
+  for (int i = threadIdx.x; i < kKeys * kParts; i += kThreads) {
+    unsigned char* const at = rows + i / kParts * kApart + i % kParts * (8 * kTwos);
+    uint4 x = {};
+    if constexpr (kTwos == 2) {
+      x = load_shared<uint4>(at);
+      found |= signs_of_strange(x.z) | signs_of_strange(x.w);
+    } else {
+      const uint2 two = load_shared<uint2>(at);
+      x = make_uint4(two.x, two.y, 0, 0);
+    }
+    found |= signs_of_strange(x.x) | signs_of_strange(x.y);
+    if (!clear) continue;
+    store_shared(at, make_uint2(without_strange(x.x), without_strange(x.y)));
+    if constexpr (kTwos == 2) store_shared(at + 8, make_uint2(without_strange(x.z), without_strange(x.w)));
   }
   return (found & 0x80008000u) != 0;
 }
