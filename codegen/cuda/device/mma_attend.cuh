@@ -144,14 +144,14 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       if (run) {
         if (stream.ready == 0) next_run(a, s, stream, block);
         const bool ahead = kRunsByBounds && (block.is & kMarkAhead) != 0;
-        if (kStages > 1 && stream.ready > 0) start_next_of_run<Pairs>(s, keys, values, stream, block, ahead);
+        if (kStages > 1 && kRunsByBounds && stream.ready > 0) start_next_of_run<Pairs>(s, keys, values, stream, block, ahead);
       } else {
         next_block(a, s, block.is & kMarkPartial ? kPartial : kFull, stream);
       }
       const auto start_next = [&] {
         if (run) {
           const bool ahead = kRunsByBounds && (block.is & kMarkAhead) != 0;
-          if (kStages == 1 && stream.ready > 0) start_next_of_run<Pairs>(s, keys, values, stream, block, ahead);
+          if ((kStages == 1 || !kRunsByBounds) && stream.ready > 0) start_next_of_run<Pairs>(s, keys, values, stream, block, ahead);
         } else if (const int next = keys_of_next(stream, block.is & kMarkPartial); next > 0) {
           start_rows(s, keys, s.keys, k_rows(s), stream.from, next,
                      step_of(s, stream.from, stream.ready, (block.is & kMarkMixed) != 0));
@@ -167,6 +167,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         if (kCounts) full.from = place_in_run(full.is);
         // Where two more blocks of the run follow, nothing else is asked in between.
         constexpr bool kRunsOn = kStages > 1 && kRunsByBounds;
+        if (kStages > 1 && !kRunsByBounds) start_next();
 #pragma unroll 1
         while (true) {
           multiply_scores<true>(s, full);
