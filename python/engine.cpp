@@ -68,12 +68,7 @@ Engine::Engine(const EngineOptions& from) {
   options.notice = &log_notice;
   options.most_kernels = from.most_kernels;
   weft_engine* made = nullptr;
-  weft_error* error = nullptr;
-  {
-    const nb::gil_scoped_release unlocked;
-    error = weft_engine_create(&options, &made);
-  }
-  check(error, Stage::arguments);
+  check_unlocked(Stage::arguments, [&] { return weft_engine_create(&options, &made); });
   handle_.reset(made);
 }
 
@@ -105,12 +100,9 @@ nb::dict Engine::cache_stats() const {
 Kernel::Kernel(const Engine& engine, const Request& request) {
   weft_kernel* made = nullptr;
   with_options(request, [&](const weft_compile_options& options) {
-    weft_error* error = nullptr;
-    {
-      const nb::gil_scoped_release unlocked;
-      error = weft_compile(engine.handle(), request.text.data(), request.text.size(), &options, &made);
-    }
-    check(error, Stage::arguments);
+    check_unlocked(Stage::arguments, [&] {
+      return weft_compile(engine.handle(), request.text.data(), request.text.size(), &options, &made);
+    });
   });
   handle_.reset(made);
   drops_ = std::string_view(weft_kernel_pattern_text(made)).find("\n  dropout ") != std::string_view::npos;

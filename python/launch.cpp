@@ -82,12 +82,7 @@ std::vector<std::int64_t> Launch::shape_of_lse() const {
 
 void Launch::run() {
   args.stream = reinterpret_cast<void*>(stream_.address());
-  weft_error* error = nullptr;
-  {
-    const nb::gil_scoped_release unlocked;
-    error = weft_run(kernel_.handle(), &args);
-  }
-  check(error, Stage::arguments);
+  check_unlocked(Stage::arguments, [&] { return weft_run(kernel_.handle(), &args); });
 }
 
 nb::object empty_like(const View& like, const std::vector<std::int64_t>& shape, const std::string& dtype) {

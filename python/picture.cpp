@@ -32,12 +32,8 @@ struct Picture {
     draw.input_count = given.tensors().size();
     weft_picture* made = nullptr;
     with_options(request, [&](const weft_compile_options& options) {
-      weft_error* error = nullptr;
-      {
-        const nb::gil_scoped_release unlocked;
-        error = weft_draw(request.text.data(), request.text.size(), &options, &draw, &made);
-      }
-      check(error, Stage::arguments);
+      check_unlocked(Stage::arguments,
+                     [&] { return weft_draw(request.text.data(), request.text.size(), &options, &draw, &made); });
     });
     handle.reset(made);
   }

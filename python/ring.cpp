@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -142,24 +144,14 @@ class Ring {
     rank_ = weft_transport_rank(taken);
     ranks_ = weft_transport_ranks(taken);
     weft_ring* made = nullptr;
-    weft_error* error = nullptr;
-    {
-      const nb::gil_scoped_release unlocked;
-      error = weft_ring_join(taken, &options, &made);
-    }
-    check(error, Stage::arguments);
+    check_unlocked(Stage::arguments, [&] { return weft_ring_join(taken, &options, &made); });
     handle_.reset(made);
   }
   weft_ring* handle() const { return handle_.get(); }
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   void barrier() const {
-    weft_error* error = nullptr;
-    {
-      const nb::gil_scoped_release unlocked;
-      error = weft_ring_barrier(handle());
-    }
-    check(error, Stage::arguments);
+    check_unlocked(Stage::arguments, [&] { return weft_ring_barrier(handle()); });
   }
 
  private:
@@ -179,13 +171,10 @@ class RingPlan {
     Stream none = Stream::unready();
     const NamedViews views(inputs, kernel.pattern(), none);
     weft_ring_plan* made = nullptr;
-    weft_error* error = nullptr;
-    {
-      const nb::gil_scoped_release unlocked;
-      error = weft_ring_plan_create(ring.handle(), kernel.handle(), {batch, tokens, heads, kv_heads},
-                                    views.tensors().data(), views.tensors().size(), &made);
-    }
-    check(error, Stage::arguments);
+    check_unlocked(Stage::arguments, [&] {
+      return weft_ring_plan_create(ring.handle(), kernel.handle(), {batch, tokens, heads, kv_heads},
+                                   views.tensors().data(), views.tensors().size(), &made);
+    });
     handle_.reset(made);
   }
 
@@ -212,7 +201,7 @@ class RingPlan {
     return out;
   }
 
-  /// `arrays`: by the names of weft_ring_args.
+  /// `arrays`: by the names of weft_ring_args; None where there is none.
   void run(const nb::dict& arrays, const nb::object& inputs, std::uint64_t seed, std::int32_t threads) const {
     static constexpr std::pair<const char*, weft_tensor weft_ring_args::*> kPlaces[] = {
         {"q", &weft_ring_args::q},         {"k", &weft_ring_args::k},     {"v", &weft_ring_args::v},
@@ -222,26 +211,22 @@ class RingPlan {
     weft_ring_args args = weft_ring_args_init();
     Stream none = Stream::unready();
     const NamedViews views(inputs, kernel_.pattern(), none);
-    std::vector<std::unique_ptr<View>> held;
-    for (const auto& [name, place] : kPlaces) {
-      if (!arrays.contains(name)) continue;
-      held.push_back(std::make_unique<View>(nb::object(arrays[name]), name, none));
-      if (held.back()->device() != "cpu") {
+    std::optional<View> held[std::size(kPlaces)];
+    for (std::size_t i = 0; i < std::size(kPlaces); ++i) {
+      const auto& [name, place] = kPlaces[i];
+      if (!arrays.contains(name) || arrays[name].is_none()) continue;
+      view_input(held[i], nb::object(arrays[name]), name, none);
+      if (held[i]->device() != "cpu") {
         throw_named("ArgumentError",
-                    std::string(name) + " is on " + held.back()->device() + "; expected cpu, as rings run on CPUs");
+                    std::string(name) + " is on " + held[i]->device() + "; expected cpu, as rings run on CPUs");
       }
-      args.*place = held.back()->tensor(false);
+      args.*place = held[i]->tensor(false);
     }
     args.inputs = views.tensors().data();
     args.input_count = views.tensors().size();
     args.dropout_seed = seed;
     args.threads = threads;
-    weft_error* error = nullptr;
-    {
-      const nb::gil_scoped_release unlocked;
-      error = weft_ring_run(handle_.get(), &args);
-    }
-    check(error, Stage::arguments);
+    check_unlocked(Stage::arguments, [&] { return weft_ring_run(handle_.get(), &args); });
   }
 
   /// `whole`: None on all ranks but the first.
@@ -254,12 +239,7 @@ class RingPlan {
       place = std::make_unique<View>(whole, "whole", none);
       to = place->tensor(false);
     }
-    weft_error* error = nullptr;
-    {
-      const nb::gil_scoped_release unlocked;
-      error = weft_ring_gather(handle_.get(), from.tensor(false), axis, to);
-    }
-    check(error, Stage::arguments);
+    check_unlocked(Stage::arguments, [&] { return weft_ring_gather(handle_.get(), from.tensor(false), axis, to); });
   }
 
  private:

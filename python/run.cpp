@@ -188,12 +188,7 @@ void run_alone(const Kernel& kernel, const View& q, const View& k, const View& v
   args.v = v.tensor(false);
   args.out = out.tensor(false);
   args.threads = threads;
-  weft_error* error = nullptr;
-  {
-    const nb::gil_scoped_release unlocked;
-    error = weft_run(kernel.handle(), &args);
-  }
-  check(error, Stage::arguments);
+  check_unlocked(Stage::arguments, [&] { return weft_run(kernel.handle(), &args); });
 }
 
 }  // namespace

@@ -98,3 +98,8 @@ def zeros(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
         raise ArgumentError("k has no keys, which is answered for arrays of NumPy, PyTorch and CuPy alone")
     made[...] = 0
     return made
+
+
+def joined(parts: list[Any], axis: int) -> Any:
+    library = library_of(parts[0])
+    return sys.modules["jax.numpy" if library == "jax" else library].concatenate(parts, axis=axis)

@@ -146,7 +146,7 @@ class RingPlan:
         out = _arrays.empty(q, (batch, rows, heads, dim_v), _dtype(q), True)
         lse = _arrays.empty(q, (batch, heads, rows), "f32", False) if with_lse else None
         arrays = {"q": q, "k": k, "v": v, "out": out, "lse": lse}
-        self._forward.run(_given(arrays), self._inputs, seed, threads)
+        self._forward.run(arrays, self._inputs, seed, threads)
         return out, lse
 
     def backward(self, q: Any, k: Any, v: Any, out: Any, lse: Any, d_out: Any, d_lse: Any = None, *, seed: int = 0,
@@ -156,31 +156,25 @@ class RingPlan:
             raise ArgumentError("the plan was made without gradient=True, and gradients are asked for")
         made = [_arrays.empty(x, tuple(x.shape), _dtype(x), True) for x in (q, k, v)]
         arrays = {"q": q, "k": k, "v": v, "out": out, "lse": lse, "d_out": d_out, "d_lse": d_lse}
-        self._backward.run(_given({**arrays, "dq": made[0], "dk": made[1], "dv": made[2]}), self._inputs, seed, threads)
+        self._backward.run({**arrays, "dq": made[0], "dk": made[1], "dv": made[2]}, self._inputs, seed, threads)
         return RingGradients(*made)
 
     def own(self, whole: Any, axis: int = 1, rank: int | None = None) -> Any:
         """Of an array with all tokens along `axis` the rows of this rank, or of `rank`: a view where they are one run of
         tokens, else a copy."""
-        runs = self.owned(self._rank if rank is None else rank)
-        before = (slice(None),) * axis
-        if len(runs) == 1:
-            return whole[(*before, slice(runs[0].start, runs[0].stop, runs[0].step))]
-        return whole[(*before, [token for run in runs for token in run])]
+        runs = self.owned(self._ring.rank if rank is None else rank) or [range(0)]
+        parts = [whole[(*(slice(None),) * axis, slice(run.start, run.stop, run.step))] for run in runs]
+        return parts[0] if len(parts) == 1 else _arrays.joined(parts, axis)
 
     def gather(self, rows: Any, axis: int = 1) -> Any:
         """Rows of all ranks, brought together on rank 0; None on the others. `axis`: which one counts rows, 1 of q and O, 2 of
         the LSE."""
         whole = None
-        if self._rank == 0:
+        if self._ring.rank == 0:
             shape = (*rows.shape[:axis], self._shape[1], *rows.shape[axis + 1 :])
             whole = _arrays.empty(rows, shape, _dtype(rows), True)
         self._forward.gather(rows, axis, whole)
         return whole
-
-    @property
-    def _rank(self) -> int:
-        return self._ring.rank
 
     def _seed(self, seed: int | None) -> int:
         if seed is None and self._kernel._core.drops:
@@ -203,13 +197,3 @@ def threads(ranks: int) -> list[_weft.Transport]:
 
 def _dtype(array: Any) -> str:
     return _weft.View(array, "rows").dtype
-
-
-def _given(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that there are, dense along their last axis."""
-    return {name: x if _is_dense(x) else _arrays.dense_last(x, name, 0) for name, x in arrays.items() if x is not None}
-
-
-def _is_dense(array: Any) -> bool:
-    strides = _weft.View(array, "rows").strides
-    return not strides or array.shape[-1] <= 1 or strides[-1] == 1

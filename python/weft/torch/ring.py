@@ -86,8 +86,10 @@ def _on_all_ranks(plan: RingPlan, rows: Tensor, tokens: int) -> Tensor:
     dist.all_gather(parts, padded)
     whole = rows.new_empty((rows.shape[0], tokens, *rows.shape[2:]))
     for rank, part in enumerate(parts):
-        owned = [token for run in plan.owned(rank) for token in run]
-        whole[:, owned] = part[:, : len(owned)]
+        at = 0
+        for run in plan.owned(rank):
+            whole[:, run.start : run.stop : run.step] = part[:, at : at + len(run)]
+            at += len(run)
     return whole
 
 
