@@ -39,13 +39,15 @@ nvrtc::Runnable Compilers::runnable() const {
 }
 
 bool Compilers::pass_over(const Target& target, const std::string& identity) const {
-  const auto now = nvrtc::locate(target, nvrtc_, runnable());
-  if (!now) return false;
-  if ((*now)->identity() == identity) {  // else another thread was first
+  // The same compiler may be found at several places, and makes the same of a text at each.
+  while (true) {
+    const auto now = nvrtc::locate(target, nvrtc_, runnable());
+    if (!now) return false;
+    if ((*now)->identity() != identity) return true;
     const std::lock_guard lock(mutex_);
-    if (runnable_) runnable_->refused.push_back((*now)->path());
+    if (!runnable_) return false;
+    runnable_->refused.push_back((*now)->path());
   }
-  return nvrtc::locate(target, nvrtc_, runnable()).ok();
 }
 
 Result<std::string> Compilers::identity(const Target& target) const {
