@@ -3,6 +3,7 @@
 import time
 
 import torch
+from torch._functorch import config as functorch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -10,6 +11,7 @@ aten = torch.ops.aten
 SDPA = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
         "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}
 MATH_BYTES = 8 << 30  # the scores that the math backend may write
+functorch.donated_buffer = False  # a backward pass is run again and again
 
 
 def wait(device):

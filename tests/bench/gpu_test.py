@@ -258,13 +258,18 @@ class Errors(unittest.TestCase):
     def test_are_of_every_output(self):
         workload = shared.Workload("dense", "dense", 8, 1, 8, dtype="f16", backward=True)
         found = self.measured(workload, Weft=[(1, 2), (3, 4), (5, 6.25)], SDPA=[(1, 2), (3, 4), (5, 6)])
-        self.assertEqual(found["Weft"][0], 0.25)
-        self.assertIn("wrong: differs by 0.25 from SDPA", found["Weft"][1])
+        self.assertEqual(found["Weft"][0], 0.25 / 6, "of numbers up to 6")
+        self.assertIn("wrong: differs by 0.042 from SDPA", found["Weft"][1])
         self.assertEqual(found["SDPA"], (None, ""))
 
     def test_are_small_where_results_are_right(self):
         workload = shared.Workload("dense", "dense", 8, 1, 8, dtype="f16")
         self.assertEqual(self.measured(workload, Weft=[(1, 2)], SDPA=[(1, 2.001)])["Weft"][1], "")
+
+    def test_grow_with_what_is_rounded(self):
+        workload = shared.Workload("dense", "dense", 8, 1, 8, dtype="bf16", backward=True)
+        self.assertEqual(self.measured(workload, Weft=[(1, 8.03125)], SDPA=[(1, 8)])["Weft"][1], "")
+        self.assertIn("wrong", self.measured(workload, Weft=[(1.03125, 0)], SDPA=[(1, 0)])["Weft"][1])
 
     def test_see_what_is_no_number(self):
         workload = shared.Workload("dense", "dense", 8, 1, 8, dtype="f16", backward=True)
