@@ -43,6 +43,7 @@ std::int64_t simt_bytes(const ir::Plan& plan) {
 
 void mma_constants(Constants& constant, const ir::Plan& plan, const Target& target) {
   constant("kStages", plan.choices.stages, "blocks of keys that shared memory has room for");
+  constant.flag("kByGroups", plan.choices.groups != 0, "four warps multiply together, of operands in shared memory");
   constant("kGroupRows", 16, "whose pairs with a block of keys may be decided at once");
   constant.flag("kKeepsMeets", true, "what rows say to a term waits for its next block of keys");
   constant.flag("kAsync", target.has_async_copy, "rows of K and V come to shared memory by themselves");
@@ -63,15 +64,19 @@ std::int64_t meets_bytes(const ir::Plan& plan) {
 
 std::int64_t mma_bytes(const ir::Plan& plan) {
   const auto& c = plan.choices;
-  const std::int64_t row = up(plan.bind.d, 16) * 2 + 16, value = up(plan.bind.d_v, 16) * 2 + 16;
+  // See codegen/cuda/device/mma_rows.cuh.
+  const auto rows_of = [&](std::int64_t columns, std::int64_t rows) {
+    return rows * (up(columns, 16) * 2 + (c.groups != 0 ? 0 : 16));
+  };
+  const auto both = [&](std::int64_t rows) { return rows_of(plan.bind.d, rows) + rows_of(plan.bind.d_v, rows); };
   if (plan.bind.gradient) {
-    const std::int64_t tiles = (c.tile_q + c.stages * c.tile_k) * (row + value);
+    const std::int64_t tiles = both(c.tile_q) + c.stages * both(c.tile_k);
     const std::int64_t wide = up(columns_summed(plan), 16);
     const auto out = [&](int parts) { return c.tile_q * (wide / parts + 8) * 4; };
     const int queries = plan.stationary() == ir::Stationary::key ? c.stages * c.tile_k : c.tile_q;
     return 2 * 32 + up(meets_bytes(plan), 16) + 8 * queries + 16 + std::max(tiles, out(out(1) > tiles ? 2 : 1));
   }
-  const std::int64_t staged = c.tile_q * row + c.stages * c.tile_k * (row + value);
+  const std::int64_t staged = rows_of(plan.bind.d, c.tile_q) + c.stages * both(c.tile_k);
   const auto results_in = [&](int parts) { return c.tile_q * (up(plan.bind.d_v, 16) / parts + 8) * 4; };
   const std::int64_t results = results_in(results_in(1) > staged ? 2 : 1);
   constexpr std::int64_t kSources = 2 * 32;

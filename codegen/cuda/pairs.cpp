@@ -154,6 +154,8 @@ bool wants_header(const ir::Plan& plan, std::string_view name) {
   if (name == "unconditional.cuh") return !has_conditions(plan);
   if (name.ends_with("dropout.cuh")) return plan.dropout > 0;
   if (name == "philox.cuh") return plan.dropout > 0 || (has_prepass(plan) && chooses_keys(plan));
+  if (name == "mma_warps.cuh") return plan.choices.groups == 0;
+  if (name == "mma_groups.cuh" || name == "mma_group_ptx.cuh") return plan.choices.groups != 0;
   if (name == "lists.cuh") return has_prepass(plan) && chooses_keys(plan);
   if (name == "merge.cuh") return plan.may_cut_keys();
   if (name == "skips.cuh") return passes_over_keys(plan);

@@ -201,6 +201,7 @@ struct Choices {
   int staged = 0;   ///< … and rows of V
   int chunk_k = 0;  ///< GPUs: the least keys of a chunk, where few rows have many; 0: keys are not cut
   int stages = 1;  ///< GPUs: blocks of keys that have room in shared memory: the next arrives under this one's products
+  int groups = 0;  ///< GPUs: 1: four warps multiply together, of operands in shared memory (wgmma of sm_90a)
   int resident = 2;  ///< GPUs: blocks of threads that an SM holds: registers may take what they leave
   /// CPUs: launches of at most so many queries have a regime of their own (few_rows.h); 0: none has.
   int few_q = 0;

@@ -317,6 +317,7 @@ class PlanReader {
     c.chunk_k = line.small("chunk_k");
     c.stages = line.small("stages");
     c.resident = line.small("resident");
+    if (!line.at_end()) c.groups = line.small("groups");
   }
   void phase(LineReader& line) {
     Phase p;

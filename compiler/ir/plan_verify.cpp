@@ -56,6 +56,9 @@ class Verifier {
     if (c.products != 1) pairs_of_bf16(c);
     if (c.stages < 1 || c.stages > 2 || c.resident < 1 || c.resident > 8)
       say("{} stages, {} blocks of threads on an SM", c.stages, c.resident);
+    const bool has_groups = c.kernel_class == KernelClass::mma && c.threads == 128 && c.tile_q % 64 == 0;
+    if (c.groups != 0 && (c.groups != 1 || !has_groups || plan_.bind.gradient))
+      say("{} groups of warps in a kernel of {} threads", c.groups, c.threads);
     if (c.few_q != 0) few_queries(c);
     if (c.kernel_class == KernelClass::simt) {
       block_of_threads(c);

@@ -230,6 +230,13 @@ constexpr int kLeastKeysOfChunk = 512;
 /// By schedule; hardly any launch has two of them.
 constexpr int kMostKeysOfChunk = 1 << 20;
 
+/// Instructions of four warps, which read operands in shared memory. Measured on an H100 they are slower than those of
+/// one warp (docs/how-the-cuda-kernel-works.md), so that only a schedule asks for them.
+bool may_multiply_in_groups(const Draft& draft) {
+  const ir::Choices& c = draft.plan.choices;
+  return draft.target.has_wgmma && c.kernel_class == ir::KernelClass::mma && !draft.plan.bind.gradient;
+}
+
 struct Key {
   const char* name;
   int ir::Choices::*field;
@@ -250,6 +257,7 @@ void choose_tiles(Draft& draft) {
                       {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16},
                       {"products", &ir::Choices::products, 1, 2, 1, may_multiply_pairs(draft)},
                       {"stages", &ir::Choices::stages, 1, c.stages, 1, c.stages > 1},
+                      {"groups", &ir::Choices::groups, 0, 1, 1, may_multiply_in_groups(draft)},
                       {"chunk", &ir::Choices::chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k, cuts}};
   for (const auto& hint : draft.pattern.schedule) {
     const auto at = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return hint.key == k.name; });
@@ -276,6 +284,9 @@ void choose_tiles(Draft& draft) {
       continue;
     }
     c.*(at->field) = static_cast<int>(hint.value);
+    // They need no registers for operands: a third block of threads finds room.
+    if (at->field == &ir::Choices::groups && hint.value == 1 && draft.plan.bind.d <= 64 && draft.plan.bind.d_v <= 64)
+      c.resident = 3;
     draft.plan.reasons.push_back(
         fmt::format("{} {}: {}", hint.key, hint.value, hint.tuned ? "found by weft tune" : "asked for by schedule"));
   }

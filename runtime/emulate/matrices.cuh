@@ -84,3 +84,44 @@ WEFT_ALWAYS void copy_padded(void* to, const void* from, int bytes, WEFT_LINE) {
 }
 WEFT_ALWAYS void copy_async(void* to, const void* from, WEFT_LINE) { weft_emulated::copy(to, from, 16, line); }
 WEFT_ALWAYS void wait_for_copies() { weft_emulated::finish_copies(); }
+WEFT_ALWAYS void show_groups() {}
+
+// The twin of codegen/cuda/device/mma_group_ptx.cuh, out of instructions of one warp: what they find in shared memory they
+// find when they are asked for it.
+
+struct Matrix {
+  const unsigned char* first;
+  int along, across;
+};
+WEFT_ALWAYS Matrix matrix_at(const void* first, int along, int across) {
+  return {static_cast<const unsigned char*>(first), along, across};
+}
+WEFT_ALWAYS Matrix behind(Matrix matrix, int bytes) { return {matrix.first + bytes, matrix.along, matrix.across}; }
+WEFT_ALWAYS void open_group() {}
+WEFT_ALWAYS void close_group() {}
+template <int kStillOpen>
+WEFT_ALWAYS void wait_for_groups() {}
+template <int kTiles>
+WEFT_ALWAYS void hold(float (&)[kTiles][4]) {}
+
+template <bool kBfloats, bool kAdds, bool kTransposed, int kTiles>
+WEFT_ALWAYS void multiply_group(float (*c)[4], const unsigned (&a)[4], Matrix b, WEFT_LINE) {
+  const int lane = static_cast<int>(weft_emulated::thread() % 32);
+  const unsigned char* const row = b.first + lane / 8 % 2 * b.along + lane / 16 * b.across + lane % 8 * 16;
+  for (int n = 0; n < kTiles; n += 2) {
+    unsigned columns[4];
+    weft_emulated::load_rows(columns, row + n * b.across, kTransposed, line);
+    for (int i = 0; i < 2; ++i) {
+      for (int e = 0; e < 4 && !kAdds; ++e) c[n + i][e] = 0;
+      weft_emulated::multiply(c[n + i], a, columns[2 * i], columns[2 * i + 1], kBfloats, line);
+    }
+  }
+}
+template <bool kBfloats, bool kAdds, bool kTransposed, int kTiles>
+WEFT_ALWAYS void multiply_group(float (*c)[4], Matrix a, Matrix b, WEFT_LINE) {
+  const int lane = static_cast<int>(weft_emulated::thread() % 32), warp = static_cast<int>(weft_emulated::thread() / 32 % 4);
+  unsigned rows[4];
+  weft_emulated::load_rows(
+      rows, a.first + (2 * warp + lane / 8 % 2) * a.across + lane / 16 * a.along + lane % 8 * 16, false, line);
+  multiply_group<kBfloats, kAdds, kTransposed, kTiles>(c, rows, b, line);
+}

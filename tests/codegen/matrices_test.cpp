@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 /// Kernels by matrix instructions, as the emulator counts them: the main loops leave no bank and no sector idle, and
 /// skip tiles that keep nothing.
 namespace weft::testing {
@@ -33,10 +36,12 @@ ir::Pattern of(ir::SetPtr set) {
   return p;
 }
 
-emulate::Report counted(const Problem& p, const char* target_name) {
+emulate::Report counted(Problem p, const char* target_name) {
   const Target target = find_target(target_name).value();
+  if (target.has_wgmma) p.pattern.schedule.push_back({.key = "groups", .value = 1, .range = {}});
   const auto plan = planner::plan(p.pattern, {.d = p.shape.d, .d_v = p.shape.d_v, .dtype = ir::DType::f16}, target);
   EXPECT_TRUE(plan.ok());
+  EXPECT_EQ(plan->choices.groups != 0, target.has_wgmma);
   EXPECT_EQ(plan->choices.kernel_class, ir::KernelClass::mma);
   const auto kernel = EmulatedKernel::make(*plan, target, {.count = true});
   EXPECT_TRUE(kernel.ok()) << kernel.error().message;
@@ -49,10 +54,11 @@ emulate::Report counted(const Problem& p, const char* target_name) {
 }
 
 class MatrixTraffic : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Targets, MatrixTraffic, ::testing::Values("sm_75", "sm_80"),
+INSTANTIATE_TEST_SUITE_P(Targets, MatrixTraffic, ::testing::Values("sm_75", "sm_80", "sm_90a"),
                          [](const auto& of) { return std::string(of.param); });
 
-/// Rows an odd number of 16-byte chunks apart: a matrix's eight rows meet all banks, and so do the copies' stores.
+/// Rows an odd number of 16-byte chunks apart, or pieces of eight rows: a matrix's eight rows meet all banks, and so do
+/// the copies' stores.
 TEST_P(MatrixTraffic, HasNoConflictsAndFullSectors) {
   for (std::int64_t d : {64, 128}) {
     const Problem p = problem(of(make_set(SetKind::all)), 256, d);
@@ -60,7 +66,46 @@ TEST_P(MatrixTraffic, HasNoConflictsAndFullSectors) {
     // Lists of keys and zones are not laid out for banks.
     EXPECT_LE(report.shared().conflicts * 1000, report.shared().units)
         << "d " << d << ", line " << (report.shared_lines.empty() ? 0 : report.shared_lines[0].line);
-    EXPECT_LE(report.global().units * 32, report.global().bytes * 11 / 10) << "d " << d;
+    // To pieces of eight rows a quarter of a warp copies 16 bytes of each, so that sectors are asked for by halves.
+    const bool by_halves = find_target(GetParam())->has_wgmma;
+    EXPECT_LE(report.global().units * 32, report.global().bytes * (by_halves ? 21 : 11) / 10) << "d " << d;
+  }
+}
+
+/// Of four warps that multiply together a row's sums are those of one warp: the same bits, whatever the pattern, NaN
+/// and infinities in V, rows that are not aligned, and dims that fill no fragment.
+TEST(MatrixGroups, HaveTheBitsOfWarps) {
+  const Target target = find_target("sm_90a").value();
+  for (const auto& [d, dtype] : {std::pair<std::int64_t, ir::DType>{64, ir::DType::f16},
+                                 {72, ir::DType::bf16},
+                                 {128, ir::DType::f16},
+                                 {200, ir::DType::bf16}}) {
+    for (int kind = 0; kind < 3; ++kind) {
+      Problem p = problem(of(kind == 0 ? make_set(SetKind::causal) : make_set(SetKind::window, {150, 20})), 300, d);
+      if (kind == 2) p.pattern.branches.push_back(of(make_set(SetKind::causal)).branches[0]);
+      p.v.data[static_cast<std::size_t>(140 * d + 3)] = std::numeric_limits<double>::quiet_NaN();
+      p.v.data[static_cast<std::size_t>(30 * d)] = std::numeric_limits<double>::infinity();
+      std::vector<double> first;
+      for (int groups : {0, 1}) {
+        p.pattern.schedule = {{.key = "groups", .value = groups, .range = {}}};
+        const auto plan = planner::plan(p.pattern, {.d = d, .d_v = d, .dtype = dtype}, target);
+        ASSERT_TRUE(plan.ok());
+        ASSERT_EQ(plan->choices.groups, groups);
+        const auto kernel = EmulatedKernel::make(*plan, target);
+        ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+        EmulatedOptions options;
+        options.layout.row_gap = kind;
+        const auto got = kernel->run(p.shape, p.q, p.k, p.v, {}, options);
+        ASSERT_TRUE(got.ok()) << got.error().message;
+        if (groups == 0) first = got->o.data;
+        ASSERT_EQ(first.size(), got->o.data.size());
+        for (std::size_t i = 0; i < first.size(); ++i) {
+          const double x = first[i], y = got->o.data[i];
+          ASSERT_TRUE(x == y || (std::isnan(x) && std::isnan(y)))
+              << "d " << d << ", " << kind << ", at " << i << ": " << x << ", " << y;
+        }
+      }
+    }
   }
 }
 

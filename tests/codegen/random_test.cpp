@@ -17,6 +17,7 @@ using test::RandomProblem;
 struct Case {
   std::string target;
   ir::DType dtype;
+  bool groups = false;  ///< four warps multiply together
   bool emulated() const { return target.starts_with("sm_"); }
 };
 
@@ -48,7 +49,8 @@ TEST_P(RandomKernels, MatchTheInterpreter) {
     const auto seed = static_cast<std::uint64_t>(i) + 7000;
     // Every third problem is long enough for several tiles and blocks.
     const test::RandomOptions options{.most_tokens = i % 3 == 0 ? 300 : 60, .nesting = i % 3 == 0 ? 1 : 3};
-    const RandomProblem problem = with_dims(test::random_problem(seed, options), seed);
+    RandomProblem problem = with_dims(test::random_problem(seed, options), seed);
+    if (GetParam().groups) problem.pattern.schedule.push_back({.key = "groups", .value = 1, .range = {}});
     const bool branch_lse = i % 5 == 0;
     const auto fails = [&](const RandomProblem& p) { return !check(p, GetParam(), seed, branch_lse).empty(); };
     if (!fails(problem)) continue;
@@ -70,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, RandomKernels,
                                            Case{"cpu:x86-64", ir::DType::bf16}, Case{"sm_61", ir::DType::f32},
                                            Case{"sm_61", ir::DType::f16}, Case{"sm_61", ir::DType::bf16},
                                            Case{"sm_75", ir::DType::f16}, Case{"sm_80", ir::DType::f16},
-                                           Case{"sm_86", ir::DType::bf16}, Case{"sm_90", ir::DType::bf16}),
+                                           Case{"sm_86", ir::DType::bf16}, Case{"sm_90a", ir::DType::bf16, true}),
                          [](const auto& of) {
                            std::string name = of.param.target.substr(of.param.emulated() ? 0 : 4) + "_" +
                                               ir::to_string(of.param.dtype);

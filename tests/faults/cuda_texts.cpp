@@ -199,6 +199,12 @@ const std::vector<Text>& cuda_texts() {
        .target = "sm_80",
        .size = kSomeRows,
        .sharpness = 8},
+      // Four warps that multiply together.
+      {.name = "groups",
+       .pattern = "branch window(150, 20); schedule { groups: 1; }",
+       .faults = {{"pieces_of_k_side_by_side"}, {"rows_of_the_first_tile"}, {"values_of_other_keys"}},
+       .target = "sm_90a",
+       .size = {.queries = 200, .keys = 700, .heads = 1, .d = 32, .d_v = 16}},
       // The same of listed keys alone.
       {.name = "listed_matrices",
        .pattern = "branch window(600, 0) & where(k % 3 != 1); branch window(300, 0) & where(k % 3 != 1);",

@@ -18,14 +18,14 @@ __device__ __forceinline__ void open_block(const weft_args& a, Shared& s, Block&
   const int first = (int)(thread_anew() / 32 * 16), rows = get(s.tile.count);
   unsigned tiles = 0;
 #pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) tiles |= first + i * (16 * kWarps) < rows ? kMarkTile << i : 0;
+  for (int i = 0; i < kTilesEach; ++i) tiles |= kByGroups || first + i * (16 * kWarps) < rows ? kMarkTile << i : 0;
   if (block.is & kMarkPartial) {
     weigh_pairs(a, s, tile_of(s), block.from, count_of(block), (block.is & kMarkMixed) != 0, block.kept);
     bool whole = true;  // are all pairs of a tile kept, or none?
 #pragma unroll
     for (int i = 0; i < kTilesEach; ++i) {
       // fault(lanes_that_do_not_agree) value: kept_by_any(block.kept, i) != 0
-      const bool any = __any_sync(0xFFFFFFFFu, kept_by_any(block.kept, i) != 0);
+      const bool any = kByGroups || __any_sync(0xFFFFFFFFu, kept_by_any(block.kept, i) != 0);
       whole = whole && any == (__all_sync(0xFFFFFFFFu, all_are_kept(block.kept, i)) != 0);
       if (!any) tiles &= ~(kMarkTile << i);
     }
@@ -87,12 +87,20 @@ __device__ __forceinline__ void close_full_block(const weft_args& a, Shared& s, 
   const float scale = get(s.scale);
   if constexpr (Pairs::kScored) {
     const int place = place_in_run(block.is), key = get(s.key[place]), step = get(s.key[place + 1]) - key;
+    if (kParts > 1) await_products<0>(block.scores, 0, kTilesEach);
     // fault(scores_of_a_run_by_the_first_key) instead: apply_score<Pairs>(a, s, block, [&](int) { return key; });
     apply_score<Pairs>(a, s, block, [&](int i) { return key + i * step; });
   }
-  if (!kDirect) raise_maxima(st, block.scores, scale);
-  weigh_scores(s, st, block, scale);
-  multiply_values<true>(s, st, block);
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+    constexpr int kOfPart = kTilesEach / kParts;
+    const int first = part * kOfPart, end = first + kOfPart;
+    if (kParts > 1) await_products<kParts - 1>(block.scores, first, end);
+    if (!kDirect) raise_maxima(st, block.scores, scale, first, end);
+    weigh_scores(s, st, block, scale, first, end);
+    start_values<true>(s, st, block, first, end);
+  }
+  await_products<0>(st.o, 0, kTilesEach);
 }
 
 template <typename Pairs = PlainPairs>
@@ -170,7 +178,8 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         if (kStages > 1 && !kRunsByBounds) start_next();
 #pragma unroll 1
         while (true) {
-          multiply_scores<true>(s, full);
+          start_scores<true>(s, full);
+          if (kParts == 1) await_products<0>(full.scores, 0, kTilesEach);
           if (kStages == 1) {
             finish_rows(values, s.values, v_rows(s));
             __syncthreads();

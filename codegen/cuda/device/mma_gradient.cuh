@@ -3,6 +3,7 @@
 #include "codegen/cuda/device/gradient_deltas.cuh"
 #include "codegen/cuda/device/mma_columns.cuh"
 #include "codegen/cuda/device/mma_gradient_views.cuh"
+#include "codegen/cuda/device/mma_warps.cuh"
 
 // A block of keys in the backward pass, by matrix instructions: S and dP, from them P and dS, which are the operands of the
 // sums. See simt_gradient.cuh for what a tile sums up.

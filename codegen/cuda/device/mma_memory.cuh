@@ -17,7 +17,7 @@ constexpr int kWorkingBytes =
 
 /// Shared memory also keeps what is read once a block, because registers are few.
 struct __align__(16) WorkingMemory {
+  unsigned char bytes[kWorkingBytes];  // Q, K, V; or O. First, where it begins at a multiple of 128 bytes.
   Source keys, values;
   Meets meets;
-  unsigned char bytes[kWorkingBytes];  // Q, K, V; or O
 };

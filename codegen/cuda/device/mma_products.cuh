@@ -6,7 +6,8 @@
 #include "codegen/cuda/device/settle.cuh"
 
 // Products of a block of keys by matrix instructions: rows by keys (S = Q K^T), and sums of rows of keys (O += P V). A
-// warp computes tiles of 16 rows; what the first kind gives are the operands of the second, in registers.
+// warp has tiles of 16 rows; what the first kind gives are the operands of the second, in registers. Who computes them
+// stands in mma_warps.cuh and mma_groups.cuh.
 
 using Scores = float[kTilesEach][kKeyTiles][4];
 
@@ -33,88 +34,9 @@ __device__ __forceinline__ void forget(Scores& scores) {
   for (int i = 0; i < kTilesEach * kKeyTiles * 4; ++i) scores[i / 4 / kKeyTiles][i / 4 % kKeyTiles][i % 4] = anything();
 }
 
-/// A bit for each of the warp's tiles of 16 rows that has a pair that counts, of kMarkTile on.
+/// A bit for each of the warp's tiles of 16 rows that has a pair that counts, of kMarkTile on; for groups, whose warps must
+/// agree, always all.
 enum TileMark : unsigned { kMarkTile = 8, kMarkTiles = ((1 << kTilesEach) - 1) * kMarkTile };
-
-/// What columns [16 c, 16 c + 16) of the tile's rows and of keys add to scores; of both these are the lane's rows, kApart
-/// bytes apart. Tiles without a mark are left out where not `kAll` have one.
-template <bool kAll, int kApart>
-__device__ __forceinline__ void multiply_columns(Scores& scores, unsigned tiles, const unsigned char* q,
-                                                 const unsigned char* k, int c) {
-  unsigned rows[kTilesEach][4];
-#pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) load_matrices(rows[i], q + i * (16 * kWarps) * kApart + c * 32);
-#pragma unroll
-  for (int n = 0; n < kKeyTiles; n += 2) {
-    unsigned keys[4];
-    // fault(rows_of_k_in_two_banks) instead: load_matrices(keys, k + threadIdx.x % 8 * 3 * kApart + c * 32);
-    load_matrices(keys, k + n * 8 * kApart + c * 32);
-#pragma unroll
-    for (int i = 0; i < kTilesEach; ++i) {
-      const int on = kAll ? 1 : (int)(tiles & kMarkTile << i);
-      multiply<!kAll>(scores[i][n], rows[i], keys[0], keys[1], on);
-      multiply<!kAll>(scores[i][n + 1], rows[i], keys[2], keys[3], on);
-    }
-  }
-}
-
-/// scores = rows of the tile times rows of keys, which stand from there on in shared memory.
-template <bool kAll, int kApart, int kOfRow>
-__device__ __forceinline__ void multiply_rows(Scores& scores, unsigned tiles, const unsigned char* rows,
-                                              const unsigned char* keys) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  // fault(row_of_q) value: right + (lane % 16 < 8 ? 8 : -8) * kApart
-  const unsigned char* const q = rows + (warp * 16 + lane % 16) * kApart + lane / 16 * 16;
-  // fault(row_of_k) value: keys + lane % 16 * kApart + lane / 8 % 2 * 16
-  const unsigned char* const k = keys + (lane / 16 * 8 + lane % 8) * kApart + lane / 8 % 2 * 16;
-#pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) {
-#pragma unroll
-    for (int n = 0; n < kKeyTiles; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) scores[i][n][e] = 0;
-    }
-  }
-#pragma unroll(kAll && !(kTransposed && kOfRow > 64) ? 4 : 1)
-  for (int c = 0; c < (kOfRow + 15) / 16; ++c) multiply_columns<kAll, kApart>(scores, tiles, q, k, c);
-}
-
-/// sums += weights times rows of keys, which stand from there on in shared memory.
-template <bool kAll, int kApart, int kTiles>
-__device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], const Scores& scores, unsigned tiles,
-                                         const unsigned char* keys) {
-  const int lane = threadIdx.x % 32;
-  // fault(row_of_v) value: keys + (lane / 16 * 8 + lane % 8) * kApart + lane / 16 * 16
-  const unsigned char* const v = keys + lane % 16 * kApart + lane / 16 * 16;
-#pragma unroll
-  for (int n = 0; n < kKeyTiles; n += 2) {
-    unsigned weights[kTilesEach][4];
-#pragma unroll
-    for (int i = 0; i < kTilesEach; ++i) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        // fault(weights_of_the_other_keys) value: &scores[i][n + 1 - e / 2][e % 2 * 2]
-        const float* const p = &scores[i][n + e / 2][e % 2 * 2];
-        weights[i][e] = pack(p[0], p[1]);
-      }
-    }
-#pragma unroll
-    for (int c = 0; c < kTiles; c += 2) {
-      unsigned columns[4];
-      // fault(values_not_transposed) instead: load_matrices(columns, v + n * 8 * kApart + c * 16);
-      load_transposed(columns, v + n * 8 * kApart + c * 16);
-#pragma unroll
-      for (int i = 0; i < kTilesEach; ++i) {
-        // Without a fence all fragments of the keys are loaded ahead, and at 128 columns registers are spilled.
-        constexpr bool kFenced = !kAll || kTiles > 8;
-        const int on = (int)(tiles & kMarkTile << i);
-        multiply<kFenced>(sums[i][c], weights[i], columns[0], columns[1], on);
-        // fault(halves_of_b_swapped) instead: multiply<!kAll>(sums[i][c + 1], weights[i], columns[3], columns[2], on);
-        multiply<kTransposed ? kFenced : !kAll>(sums[i][c + 1], weights[i], columns[2], columns[3], on);
-      }
-    }
-  }
-}
 
 /// Puts use(row, tile of keys, key of it, value) into the place of every value. Loops that are not unrolled turn the
 /// registers, because an index would put them on the stack.
@@ -168,7 +90,7 @@ __device__ __forceinline__ bool find_strange(unsigned char* rows, bool clear) {
   unsigned found = 0;
 #pragma unroll 1
   for (int i = threadIdx.x; i < kKeys * kParts; i += kThreads) {
-    unsigned char* const at = rows + i / kParts * kApart + i % kParts * (8 * kTwos);
+    unsigned char* const at = rows + place_of_byte<kApart>(i / kParts, i % kParts * (8 * kTwos));
     uint4 x = {};
     if constexpr (kTwos == 2) {
       x = load_shared<uint4>(at);
@@ -199,10 +121,9 @@ __device__ __forceinline__ void add_strange(float (&sums)[kTilesEach][kTiles][4]
       const unsigned of_key = __shfl_sync(0xFFFFFFFFu, kept_by_any(kept, i), (lane & ~3) | k % 8 / 2);
       keeps[i] = of_key >> (k / 8 * 4 + k % 2);
     }
-    const unsigned char* const row = rows + k * kApart + lane % 4 * 4;
-#pragma unroll 1
+    #pragma unroll 1
     for (int c = 0; c < kTiles; ++c) {
-      const unsigned two = load_shared<unsigned>(row + c * 16), strange = strange_of(two);
+      const unsigned two = load_shared<unsigned>(rows + place_of<kApart>(k, c) + lane % 4 * 4), strange = strange_of(two);
       if (strange == 0) continue;
       const float x = strange & 0x8000u ? from_bits<kStored>((unsigned short)two) : -0.0f;
       const float y = strange & 0x80000000u ? from_bits<kStored>((unsigned short)(two >> 16)) : -0.0f;
@@ -221,5 +142,6 @@ __device__ __forceinline__ void add_strange(float (&sums)[kTilesEach][kTiles][4]
   }
   __syncthreads();
   find_strange<kApart, kTiles>(rows, true);
+  show_groups();
   __syncthreads();
 }

@@ -87,3 +87,8 @@ __device__ __forceinline__ void copy_async(void* to_shared, const void* from_glo
 
 /// What this thread has copied is there for it; for others behind a barrier.
 __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+/// What this thread has written to shared memory: instructions of groups may read it behind a barrier.
+__device__ __forceinline__ void show_groups() {
+  if (kByGroups) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}

@@ -2,13 +2,28 @@
 
 #include "codegen/cuda/device/meets_memory.cuh"
 
-// Rows in shared memory, as matrix instructions want them: as they are stored, padded with zeros to whole fragments. Rows
-// are an odd number of 16-byte chunks apart: then the eight rows that a matrix is loaded from meet all banks, and every
+// Rows in shared memory, as matrix instructions want them: as they are stored, padded with zeros to whole fragments. Every
 // place in a row is a constant distance from its begin, which no swizzle leaves it.
+//
+// For instructions of a warp, rows are an odd number of 16-byte chunks apart: then the eight rows that a matrix is loaded
+// from meet all banks. Those of groups read pieces of eight rows by 16 bytes, one chunk behind the other: eight rows are a
+// row of pieces, and eight lanes copy to a piece.
 
-constexpr int bytes_apart(int columns) { return (columns + 15) / 16 * 32 + 16; }
+/// Bytes that a row takes.
+constexpr int bytes_apart(int columns) { return (columns + 15) / 16 * 32 + (kByGroups ? 0 : 16); }
 constexpr int kRowBytes = bytes_apart(kDim);
 constexpr int kValueBytes = bytes_apart(kDimV);
+constexpr int kPieceBytes = 8 * 16;
+
+/// Where 16 bytes of a row are, of rows that take so many.
+template <int kApart>
+constexpr int place_of(int row, int chunk) {
+  return kByGroups ? row / 8 * (8 * kApart) + chunk * kPieceBytes + row % 8 * 16 : row * kApart + chunk * 16;
+}
+template <int kApart>
+constexpr int place_of_byte(int row, int byte) {
+  return place_of<kApart>(row, byte / 16) + byte % 16;
+}
 
 /// Where rows of K or V are.
 struct __align__(16) Source {

@@ -201,7 +201,7 @@ __device__ __forceinline__ void open_block_of_run(Shared& s, const KeyStream& st
     const int below = (lane % 2 == 0 ? get(s.meets.lo[row]) : get(s.meets.hi[row])) - first;
     const unsigned bits = bits_between(min(max(below, 0), kKeys));
     block.kept.digits[0][i] = bits;
-    const bool any = __any_sync(0xFFFFFFFFu, bits != 0), all = __all_sync(0xFFFFFFFFu, bits == kAllBits);
+    const bool any = kByGroups || __any_sync(0xFFFFFFFFu, bits != 0), all = __all_sync(0xFFFFFFFFu, bits == kAllBits);
     if (any) block.is |= kMarkTile << i;
     // fault(rows_of_a_run_are_not_masked) leaves this out
     if (any != all) block.is |= kMarkMasked;

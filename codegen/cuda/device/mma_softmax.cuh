@@ -1,7 +1,8 @@
 #pragma once
 
-#include "codegen/cuda/device/mma_products.cuh"
+#include "codegen/cuda/device/mma_groups.cuh"
 #include "codegen/cuda/device/mma_views.cuh"
+#include "codegen/cuda/device/mma_warps.cuh"
 
 // A block of keys in the forward pass: the softmax between the two products.
 
@@ -10,6 +11,10 @@
 constexpr float kSlack = 8, kHeadroom = kStored == Element::f16 ? 4 : 0;
 
 constexpr int kColumnTiles = kColumns / 8;
+
+/// Of groups a block whose pairs all count is computed tile by tile where nothing is written to shared memory before the
+/// last: one's softmax under the products of the other.
+constexpr int kParts = kByGroups && kStages > 1 ? kTilesEach : 1;
 
 struct State {
   float o[kTilesEach][kColumnTiles][4];
@@ -85,16 +90,27 @@ __device__ __forceinline__ void settle(Shared&, State& st, Settled& settled, boo
   st = now;
 }
 
-/// S = Q K^T.
+/// S = Q K^T, once await_products() is behind it.
 template <bool kAll>
-__device__ __forceinline__ void multiply_scores(Shared& s, Block& block) {
+__device__ __forceinline__ void start_scores(Shared& s, Block& block) {
   multiply_rows<kAll, kRowBytes, kDim>(block.scores, block.is, q_rows(s), k_rows(s) + stage_of(block));
 }
 
-/// O += P V.
+template <bool kAll>
+__device__ __forceinline__ void multiply_scores(Shared& s, Block& block) {
+  start_scores<kAll>(s, block);
+  await_products<0>(block.scores, 0, kTilesEach);
+}
+
+/// O += P V of tiles [first, end), once await_products() is behind it.
+template <bool kAll>
+__device__ __forceinline__ void start_values(Shared& s, State& st, const Block& block, int first, int end) {
+  sum_rows<kAll, kValueBytes>(st.o, block.scores, block.is, v_rows(s) + stage_of(block), first, end);
+}
 template <bool kAll>
 __device__ __forceinline__ void multiply_values(Shared& s, State& st, const Block& block) {
-  sum_rows<kAll, kValueBytes>(st.o, block.scores, block.is, v_rows(s) + stage_of(block));
+  start_values<kAll>(s, st, block, 0, kTilesEach);
+  await_products<0>(st.o, 0, kTilesEach);
 }
 
 /// Puts the pattern's score into the place of the products; position(i) is that of the block's key i.
@@ -132,12 +148,14 @@ __device__ __forceinline__ void leave_out_tiles(Block& block) {
   }
 }
 
-/// New measures where a row's largest score has left the old one too far below; what was summed before is scaled.
-__device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, float scale) {
+/// New measures where a row's largest score has left the old one too far below; what was summed before is scaled. Of tiles
+/// [first, end).
+__device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, float scale, int first = 0,
+                                             int end = kTilesEach) {
   float by[kRowsEach];
   bool moved = false;
 #pragma unroll
-  for (int i = 0; i < kRowsEach; ++i) {
+  for (int i = 2 * first; i < 2 * end; ++i) {
     float top = -infinity();
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
@@ -153,7 +171,7 @@ __device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, fl
   }
   if (!__any_sync(0xFFFFFFFFu, moved)) return;
 #pragma unroll
-  for (int i = 0; i < kRowsEach; ++i) {
+  for (int i = 2 * first; i < 2 * end; ++i) {
     // fault(no_rescale_of_a_lanes_sum) leaves this out
     st.l[i] *= by[i];
 #pragma unroll
@@ -166,10 +184,10 @@ __device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, fl
 }
 
 /// Times the number of branches that keep each pair; full blocks, and those of runs, have one for each key.
-__device__ __forceinline__ void count_branches(Shared& s, Block& block) {
+__device__ __forceinline__ void count_branches(Shared& s, Block& block, int first, int end) {
   if (block.is & kMarkMasked && (block.is & kMarkRun) == 0) {
 #pragma unroll
-    for (int i = 0; i < kTilesEach; ++i) {
+    for (int i = first; i < end; ++i) {
       if (__all_sync(0xFFFFFFFFu, none_count_twice(block.kept, i))) continue;
 #pragma unroll
       for (int e = 0; e < 4 * kKeyTiles; ++e) count_pair(block.kept, i, e, block.scores[i][e / 4][e % 4]);
@@ -180,7 +198,7 @@ __device__ __forceinline__ void count_branches(Shared& s, Block& block) {
   for (int n = 0; n < kKeyTiles; ++n) {
     const float2 count = load_shared<float2>(&s.key_weight[block.from + key_of(n)]);
 #pragma unroll
-    for (int i = 0; i < kRowsEach; ++i) {
+    for (int i = 2 * first; i < 2 * end; ++i) {
       // fault(no_counts_of_full_blocks) leaves this out
       block.scores[i / 2][n][i % 2 * 2] *= count.x;
       block.scores[i / 2][n][i % 2 * 2 + 1] *= count.y;
@@ -188,10 +206,11 @@ __device__ __forceinline__ void count_branches(Shared& s, Block& block) {
   }
 }
 
-/// P = count * 2^(score - m), or count * score, in the place of S.
-__device__ __forceinline__ void weigh_scores(Shared& s, State& st, Block& block, float scale) {
+/// P = count * 2^(score - m), or count * score, in the place of S, of tiles [first, end).
+__device__ __forceinline__ void weigh_scores(Shared& s, State& st, Block& block, float scale, int first = 0,
+                                             int end = kTilesEach) {
 #pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) {
+  for (int i = first; i < end; ++i) {
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll
@@ -201,10 +220,10 @@ __device__ __forceinline__ void weigh_scores(Shared& s, State& st, Block& block,
       }
     }
   }
-  if constexpr (kCounts) count_branches(s, block);
+  if constexpr (kCounts) count_branches(s, block, first, end);
   if (kDirect) return;
 #pragma unroll
-  for (int i = 0; i < kRowsEach; ++i) {
+  for (int i = 2 * first; i < 2 * end; ++i) {
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
       st.l[i] += block.scores[i / 2][n][i % 2 * 2] + block.scores[i / 2][n][i % 2 * 2 + 1];

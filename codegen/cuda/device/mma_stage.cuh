@@ -11,12 +11,18 @@ struct Deal {
   static constexpr int kLanes = kChunks > 16 ? 32 : kChunks > 8 ? 16 : kChunks > 4 ? 8 : kChunks > 2 ? 4 : kChunks;
   static constexpr int kAtOnce = kThreads / kLanes;               // rows
   static constexpr int kTimes = (kKeys + kAtOnce - 1) / kAtOnce;  // until a block of keys is dealt
-  static constexpr int kApart = bytes_apart(kOfRow);              // bytes between rows in shared memory
+  static constexpr int kApart = bytes_apart(kOfRow);              // bytes that a row takes in shared memory
+  static constexpr int kSide = !kByGroups ? 1 : kAtOnce < 8 ? kAtOnce : 8;  // rows that neighbouring lanes copy to
+
+  static __device__ __forceinline__ int chunk_of(unsigned thread) { return thread / kSide % kLanes; }
+  static __device__ __forceinline__ int row_of(unsigned thread) {
+    return thread / (kSide * kLanes) * kSide + thread % kSide;
+  }
 
   /// Calls use(row, chunk, turn) for what is this thread's.
   template <typename Use>
   static __device__ __forceinline__ void each(const Use& use, unsigned thread = threadIdx.x) {
-    const int chunk = thread % kLanes, first = thread / kLanes;
+    const int chunk = chunk_of(thread), first = row_of(thread);
     if (kChunks != kLanes && chunk >= kChunks) return;
 #pragma unroll
     for (int i = 0; i < kTimes; ++i) {
@@ -54,7 +60,7 @@ __device__ __forceinline__ void copy_each(unsigned char* to, int count, const Ro
     const int row = i / kOfRow, c = i % kOfRow;
     unsigned short x = 0;
     if (row < count) x = load_global<unsigned short>(row_at(row) + 2 * c);
-    store_shared(to + row * Deal<kOfRow>::kApart + 2 * c, x);
+    store_shared(to + place_of_byte<Deal<kOfRow>::kApart>(row, 2 * c), x);
   }
 }
 
@@ -64,7 +70,7 @@ template <bool kWhole, int kOfRow>
 __device__ __forceinline__ void start_run(Rows<kOfRow>& rows, const Source& source, unsigned char* to, int key,
                                           int step, int count, unsigned thread) {
   using By = Deal<kOfRow>;
-  const unsigned chunk = thread % By::kLanes, first = thread / By::kLanes;
+  const unsigned chunk = By::chunk_of(thread), first = By::row_of(thread);
   // fault(first_row_of_the_next) value: right + (u64)(unsigned)step * (unsigned)source.step
   const unsigned char* at = source.base + (u64)((unsigned)key + first * step) * (unsigned)source.step;
   // fault(chunk_of_other_columns_in_steps) instead: at += (chunk ^ 1) * 16;
@@ -72,7 +78,7 @@ __device__ __forceinline__ void start_run(Rows<kOfRow>& rows, const Source& sour
   // fault(rows_too_near) value: (u64)By::kAtOnce * (unsigned)source.step
   const u64 apart = (u64)(unsigned)(By::kAtOnce * step) * (unsigned)source.step;
   By::each([&](int row, int its_chunk, int turn) {
-    unsigned char* const place = to + row * By::kApart + its_chunk * 16;
+    unsigned char* const place = to + place_of<By::kApart>(row, its_chunk);
     if constexpr (kAsync && kWhole) {
       copy_async(place, at);
     } else if constexpr (kAsync) {
@@ -100,8 +106,8 @@ __device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const 
     const unsigned char* const at = key_row(s, source, from + (inside ? row : 0), true) + chunk * 16;
     if constexpr (kAsync) {
       // fault(rows_behind_the_last_not_zero) instead:
-      //   copy_padded(to + row * Deal<kOfRow>::kApart + chunk * 16, at, 16);
-      copy_padded(to + row * Deal<kOfRow>::kApart + chunk * 16, at, inside ? 16 : 0);
+      //   copy_padded(to + place_of<Deal<kOfRow>::kApart>(row, chunk), at, 16);
+      copy_padded(to + place_of<Deal<kOfRow>::kApart>(row, chunk), at, inside ? 16 : 0);
     } else {
       rows.chunks[turn] = inside ? load_global<uint4>(at) : make_uint4(0, 0, 0, 0);
     }
@@ -116,9 +122,10 @@ __device__ __forceinline__ void finish_rows(const Rows<kOfRow>& rows, const Sour
     wait_for_copies();
   } else if (get(source.aligned)) {
     Deal<kOfRow>::each([&](int row, int chunk, int turn) {
-      store_shared(to + row * Deal<kOfRow>::kApart + chunk * 16, rows.chunks[turn]);
+      store_shared(to + place_of<Deal<kOfRow>::kApart>(row, chunk), rows.chunks[turn]);
     });
   }
+  show_groups();
 }
 
 /// Zeros behind the last column of every row, up to a whole fragment.
@@ -129,7 +136,7 @@ __device__ __forceinline__ void clear_padding(unsigned char* rows, int count) {
 #pragma unroll 1
     for (int i = threadIdx.x; i < count * kPadding; i += kThreads) {
       const int column = kOfRow + i % kPadding;
-      store_shared<unsigned short>(rows + i / kPadding * Deal<kOfRow>::kApart + 2 * column, 0);
+      store_shared<unsigned short>(rows + place_of_byte<Deal<kOfRow>::kApart>(i / kPadding, 2 * column), 0);
     }
   }
 }
@@ -140,20 +147,20 @@ template <int kOfRow, typename RowAt>
 __device__ __forceinline__ void stage_tile(unsigned char* to, bool aligned, unsigned flip, const RowAt& row_at) {
   using By = Deal<kOfRow>;
   if (aligned) {
-    const int chunk = threadIdx.x % By::kLanes;
+    const int chunk = By::chunk_of(threadIdx.x);
     const bool is_there = By::kChunks == By::kLanes || chunk < By::kChunks;
 #pragma unroll 4
-    for (int row = threadIdx.x / By::kLanes; is_there && row < kRows; row += By::kAtOnce) {
+    for (int row = By::row_of(threadIdx.x); is_there && row < kRows; row += By::kAtOnce) {
       uint4 x = load_global<uint4>(row_at(row) + chunk * 16);
       x = make_uint4(x.x ^ flip, x.y ^ flip, x.z ^ flip, x.w ^ flip);
-      store_shared(to + row * By::kApart + chunk * 16, x);
+      store_shared(to + place_of<By::kApart>(row, chunk), x);
     }
   } else {
 #pragma unroll 1
     for (int i = threadIdx.x; i < kRows * kOfRow; i += kThreads) {
       const int row = i / kOfRow, c = i % kOfRow;
       const unsigned x = load_global<unsigned short>(row_at(row) + 2 * c);
-      store_shared(to + row * By::kApart + 2 * c, (unsigned short)(x ^ flip));
+      store_shared(to + place_of_byte<By::kApart>(row, 2 * c), (unsigned short)(x ^ flip));
     }
   }
   clear_padding<kOfRow>(to, kRows);

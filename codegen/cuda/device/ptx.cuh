@@ -115,4 +115,4 @@ __device__ __forceinline__ void store_shared(void* to, T value) {
 }
 
 /// The dynamic shared memory of the block, as bytes.
-#define WEFT_SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
+#define WEFT_SHARED_MEMORY(name) extern __shared__ __align__(128) unsigned char name[]

@@ -25,10 +25,10 @@ constexpr int kLengths = 0;          // those of them that are lengths, which bo
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
 constexpr int kSharedFixed = 74992;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
-constexpr bool kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kTransposed = false,
-               kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false, kHasClasses = false,
-               kHasRowBits = false, kHasRowConditions = false, kHasStreams = false, kHasFilters = false,
-               kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kByGroups = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false,
+               kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false,
+               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
+               kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -67,6 +67,7 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "pairs.cuh"
 #include "settle.cuh"
 #include "mma_products.cuh"
+#include "mma_warps.cuh"
 #include "mma_columns.cuh"
 #include "mma_softmax.cuh"
 #include "mma_results.cuh"

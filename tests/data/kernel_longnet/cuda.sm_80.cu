@@ -29,9 +29,9 @@ constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditi
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
-constexpr bool kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false, kTransposed = false,
-               kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false, kHasRowConditions = false,
-               kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kByGroups = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false, kSharesTiles = false,
+               kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false,
+               kHasRowConditions = false, kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -70,6 +70,7 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "pairs.cuh"
 #include "settle.cuh"
 #include "mma_products.cuh"
+#include "mma_warps.cuh"
 #include "mma_columns.cuh"
 #include "mma_softmax.cuh"
 #include "mma_results.cuh"

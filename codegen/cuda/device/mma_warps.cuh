@@ -1,0 +1,90 @@
+#pragma once
+
+#include "codegen/cuda/device/mma_products.cuh"
+
+// Products by instructions of one warp, whose operands are loaded from shared memory before, and whose results are there
+// at once.
+
+/// See mma_groups.cuh.
+template <int kStillOpen, int kTiles>
+__device__ __forceinline__ void await_products(float (&)[kTilesEach][kTiles][4], int, int) {}
+
+/// What columns [16 c, 16 c + 16) of the tile's rows and of keys add to scores; of both these are the lane's rows, kApart
+/// bytes apart. Tiles without a mark are left out where not `kAll` have one.
+template <bool kAll, int kApart>
+__device__ __forceinline__ void multiply_columns(Scores& scores, unsigned tiles, const unsigned char* q,
+                                                 const unsigned char* k, int c) {
+  unsigned rows[kTilesEach][4];
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) load_matrices(rows[i], q + i * (16 * kWarps) * kApart + c * 32);
+#pragma unroll
+  for (int n = 0; n < kKeyTiles; n += 2) {
+    unsigned keys[4];
+    // fault(rows_of_k_in_two_banks) instead: load_matrices(keys, k + threadIdx.x % 8 * 3 * kApart + c * 32);
+    load_matrices(keys, k + n * 8 * kApart + c * 32);
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+      const int on = kAll ? 1 : (int)(tiles & kMarkTile << i);
+      multiply<!kAll>(scores[i][n], rows[i], keys[0], keys[1], on);
+      multiply<!kAll>(scores[i][n + 1], rows[i], keys[2], keys[3], on);
+    }
+  }
+}
+
+/// scores = rows of the tile times rows of keys, which stand from there on in shared memory.
+template <bool kAll, int kApart, int kOfRow>
+__device__ __forceinline__ void multiply_rows(Scores& scores, unsigned tiles, const unsigned char* rows,
+                                              const unsigned char* keys) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  // fault(row_of_q) value: right + (lane % 16 < 8 ? 8 : -8) * kApart
+  const unsigned char* const q = rows + (warp * 16 + lane % 16) * kApart + lane / 16 * 16;
+  // fault(row_of_k) value: keys + lane % 16 * kApart + lane / 8 % 2 * 16
+  const unsigned char* const k = keys + (lane / 16 * 8 + lane % 8) * kApart + lane / 8 % 2 * 16;
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) scores[i][n][e] = 0;
+    }
+  }
+#pragma unroll(kAll && !(kTransposed && kOfRow > 64) ? 4 : 1)
+  for (int c = 0; c < (kOfRow + 15) / 16; ++c) multiply_columns<kAll, kApart>(scores, tiles, q, k, c);
+}
+
+/// sums += weights times rows of keys, which stand from there on in shared memory.
+template <bool kAll, int kApart, int kTiles>
+__device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], const Scores& scores, unsigned tiles,
+                                           const unsigned char* keys, int = 0, int = kTilesEach) {
+  const int lane = threadIdx.x % 32;
+  // fault(row_of_v) value: keys + (lane / 16 * 8 + lane % 8) * kApart + lane / 16 * 16
+  const unsigned char* const v = keys + lane % 16 * kApart + lane / 16 * 16;
+#pragma unroll
+  for (int n = 0; n < kKeyTiles; n += 2) {
+    unsigned weights[kTilesEach][4];
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        // fault(weights_of_the_other_keys) value: &scores[i][n + 1 - e / 2][e % 2 * 2]
+        const float* const p = &scores[i][n + e / 2][e % 2 * 2];
+        weights[i][e] = pack(p[0], p[1]);
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < kTiles; c += 2) {
+      unsigned columns[4];
+      // fault(values_not_transposed) instead: load_matrices(columns, v + n * 8 * kApart + c * 16);
+      load_transposed(columns, v + n * 8 * kApart + c * 16);
+#pragma unroll
+      for (int i = 0; i < kTilesEach; ++i) {
+        // Without a fence all fragments of the keys are loaded ahead, and at 128 columns registers are spilled.
+        constexpr bool kFenced = !kAll || kTiles > 8;
+        const int on = (int)(tiles & kMarkTile << i);
+        multiply<kFenced>(sums[i][c], weights[i], columns[0], columns[1], on);
+        // fault(halves_of_b_swapped) instead: multiply<!kAll>(sums[i][c + 1], weights[i], columns[3], columns[2], on);
+        multiply<kTransposed ? kFenced : !kAll>(sums[i][c + 1], weights[i], columns[2], columns[3], on);
+      }
+    }
+  }
+}
