@@ -234,7 +234,7 @@ constexpr int kMostKeysOfChunk = 1 << 20;
 /// one warp (docs/how-the-cuda-kernel-works.md), so that only a schedule asks for them.
 bool may_multiply_in_groups(const Draft& draft) {
   const ir::Choices& c = draft.plan.choices;
-  return draft.target.has_wgmma && c.kernel_class == ir::KernelClass::mma && !draft.plan.bind.gradient;
+  return draft.target.has_wgmma && c.kernel_class == ir::KernelClass::mma;
 }
 
 struct Key {
@@ -257,7 +257,7 @@ void choose_tiles(Draft& draft) {
                       {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16},
                       {"products", &ir::Choices::products, 1, 2, 1, may_multiply_pairs(draft)},
                       {"stages", &ir::Choices::stages, 1, c.stages, 1, c.stages > 1},
-                      {"groups", &ir::Choices::groups, 0, 1, 1, may_multiply_in_groups(draft)},
+                      {"groups", &ir::Choices::groups, 0, draft.plan.bind.gradient ? 0 : 1, 1, may_multiply_in_groups(draft)},
                       {"chunk", &ir::Choices::chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k, cuts}};
   for (const auto& hint : draft.pattern.schedule) {
     const auto at = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return hint.key == k.name; });
