@@ -253,12 +253,13 @@ void choose_tiles(Draft& draft) {
   const bool cuts = is_gpu && !draft.plan.bind.gradient;
   if (cuts) c.chunk_k = (kLeastKeysOfChunk + c.tile_k - 1) / c.tile_k * c.tile_k;
   const int step = is_gpu ? c.tile_q : c.sub_q * c.micro_q;
-  const Key keys[] = {{"tile_q", &ir::Choices::tile_q, step, is_gpu ? step : 256, step},
-                      {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16},
-                      {"products", &ir::Choices::products, 1, 2, 1, may_multiply_pairs(draft)},
-                      {"stages", &ir::Choices::stages, 1, c.stages, 1, c.stages > 1},
-                      {"groups", &ir::Choices::groups, 0, draft.plan.bind.gradient ? 0 : 1, 1, may_multiply_in_groups(draft)},
-                      {"chunk", &ir::Choices::chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k, cuts}};
+  const Key keys[] = {
+      {"tile_q", &ir::Choices::tile_q, step, is_gpu ? step : 256, step},
+      {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16},
+      {"products", &ir::Choices::products, 1, 2, 1, may_multiply_pairs(draft)},
+      {"stages", &ir::Choices::stages, 1, c.stages, 1, c.stages > 1},
+      {"groups", &ir::Choices::groups, 0, draft.plan.bind.gradient ? 0 : 1, 1, may_multiply_in_groups(draft)},
+      {"chunk", &ir::Choices::chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k, cuts}};
   for (const auto& hint : draft.pattern.schedule) {
     const auto at = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return hint.key == k.name; });
     if (at == std::end(keys) || !at->has_meaning) {
