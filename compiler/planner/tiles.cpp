@@ -285,12 +285,11 @@ void choose_tiles(Draft& draft) {
       continue;
     }
     c.*(at->field) = static_cast<int>(hint.value);
-    // They need no registers for operands: a third block of threads finds room.
-    if (at->field == &ir::Choices::groups && hint.value == 1 && draft.plan.bind.d <= 64 && draft.plan.bind.d_v <= 64)
-      c.resident = 3;
     draft.plan.reasons.push_back(
         fmt::format("{} {}: {}", hint.key, hint.value, hint.tuned ? "found by weft tune" : "asked for by schedule"));
   }
+  // Groups need no registers for operands: a third block of threads finds room.
+  if (c.groups != 0 && std::max(draft.plan.bind.d, draft.plan.bind.d_v) <= 64) c.resident = 3;
 }
 
 void order_tiles(Draft& draft) {

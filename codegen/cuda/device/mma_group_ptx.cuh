@@ -50,49 +50,41 @@ __device__ __forceinline__ void hold(float (&c)[kTiles][4]) {
 #define WEFT_WGMMA(columns, type, c, adds, others)                                                            \
   "{.reg .pred p; setp.ne.b32 p, " adds ", 0;\nwgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." \
   type " {" c "}, " others ";}"
-
+#define WEFT_MULTIPLY(columns, c, adds, others, from, ...)                              \
+  if constexpr (kBfloats)                                                               \
+    asm volatile(WEFT_WGMMA(columns, "bf16", c, adds, others) : __VA_ARGS__ : from);    \
+  else                                                                                  \
+    asm volatile(WEFT_WGMMA(columns, "f16", c, adds, others) : __VA_ARGS__ : from)
+/// The operands behind C, by number in `others`.
+#define WEFT_MEMORY "l"(descriptor(a)), "l"(descriptor(b)), "n"(kAdds), "n"(kTransposed)
+#define WEFT_REGISTERS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(descriptor(b)), "n"(kAdds), "n"(kTransposed)
 
 template <bool kBfloats, bool kAdds, bool kTransposed, int kTiles>
 __device__ __forceinline__ void multiply_group(float (*c)[4], Matrix a, Matrix b) {
-#define WEFT_MULTIPLY(columns, c, adds, others, ...)                                             \
-  if constexpr (kBfloats)                                                                        \
-    asm volatile(WEFT_WGMMA(columns, "bf16", c, adds, others)                                    \
-                 : __VA_ARGS__                                                                   \
-                 : "l"(descriptor(a)), "l"(descriptor(b)), "n"(kAdds), "n"(kTransposed));                                \
-  else                                                                                           \
-    asm volatile(WEFT_WGMMA(columns, "f16", c, adds, others)                                     \
-                 : __VA_ARGS__                                                                   \
-                 : "l"(descriptor(a)), "l"(descriptor(b)), "n"(kAdds), "n"(kTransposed))
   if constexpr (kTiles == 2) {
-    WEFT_MULTIPLY("16", WEFT_C16, "%10", "%8, %9, p, 1, 1, 0, %11", WEFT_TILE(0), WEFT_TILE(1));
+    WEFT_MULTIPLY("16", WEFT_C16, "%10", "%8, %9, p, 1, 1, 0, %11", WEFT_MEMORY, WEFT_TILE(0), WEFT_TILE(1));
   } else if constexpr (kTiles == 4) {
-    WEFT_MULTIPLY("32", WEFT_C32, "%18", "%16, %17, p, 1, 1, 0, %19", WEFT_TILES(0));
+    WEFT_MULTIPLY("32", WEFT_C32, "%18", "%16, %17, p, 1, 1, 0, %19", WEFT_MEMORY, WEFT_TILES(0));
   } else {
-    WEFT_MULTIPLY("64", WEFT_C64, "%34", "%32, %33, p, 1, 1, 0, %35", WEFT_TILES(0), WEFT_TILES(4));
+    WEFT_MULTIPLY("64", WEFT_C64, "%34", "%32, %33, p, 1, 1, 0, %35", WEFT_MEMORY, WEFT_TILES(0), WEFT_TILES(4));
   }
-#undef WEFT_MULTIPLY
 }
 
 template <bool kBfloats, bool kAdds, bool kTransposed, int kTiles>
 __device__ __forceinline__ void multiply_group(float (*c)[4], const unsigned (&a)[4], Matrix b) {
-#define WEFT_MULTIPLY(columns, c, adds, others, ...)                                                               \
-  if constexpr (kBfloats)                                                                                          \
-    asm volatile(WEFT_WGMMA(columns, "bf16", c, adds, others)                                                      \
-                 : __VA_ARGS__                                                                                     \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(descriptor(b)), "n"(kAdds), "n"(kTransposed));              \
-  else                                                                                                             \
-    asm volatile(WEFT_WGMMA(columns, "f16", c, adds, others)                                                       \
-                 : __VA_ARGS__                                                                                     \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(descriptor(b)), "n"(kAdds), "n"(kTransposed))
   if constexpr (kTiles == 2) {
-    WEFT_MULTIPLY("16", WEFT_C16, "%13", "{%8, %9, %10, %11}, %12, p, 1, 1, %14", WEFT_TILE(0), WEFT_TILE(1));
+    WEFT_MULTIPLY("16", WEFT_C16, "%13", "{%8, %9, %10, %11}, %12, p, 1, 1, %14", WEFT_REGISTERS, WEFT_TILE(0),
+                  WEFT_TILE(1));
   } else if constexpr (kTiles == 4) {
-    WEFT_MULTIPLY("32", WEFT_C32, "%21", "{%16, %17, %18, %19}, %20, p, 1, 1, %22", WEFT_TILES(0));
+    WEFT_MULTIPLY("32", WEFT_C32, "%21", "{%16, %17, %18, %19}, %20, p, 1, 1, %22", WEFT_REGISTERS, WEFT_TILES(0));
   } else {
-    WEFT_MULTIPLY("64", WEFT_C64, "%37", "{%32, %33, %34, %35}, %36, p, 1, 1, %38", WEFT_TILES(0), WEFT_TILES(4));
+    WEFT_MULTIPLY("64", WEFT_C64, "%37", "{%32, %33, %34, %35}, %36, p, 1, 1, %38", WEFT_REGISTERS, WEFT_TILES(0),
+                  WEFT_TILES(4));
   }
-#undef WEFT_MULTIPLY
 }
+#undef WEFT_REGISTERS
+#undef WEFT_MEMORY
+#undef WEFT_MULTIPLY
 #undef WEFT_WGMMA
 #undef WEFT_C64
 #undef WEFT_C32
