@@ -587,5 +587,26 @@ TEST_F(CudaEngine, ADriverThatRefusesAKernelGetsAnother) {
   EXPECT_EQ(refused.error().notes[0], "the driver of Stand-in 8.0 runs what CUDA 12.4 and older made");
 }
 
+/// The same NVRTC at two places makes the same kernel, which is not offered to the driver again out of the store.
+TEST_F(CudaEngine, ACompilerAtTwoPlacesIsPassedOverAtBoth) {
+  namespace fs = std::filesystem;
+  const auto found = nvrtc::locate(*find_target("sm_61"));
+  ASSERT_TRUE(found.ok());
+  const fs::path library = (*found)->path(), place = folder_ + "/twice";
+  fs::create_directory(place);
+  for (const auto& entry : fs::directory_iterator(library.parent_path())) {
+    if (entry.path().filename().string().starts_with("libnvrtc-builtins"))
+      fs::create_symlink(entry.path(), place / entry.path().filename());
+  }
+  for (const char* version : {"1", "2"}) fs::copy_file(library, place / (std::string("libnvrtc.so.") + version));
+  auto twice = options();
+  twice.nvrtc = place;
+  driver().refuse_images = 1;
+  const Engine engine(twice);
+  const auto refused = engine.compile(kCausal, f32());
+  EXPECT_FALSE(refused.ok());
+  EXPECT_EQ(engine.cache_stats().compiled, 1U);
+}
+
 }  // namespace
 }  // namespace weft::test
