@@ -143,7 +143,7 @@ Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::S
           .share_of_peak = seconds > 0 ? load.flops / seconds / peak : 0,
           .loop_share = 1 / cost,
           .from = "model",
-          .assumed = fmt::format("{}; {} in memory, {:.0f} GB/s{}{}", assumed,
+          .assumed = fmt::format("{}; {} in memory, {:.1f} GB/s{}{}", assumed,
                                  heads_first ? "heads one behind the other" : "heads side by side", bytes_per_s / 1e9,
                                  few ? ", as just measured" : "", chooses ? "; without choosing key blocks" : "")};
 }
