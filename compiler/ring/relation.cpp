@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -44,8 +45,13 @@ std::int64_t first_outside(const TermForm& form, const Run& rows) {
   return low;
 }
 
-void add_foreign(const TermForm& form, const Run& rows, std::int64_t tokens, std::vector<Piece>& out) {
-  if (rows.stride > 1) return add_pieces(form, rows, 0, tokens, out);
+/// What rows ask for, but for keys among themselves where these are the rank's own, as the rows are unless it computes
+/// something of other ranks' rows.
+void add_foreign(const TermForm& form, const Run& rows, const Runs& own, std::int64_t tokens, std::vector<Piece>& out) {
+  const bool owned = std::any_of(own.begin(), own.end(), [&](const Run& of) {
+    return of.stride == 1 && of.first <= rows.first && rows.end() <= of.end();
+  });
+  if (rows.stride > 1 || !owned) return add_pieces(form, rows, 0, tokens, out);
   const std::int64_t inside = first_inside(form, rows), outside = first_outside(form, rows);
   if (inside > rows.first) add_pieces(form, {rows.first, inside - rows.first}, 0, rows.first, out);
   if (outside < rows.end()) add_pieces(form, {outside, rows.end() - outside}, rows.end(), tokens, out);
@@ -195,7 +201,7 @@ std::vector<Needs> Relation::closed_needs(const std::vector<Runs>& portions, con
           const auto number = static_cast<std::size_t>(table);
           for (std::size_t pass = 0; pass < tables_->phases[p].head[number].passes.size(); ++pass) {
             for (const auto& form : forms(entry, p, number, pass)) {
-              for (const auto& run : portions[i]) add_foreign(form, run, shape_->n_k, pieces);
+              for (const auto& run : portions[i]) add_foreign(form, run, own, shape_->n_k, pieces);
             }
           }
         }
