@@ -169,6 +169,7 @@ std::optional<ir::Choices> gradients_by_matrices(const Draft& draft, std::string
   const bool says_more = draft.plan.branches > 1 || !draft.plan.predicates.empty();
   std::vector<Size> sizes;
   if (!of_keys && sums <= 64 && !says_more) sizes.push_back({128, 48});
+  if (!of_keys && sums > 64 && sums <= 128 && !says_more) sizes.push_back({128, 32});
   if (sums <= 128) sizes.push_back({64, 64});
   // Without asynchronous copies rows of keys wait in registers; deltas of several softmaxes are found by a loop more.
   const bool several = draft.plan.combine == ir::Combine::sum || draft.plan.combine == ir::Combine::mean ||

@@ -18,23 +18,22 @@ Site at_shared(Site site) { return {static_cast<const unsigned char*>(site.addre
 
 /// The bytes are held back, and the place holds what is no value: whoever reads it before it was waited for is wrong,
 /// and a race with the waiting that follows.
-void Scheduler::copy(void* to, const void* from, unsigned bytes, Site site) {
-  Copy copy{.to = to, .site = at_shared(site)};
+void Scheduler::copy(void* to, const void* from, unsigned bytes, unsigned size, Site site) {
+  Copy copy{.to = to, .size = size, .site = at_shared(site)};
   auto* const data = copy.bytes.data();
-  if (bytes > 0) access({Space::read_only, from, bytes, false, site}, data, static_cast<const unsigned char*>(from));
-  const Attempt store{Space::shared, to, static_cast<std::int64_t>(copy.bytes.size()), true, copy.site};
+  if (bytes > 0) access({Space::global, from, bytes, false, site}, data, static_cast<const unsigned char*>(from));
+  const Attempt store{Space::shared, to, static_cast<std::int64_t>(size), true, copy.site};
   if (!permitted(store)) return;
   if (count_) count_access(store);
-  std::memset(to, 0xFF, copy.bytes.size());
+  std::memset(to, 0xFF, size);
   fibers_[static_cast<std::size_t>(current())].copies.push_back(copy);
 }
 
 void Scheduler::finish_copies() {
   auto& copies = fibers_[static_cast<std::size_t>(current())].copies;
   for (const Copy& copy : copies) {
-    const auto size = static_cast<std::int64_t>(copy.bytes.size());
-    if (permitted({Space::shared, copy.to, size, true, copy.site}))
-      std::memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
+    const Attempt store{Space::shared, copy.to, static_cast<std::int64_t>(copy.size), true, copy.site};
+    if (permitted(store)) std::memcpy(copy.to, copy.bytes.data(), copy.size);
   }
   copies.clear();
 }

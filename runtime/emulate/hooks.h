@@ -45,7 +45,7 @@ struct Hooks {
   /// Matrix instructions: what every lane of the warp shows, kMailBytes apart; it stands until the lane's next one.
   const unsigned char* (*exchange)(Block*, const void* mine, unsigned bytes, int line);
   /// An asynchronous copy of `bytes` bytes, and zeros up to 16, to shared memory: nothing is there before wait().
-  void (*copy)(Block*, void* to, const void* from, unsigned bytes, Site);
+  void (*copy)(Block*, void* to, const void* from, unsigned bytes, unsigned size, Site);
   void (*wait)(Block*);
 };
 

@@ -52,8 +52,9 @@ WEFT_BARE void load_rows(unsigned* to, const void* row, bool transposed, int lin
   }
 }
 
-WEFT_BARE void copy(void* to, const void* from, int bytes, int line) {
-  self()->hooks->copy(self(), to, from, static_cast<unsigned>(bytes), {__builtin_return_address(0), line});
+WEFT_BARE void copy(void* to, const void* from, int bytes, int size, int line) {
+  self()->hooks->copy(self(), to, from, static_cast<unsigned>(bytes), static_cast<unsigned>(size),
+                      {__builtin_return_address(0), line});
 }
 WEFT_BARE void finish_copies() { self()->hooks->wait(self()); }
 
@@ -80,9 +81,10 @@ WEFT_PURE unsigned pack_bfloats(float low, float high) {
   return to_bfloat(low) | static_cast<unsigned>(to_bfloat(high)) << 16;
 }
 WEFT_ALWAYS void copy_padded(void* to, const void* from, int bytes, WEFT_LINE) {
-  weft_emulated::copy(to, from, bytes, line);
+  weft_emulated::copy(to, from, bytes, 16, line);
 }
-WEFT_ALWAYS void copy_async(void* to, const void* from, WEFT_LINE) { weft_emulated::copy(to, from, 16, line); }
+WEFT_ALWAYS void copy_async(void* to, const void* from, WEFT_LINE) { weft_emulated::copy(to, from, 16, 16, line); }
+WEFT_ALWAYS void copy_pair(void* to, const void* from, WEFT_LINE) { weft_emulated::copy(to, from, 8, 8, line); }
 WEFT_ALWAYS void wait_for_copies() { weft_emulated::finish_copies(); }
 WEFT_ALWAYS void show_groups() {}
 

@@ -40,8 +40,8 @@ struct HookTable {
   static const unsigned char* exchange(weft_emulated::Block* block, const void* mine, unsigned bytes, int line) {
     return of(block).exchange(mine, bytes, line);
   }
-  static void copy(weft_emulated::Block* block, void* to, const void* from, unsigned bytes, Site site) {
-    of(block).copy(to, from, bytes, site);
+  static void copy(weft_emulated::Block* block, void* to, const void* from, unsigned bytes, unsigned size, Site site) {
+    of(block).copy(to, from, bytes, size, site);
   }
   static void wait(weft_emulated::Block* block) { of(block).finish_copies(); }
 

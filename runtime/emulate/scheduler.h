@@ -50,6 +50,7 @@ class Scheduler {
   struct Copy {
     void* to = nullptr;
     std::array<unsigned char, 16> bytes = {};
+    unsigned size = 0;
     weft_emulated::Site site = {};
   };
 
@@ -89,7 +90,7 @@ class Scheduler {
   // What kernels call.
   void access(const Attempt& attempt, unsigned char* into, const unsigned char* from);
   void touch(Attempt attempt);
-  void copy(void* to, const void* from, unsigned bytes, weft_emulated::Site site);
+  void copy(void* to, const void* from, unsigned bytes, unsigned size, weft_emulated::Site site);
   void finish_copies();
   int barrier(const Wait& wait);
   std::uint64_t warp_operation(const Wait& wait);

@@ -52,8 +52,7 @@ TEST(RingBackward, HasTheBitsOfOneDevice) {
         "pattern p { branches dilated(segments: [64, 128, 256], rates: [1, 2, 4]); keep causal; }",
         "pattern p { branch sink(3) | window(20, 0); keep causal; combine union; score softcap(s, 20); dropout 0.2; }",
         "pattern p { branches dilated(segments: [64, 256], rates: [1, 2]); combine joint detached; }",
-        "pattern p { keep causal; combine joint detached; }",
-        "pattern p { branch window(50, 3); weights sigmoid; }",
+        "pattern p { keep causal; combine joint detached; }", "pattern p { branch window(50, 3); weights sigmoid; }",
         "pattern p { branch window(90, 0); score s + 0.01 * (k - q); }"}) {
     for (const auto dtype : {ir::DType::f32, ir::DType::bf16}) {
       RingRunner runner(program(text, 600, 2, 1, dtype), "cpu", true);

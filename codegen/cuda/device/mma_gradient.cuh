@@ -10,8 +10,8 @@
 
 struct SettledGradients;
 
-/// The thread's part of dQ, or of dK and dV; and which softmax is at hand.
-struct State {
+/// The thread's part of dQ, or of dK and dV; and which softmax is at hand. Aligned: see end_round().
+struct __align__(16) State {
   using Settled = SettledGradients;
   float first[kTilesEach][kTilesOf<0>][4];
   float second[kTransposed ? kTilesEach : 1][kTransposed ? kTilesOf<1> : 1][4];
@@ -68,9 +68,8 @@ __device__ __forceinline__ void settle(Shared&, State& st, SettledGradients& set
 /// A block of keys between its products.
 struct Block {
   Kept kept;
-  int from, count, stage;  // place on the list, keys, bytes to its stage
-  unsigned tiles;          // of TileMark
-  bool partial, masked, mixed;
+  int from;     // place on the list
+  unsigned is;  // marks, and behind them how many keys it has
 };
 
 /// From products to what pick(gradient of the pair) takes of them, in the place of both. Loops that are not unrolled turn
@@ -85,21 +84,24 @@ __device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared
   unsigned digits[kPlanes][kTilesEach];
 #pragma unroll
   for (int i = 0; i < kPlanes * kTilesEach && kMasked; ++i)
-    digits[i / kTilesEach][i % kTilesEach] = block.masked ? block.kept.digits[i / kTilesEach][i % kTilesEach] : ~0u;
+    digits[i / kTilesEach][i % kTilesEach] = (block.is & kMarkMasked) ? block.kept.digits[i / kTilesEach][i % kTilesEach] : ~0u;
 #pragma unroll(kTilesAtOnce)
   for (int n = 0; n < kKeyTiles; ++n) {
     const int key = key_of(n);
     float4 of_keys = {};  // terms of two queries
-    if (kTransposed) of_keys = load_shared<float4>(&s.terms[(block.stage > 0 ? kKeys : 0) + key]);
+    if (kTransposed) {
+      const float4 terms = load_shared<float4>(&s.terms[(stage_of(block) > 0 ? kKeys : 0) + key]);
+      of_keys = make_float4(terms.x, terms.y * units, terms.z, terms.w * units);
+    }
     float2 counts = make_float2(1, 1);
-    if (kCounts && !(kMasked && block.masked)) {
+    if (kCounts && !(kMasked && (block.is & kMarkMasked))) {
       counts = load_shared<float2>(&s.key_weight[block.from + key]);
       counts = make_float2(log2_approx(counts.x), log2_approx(counts.y));
     }
     int y[2] = {};
     if (!kPairsAreShort<Pairs>) {
-      y[0] = get(s.key[block.from + min(key, block.count - 1)]);
-      y[1] = get(s.key[block.from + min(key + 1, block.count - 1)]);
+      y[0] = get(s.key[block.from + min(key, count_of(block) - 1)]);
+      y[1] = get(s.key[block.from + min(key + 1, count_of(block) - 1)]);
     }
     float products[kRowsEach][2], d_weights[kRowsEach][2];
 #pragma unroll
@@ -121,7 +123,7 @@ __device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared
       for (int j = 0; j < 2; ++j) {
         if (kTransposed) terms = j == 0 ? make_float2(of_keys.x, of_keys.y) : make_float2(of_keys.z, of_keys.w);
         float weight = 0;
-        if (kMasked && (!kCounts || block.masked)) {
+        if (kMasked && (!kCounts || (block.is & kMarkMasked))) {
           unsigned count = 0;
 #pragma unroll
           for (int plane = 0; plane < kPlanes; ++plane) count |= (digits[plane][0] >> (i % 2 * 2 + j) & 1) << plane;
@@ -172,22 +174,57 @@ __device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared
   }
 }
 
+/// Of 16 columns the operands: the tile's rows, and two tiles of 8 keys each.
+struct Fragments {
+  unsigned rows[kTilesEach][4], keys[kKeyTiles / 2][4];
+};
+
+/// multiply_rows() of whole tiles where registers hold the operands of two steps: the next ones arrive under a step's
+/// products.
+/// Left to itself ptxas loads as far ahead as it finds registers, and spills.
+template <int kApart, int kSteps>
+__device__ __forceinline__ void multiply_in_steps(Scores& scores, const unsigned char* rows, const unsigned char* keys) {
+  const unsigned char *q = nullptr, *k = nullptr;
+  find_operands<kApart>(q, k, rows, keys);
+  clear(scores);
+  Fragments now, next;
+#pragma unroll
+  for (int c = -1; c < kSteps; ++c) {
+    if (c + 1 < kSteps) {
+      load_rows<kApart>(next.rows, q, c + 1);
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; n += 2) load_keys<kApart>(next.keys[n / 2], k, c + 1, n);
+    }
+    if (c >= 0) {
+      __syncwarp();
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; n += 2) multiply_keys<true>(scores, 0, now.rows, now.keys[n / 2], n);
+    }
+    now = next;
+  }
+}
+
 template <bool kAll, int kPart>
 __device__ __forceinline__ void multiply_part(Shared& s, const Block& block, Scores& scores) {
-  multiply_rows<kAll, kBytesOf<kPart>, kDimOf<kPart>>(scores, block.tiles, rows_of_tile<kPart>(s),
-                                                      rows_of_keys<kPart>(s) + block.stage);
+  constexpr int kApart = kBytesOf<kPart>, kOfRow = kDimOf<kPart>;
+  const unsigned char *const rows = rows_of_tile<kPart>(s), *const keys = rows_of_keys<kPart>(s) + stage_of(block);
+  if constexpr (kAll && kTransposed && kOfRow > 64) {
+    multiply_in_steps<kApart, (kOfRow + 15) / 16>(scores, rows, keys);
+  } else {
+    multiply_rows<kAll, kApart, kOfRow>(scores, block.is, rows, keys);
+  }
 }
 template <bool kAll, int kPart>
 __device__ __forceinline__ void sum_part(Shared& s, State& st, const Block& block, const Scores& weights) {
-  sum_rows<kAll, kBytesOf<kPart>>(part_of<kPart>(st), weights, block.tiles, rows_of_keys<kPart>(s) + block.stage);
+  sum_rows<kAll, kBytesOf<kPart>>(part_of<kPart>(st), weights, block.is, rows_of_keys<kPart>(s) + stage_of(block));
 }
 
 /// Rows of keys with a NaN or an infinity, which must stay with the rows that keep them.
 template <int kPart>
 __device__ __forceinline__ void set_strange_apart(Shared& s, State& st, const Block& block) {
-  unsigned char* const rows = rows_of_keys<kPart>(s) + block.stage;
+  unsigned char* const rows = rows_of_keys<kPart>(s) + stage_of(block);
   if (__syncthreads_or(find_strange<kBytesOf<kPart>, kTilesOf<kPart>>(rows, false)) == 0) return;
-  add_strange<kBytesOf<kPart>>(part_of<kPart>(st), block.kept, block.count, rows);
+  add_strange<kBytesOf<kPart>>(part_of<kPart>(st), block.kept, count_of(block), rows);
 }
 
 /// Both products, and what they become, of the tiles that have a pair.
@@ -204,21 +241,21 @@ template <typename Pairs>
 __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, State& st, const Block& block) {
   Scores p, d;
   // Of plain blocks every pair of every tile counts.
-  const bool plain = (block.tiles & kMarkTiles) == kMarkTiles && !block.masked;
+  const bool plain = (block.is & kMarkTiles) == kMarkTiles && !(block.is & kMarkMasked);
   if (plain) {
     find_gradients<Pairs, true>(a, s, block, p, d);
-  } else if (block.tiles & kMarkTiles) {
+  } else if (block.is & kMarkTiles) {
     find_gradients<Pairs, false>(a, s, block, p, d);
   }
-  if (block.masked) {
+  if ((block.is & kMarkMasked)) {
     __syncthreads();  // nobody reads for a product what may become 0
     set_strange_apart<0>(s, st, block);
     if constexpr (kTransposed) set_strange_apart<1>(s, st, block);
   }
-  if (plain) {
+  if (kTilesEach == 1 ? (block.is & kMarkTiles) != 0 : plain) {
     if constexpr (kTransposed) sum_part<true, 1>(s, st, block, p);
     sum_part<true, 0>(s, st, block, d);
-  } else if (block.tiles & kMarkTiles) {
+  } else if (kTilesEach > 1 && (block.is & kMarkTiles)) {
     if constexpr (kTransposed) sum_part<false, 1>(s, st, block, p);
     sum_part<false, 0>(s, st, block, d);
   }
@@ -226,7 +263,7 @@ __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, Sta
 
 template <typename Pairs>
 __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, Deltas& st, const Block& block) {
-  if ((block.tiles & kMarkTiles) == 0) return;
+  if ((block.is & kMarkTiles) == 0) return;
   Scores p, d;
   multiply_part<false, 0>(s, block, p);
   multiply_part<false, 1>(s, block, d);
@@ -234,7 +271,7 @@ __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, Del
                                      [](const PairGradient& of) { return make_float2(of.plain, of.share); });
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
-    if ((block.tiles & kMarkTile << i / 2) == 0) continue;
+    if ((block.is & kMarkTile << i / 2) == 0) continue;
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
       st.l[i] += p[i / 2][n][i % 2 * 2] + p[i / 2][n][i % 2 * 2 + 1];

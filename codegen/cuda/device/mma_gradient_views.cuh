@@ -63,23 +63,21 @@ __device__ __forceinline__ void stage_part(const weft_args& a, Shared& s, const 
 }
 
 /// The tile's rows to shared memory, and where those of keys are; behind a barrier of the caller's.
-__device__ __forceinline__ void stage_rows(const weft_args& a, Shared& s, const Views& w, const Tile& t) {
+__device__ __forceinline__ void stage_rows(const weft_args& a, Shared& s, const Views& w, const Tile& t, int softmax) {
   __syncthreads();
   stage_part<0>(a, s, w, t);
   stage_part<1>(a, s, w, t);
   if (threadIdx.x != 0) return;
   put(s.units, scale_of_gradients(a, t.b, t.h));
+  if (!kTransposed || kDirect) return;
+  const float2* const of_row = terms_at(a, softmax, t.b, t.h, (int)a.row_begin);
+  put(s.terms_of_head, of_row - t.key_begin);
 }
 
-/// Delta in units of dS.
-__device__ __forceinline__ float2 terms_of_query(const weft_args& a, const Tile& t, int softmax, int row) {
-  if (kDirect) return make_float2(0, 0);
-  const float2 terms = load_written<float2>(terms_at(a, softmax, t.b, t.h, row));
-  return make_float2(terms.x, terms.y * scale_of_gradients(a, t.b, t.h));
-}
-
-/// The terms of the tile's queries for a softmax; behind a barrier of the caller's.
+/// The terms of the tile's queries for a softmax, delta in units of dS; behind a barrier of the caller's.
 __device__ __forceinline__ void load_row_terms(const weft_args& a, Shared& s, const Tile& t, int softmax) {
   if (kTransposed || threadIdx.x >= kRows) return;
-  put(s.terms[threadIdx.x], terms_of_query(a, t, softmax, row_in_memory(s, t, threadIdx.x)));
+  float2 terms = make_float2(0, 0);
+  if (!kDirect) terms = load_written<float2>(terms_at(a, softmax, t.b, t.h, row_in_memory(s, t, threadIdx.x)));
+  put(s.terms[threadIdx.x], make_float2(terms.x, terms.y * scale_of_gradients(a, t.b, t.h)));
 }

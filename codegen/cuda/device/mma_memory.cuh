@@ -4,6 +4,9 @@
 
 // Working memory of the kernels that compute by matrix instructions.
 
+/// Only gradients hold two products side by side.
+constexpr bool kTwoProducts = false;
+
 constexpr int kColumns = (kDimV + 15) / 16 * 16;  // of V and O
 constexpr int kStageBytes = kKeys * (kRowBytes + kValueBytes);
 constexpr int kStagedBytes = kRows * kRowBytes + kStages * kStageBytes;

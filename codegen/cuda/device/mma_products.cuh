@@ -38,6 +38,31 @@ __device__ __forceinline__ void forget(Scores& scores) {
 /// agree, always all.
 enum TileMark : unsigned { kMarkTile = 8, kMarkTiles = ((1 << kTilesEach) - 1) * kMarkTile };
 
+/// What a block of keys is, in one register: `Block::is`.
+enum Mark : unsigned {
+  kMarkPartial = 1,  // of partial zones; of a run: bounds decide
+  kMarkMixed = 2,    // keys of full zones come before the partial ones
+  kMarkStrange = 4,  // V has a NaN or an infinity
+  // 8 and 16 are TileMark's.
+  kMarkMasked = 32,  // pairs differ
+  kMarkRun = 64,     // of a run: see next_run()
+  kMarkOdd = 128,    // in the second stage
+  kMarkAhead = 256,  // in the next block bounds decide
+  kMarkCount = 512,  // times the number of keys
+};
+template <typename Block>
+__device__ __forceinline__ int count_of(const Block& block) {
+  return (int)(block.is / kMarkCount);
+}
+template <typename Block>
+__device__ __forceinline__ int stage_of(const Block& block) {
+  return kStages > 1 && block.is & kMarkOdd ? kStageBytes : 0;
+}
+template <typename Block>
+__device__ __forceinline__ void mark(Block& block, Mark mark, bool on) {
+  block.is = on ? block.is | mark : block.is & ~mark;
+}
+
 /// Puts use(row, tile of keys, key of it, value) into the place of every value. Loops that are not unrolled turn the
 /// registers, because an index would put them on the stack.
 template <int kTilesAtOnce, int kRowsAtOnce, typename Use>

@@ -85,6 +85,11 @@ __device__ __forceinline__ void copy_async(void* to_shared, const void* from_glo
                : "memory");
 }
 
+/// Eight bytes.
+__device__ __forceinline__ void copy_pair(void* to_shared, const void* from_global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address(to_shared)), "l"(from_global) : "memory");
+}
+
 /// What this thread has copied is there for it; for others behind a barrier.
 __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 

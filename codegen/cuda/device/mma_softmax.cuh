@@ -30,26 +30,8 @@ struct Block {
   unsigned is;  // in one register: marks, and behind them how many keys it has
 };
 
-enum Mark : unsigned {
-  kMarkPartial = 1,  // of partial zones; of a run: bounds decide
-  kMarkMixed = 2,    // keys of full zones come before the partial ones
-  kMarkStrange = 4,  // V has a NaN or an infinity
-  // 8 and 16 are TileMark's.
-  kMarkMasked = 32,  // pairs differ
-  kMarkRun = 64,     // of a run: see next_run()
-  kMarkOdd = 128,    // in the second stage
-  kMarkAhead = 256,  // in the next block bounds decide
-  kMarkCount = 512,  // times the number of keys
-};
-__device__ __forceinline__ int count_of(const Block& block) { return (int)(block.is / kMarkCount); }
-__device__ __forceinline__ int stage_of(const Block& block) {
-  return kStages > 1 && block.is & kMarkOdd ? kStageBytes : 0;
-}
 /// Where the lists, which runs have no need of, keep what is asked of such a block's keys.
 __device__ __forceinline__ int place_in_run(unsigned marks) { return marks & kMarkOdd ? kKeys : 0; }
-__device__ __forceinline__ void mark(Block& block, Mark mark, bool on) {
-  block.is = on ? block.is | mark : block.is & ~mark;
-}
 
 __device__ __forceinline__ void clear(Shared&, State& st) {
 #pragma unroll

@@ -9,37 +9,44 @@
 template <int kStillOpen, int kTiles>
 __device__ __forceinline__ void await_products(float (&)[kTilesEach][kTiles][4], int, int) {}
 
+template <int kApart>
+__device__ __forceinline__ void load_rows(unsigned (&to)[kTilesEach][4], const unsigned char* q, int c) {
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) load_matrices(to[i], q + i * (16 * kWarps) * kApart + c * 32);
+}
+template <int kApart>
+__device__ __forceinline__ void load_keys(unsigned (&to)[4], const unsigned char* k, int c, int n) {
+  // fault(rows_of_k_in_two_banks) instead: load_matrices(to, k + threadIdx.x % 8 * 3 * kApart + c * 32);
+  load_matrices(to, k + n * 8 * kApart + c * 32);
+}
+
+template <bool kAll>
+__device__ __forceinline__ void multiply_keys(Scores& scores, unsigned tiles, const unsigned (&rows)[kTilesEach][4],
+                                              const unsigned (&keys)[4], int n) {
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+    const int on = kAll ? 1 : (int)(tiles & kMarkTile << i);
+    multiply<!kAll>(scores[i][n], rows[i], keys[0], keys[1], on);
+    multiply<!kAll>(scores[i][n + 1], rows[i], keys[2], keys[3], on);
+  }
+}
+
 /// What columns [16 c, 16 c + 16) of the tile's rows and of keys add to scores; of both these are the lane's rows, kApart
 /// bytes apart. Tiles without a mark are left out where not `kAll` have one.
 template <bool kAll, int kApart>
 __device__ __forceinline__ void multiply_columns(Scores& scores, unsigned tiles, const unsigned char* q,
                                                  const unsigned char* k, int c) {
   unsigned rows[kTilesEach][4];
-#pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) load_matrices(rows[i], q + i * (16 * kWarps) * kApart + c * 32);
+  load_rows<kApart>(rows, q, c);
 #pragma unroll
   for (int n = 0; n < kKeyTiles; n += 2) {
     unsigned keys[4];
-    // fault(rows_of_k_in_two_banks) instead: load_matrices(keys, k + threadIdx.x % 8 * 3 * kApart + c * 32);
-    load_matrices(keys, k + n * 8 * kApart + c * 32);
-#pragma unroll
-    for (int i = 0; i < kTilesEach; ++i) {
-      const int on = kAll ? 1 : (int)(tiles & kMarkTile << i);
-      multiply<!kAll>(scores[i][n], rows[i], keys[0], keys[1], on);
-      multiply<!kAll>(scores[i][n + 1], rows[i], keys[2], keys[3], on);
-    }
+    load_keys<kApart>(keys, k, c, n);
+    multiply_keys<kAll>(scores, tiles, rows, keys, n);
   }
 }
 
-/// scores = rows of the tile times rows of keys, which stand from there on in shared memory.
-template <bool kAll, int kApart, int kOfRow>
-__device__ __forceinline__ void multiply_rows(Scores& scores, unsigned tiles, const unsigned char* rows,
-                                              const unsigned char* keys) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  // fault(row_of_q) value: right + (lane % 16 < 8 ? 8 : -8) * kApart
-  const unsigned char* const q = rows + (warp * 16 + lane % 16) * kApart + lane / 16 * 16;
-  // fault(row_of_k) value: keys + lane % 16 * kApart + lane / 8 % 2 * 16
-  const unsigned char* const k = keys + (lane / 16 * 8 + lane % 8) * kApart + lane / 8 % 2 * 16;
+__device__ __forceinline__ void clear(Scores& scores) {
 #pragma unroll
   for (int i = 0; i < kTilesEach; ++i) {
 #pragma unroll
@@ -48,8 +55,31 @@ __device__ __forceinline__ void multiply_rows(Scores& scores, unsigned tiles, co
       for (int e = 0; e < 4; ++e) scores[i][n][e] = 0;
     }
   }
-#pragma unroll(kAll && !(kTransposed && kOfRow > 64) ? 4 : 1)
-  for (int c = 0; c < (kOfRow + 15) / 16; ++c) multiply_columns<kAll, kApart>(scores, tiles, q, k, c);
+}
+
+/// The lane's rows of both operands, where the tile's rows and keys begin.
+template <int kApart>
+__device__ __forceinline__ void find_operands(const unsigned char*& q, const unsigned char*& k,
+                                              const unsigned char* rows, const unsigned char* keys) {
+  // Where registers are few, addresses are not to wait for the next block in them.
+  const unsigned thread = kTwoProducts ? thread_anew() : threadIdx.x;
+  const int lane = thread % 32, warp = thread / 32;
+  // fault(row_of_q) value: right + (lane % 16 < 8 ? 8 : -8) * kApart
+  q = rows + (warp * 16 + lane % 16) * kApart + lane / 16 * 16;
+  // fault(row_of_k) value: keys + lane % 16 * kApart + lane / 8 % 2 * 16
+  k = keys + (lane / 16 * 8 + lane % 8) * kApart + lane / 8 % 2 * 16;
+}
+
+/// scores = rows of the tile times rows of keys, which stand from there on in shared memory.
+template <bool kAll, int kApart, int kOfRow>
+__device__ __forceinline__ void multiply_rows(Scores& scores, unsigned tiles, const unsigned char* rows,
+                                              const unsigned char* keys) {
+  const unsigned char *q = nullptr, *k = nullptr;
+  find_operands<kApart>(q, k, rows, keys);
+  clear(scores);
+  constexpr int kSteps = (kOfRow + 15) / 16;
+#pragma unroll(kAll ? 4 : 1)
+  for (int c = 0; c < kSteps; ++c) multiply_columns<kAll, kApart>(scores, tiles, q, k, c);
 }
 
 /// sums += weights times rows of keys, which stand from there on in shared memory.
@@ -76,14 +106,15 @@ __device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], c
       unsigned columns[4];
       // fault(values_not_transposed) instead: load_matrices(columns, v + n * 8 * kApart + c * 16);
       load_transposed(columns, v + n * 8 * kApart + c * 16);
+      // Without a fence all fragments of the keys are loaded ahead, and at 128 columns registers are spilled.
+      constexpr bool kWide = kTiles > 8, kFenced = !kAll || (kWide && !kTwoProducts);
+      if (kAll && kWide && kTwoProducts) __syncwarp();
 #pragma unroll
       for (int i = 0; i < kTilesEach; ++i) {
-        // Without a fence all fragments of the keys are loaded ahead, and at 128 columns registers are spilled.
-        constexpr bool kFenced = !kAll || kTiles > 8;
         const int on = (int)(tiles & kMarkTile << i);
         multiply<kFenced>(sums[i][c], weights[i], columns[0], columns[1], on);
         // fault(halves_of_b_swapped) instead: multiply<!kAll>(sums[i][c + 1], weights[i], columns[3], columns[2], on);
-        multiply<kTransposed ? kFenced : !kAll>(sums[i][c + 1], weights[i], columns[2], columns[3], on);
+        multiply<!kAll>(sums[i][c + 1], weights[i], columns[2], columns[3], on);
       }
     }
   }

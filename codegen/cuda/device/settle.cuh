@@ -21,8 +21,9 @@ __device__ __forceinline__ float settle_sum(float& settled, float sum, float fac
   return fabsf(after) < infinity() ? sum - (after - before) : 0;
 }
 
-/// The list has come round, or all keys are done. `rounds` of struct Settled says how often it has; at its end, because
-/// where it begins with that, ptxas moves the sums of matrix instructions to and fro (an eighth more instructions).
+/// The list has come round, or all keys are done. `rounds` of struct Settled says how often it has. It stands at the
+/// end, and structs of sums begin at multiples of 16 bytes: ptxas gives four numbers that it stores at once four registers
+/// in a row, and where products want another four, it moves the sums to and fro.
 template <typename State, typename Settled>
 __device__ __forceinline__ void end_round(Shared& s, State& st, Settled* settled, bool last, int passed = 1) {
   Settled& to = settled[kept(0)];  // at a place that it knows the compiler would hold all of it in registers
