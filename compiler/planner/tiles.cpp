@@ -169,7 +169,8 @@ std::optional<ir::Choices> gradients_by_matrices(const Draft& draft, std::string
   const bool says_more = draft.plan.branches > 1 || !draft.plan.predicates.empty();
   std::vector<Size> sizes;
   if (!of_keys && sums <= 64 && !says_more) sizes.push_back({128, 48});
-  if (!of_keys && sums > 64 && sums <= 128 && !says_more) sizes.push_back({128, 32});
+  const bool spills = of_keys && draft.target.sm == 80;  // 20 bytes, where sm_90 spills nothing
+  if (sums > 64 && sums <= 128 && !says_more && !spills) sizes.push_back({128, 32});
   if (sums <= 128) sizes.push_back({64, 64});
   // Without asynchronous copies rows of keys wait in registers; deltas of several softmaxes are found by a loop more.
   const bool several = draft.plan.combine == ir::Combine::sum || draft.plan.combine == ir::Combine::mean ||
@@ -188,10 +189,10 @@ std::optional<ir::Choices> gradients_by_matrices(const Draft& draft, std::string
   };
   const int twice = draft.target.has_async_copy ? 2 : 1;
   for (const int blocks : {2, 1}) {
-    for (const auto& all : {sizes, std::vector<Size>{{64, 32}, {64, 16}}}) {
+    for (const auto& all : {sizes, std::vector<Size>{{64, 48}, {64, 32}, {64, 16}}}) {
       for (const Size& size : all) {
         for (int stages = twice; stages > 0 && size.keys <= most_keys; --stages) {
-          if (of_keys && size.keys == 64 && stages == 1) continue;  // it spills
+          if (of_keys && size.keys > 32 && stages == 1) continue;  // it spills
           if (choose(blocks, size.rows, size.keys, stages)) return c;
         }
       }

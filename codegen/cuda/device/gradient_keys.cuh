@@ -29,14 +29,14 @@ __device__ __forceinline__ void sum_up_gradients(const weft_args& a, Shared& s, 
   const bool empty = get(tile.key_begin) >= get(tile.key_end);
   if (empty && !last) return;
   if (!first && !empty) take_up(a, s, state);
-  const int count = softmaxes(a), begin = get(tile.h), heads = (int)(a.group_end - a.group_begin);
+  // What is asked for again here need not wait in registers that the products would need.
 #pragma unroll 1
-  for (int g = 0; g < heads; ++g) {
+  for (int g = 0; g < (int)(a.group_end - a.group_begin); ++g) {
     // fault(one_query_head_for_the_group) also: if (g > 0) break;
-    if (g > 0) head = open_head(a, s, begin + g);
+    if (g > 0) head = open_head(a, s, get(tile.h) + 1);
     const Views views = open_views(a, s, tile);
 #pragma unroll 1
-    for (int n = 0; n < count; ++n) {
+    for (int n = 0; n < softmaxes(a); ++n) {
       const int zones = make_zones(a, s, tile, a.tables + word(head + kPassesAt + n));
       state.softmax = n;
       attend<Pairs>(a, s, state, views, tile, zones);

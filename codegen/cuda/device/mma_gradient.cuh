@@ -88,6 +88,8 @@ __device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared
 #pragma unroll(kTilesAtOnce)
   for (int n = 0; n < kKeyTiles; ++n) {
     const int key = key_of(n);
+    // A fence: pairs of all tiles at once would take too many registers.
+    if (kMasked && kTransposed) __syncwarp();
     float4 of_keys = {};  // terms of two queries
     if (kTransposed) {
       const float4 terms = load_shared<float4>(&s.terms[(stage_of(block) > 0 ? kKeys : 0) + key]);
@@ -208,14 +210,26 @@ template <bool kAll, int kPart>
 __device__ __forceinline__ void multiply_part(Shared& s, const Block& block, Scores& scores) {
   constexpr int kApart = kBytesOf<kPart>, kOfRow = kDimOf<kPart>;
   const unsigned char *const rows = rows_of_tile<kPart>(s), *const keys = rows_of_keys<kPart>(s) + stage_of(block);
-  if constexpr (kAll && kTransposed && kOfRow > 64) {
+  if constexpr (kAll && kTransposed && (kOfRow > 64 || kTilesEach > 1)) {
     multiply_in_steps<kApart, (kOfRow + 15) / 16>(scores, rows, keys);
   } else {
     multiply_rows<kAll, kApart, kOfRow>(scores, block.is, rows, keys);
   }
 }
+/// Half the registers.
+__device__ __forceinline__ void pack_all(Operands& to, const Scores& from) {
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      to[i][n][0] = pack(from[i][n][0], from[i][n][1]);
+      to[i][n][1] = pack(from[i][n][2], from[i][n][3]);
+    }
+  }
+}
+
 template <bool kAll, int kPart>
-__device__ __forceinline__ void sum_part(Shared& s, State& st, const Block& block, const Scores& weights) {
+__device__ __forceinline__ void sum_part(Shared& s, State& st, const Block& block, const Operands& weights) {
   sum_rows<kAll, kBytesOf<kPart>>(part_of<kPart>(st), weights, block.is, rows_of_keys<kPart>(s) + stage_of(block));
 }
 
@@ -229,17 +243,21 @@ __device__ __forceinline__ void set_strange_apart(Shared& s, State& st, const Bl
 
 /// Both products, and what they become, of the tiles that have a pair.
 template <typename Pairs, bool kPlain>
-__device__ __forceinline__ void find_gradients(const weft_args& a, Shared& s, const Block& block, Scores& p, Scores& d) {
+__device__ __forceinline__ void find_gradients(const weft_args& a, Shared& s, const Block& block, Operands& weights,
+                                               Operands& d_scores) {
+  Scores p, d;
   multiply_part<kPlain, 0>(s, block, p);
   multiply_part<kPlain, 1>(s, block, d);
   const float units = kScalesGradients ? get(s.units) : 1;
   each_gradient_of_pair<Pairs, !kPlain>(a, s, block, units, p, d,
                                         [](const PairGradient& of) { return make_float2(of.weight, of.d_score); });
+  if constexpr (kTransposed) pack_all(weights, p);
+  pack_all(d_scores, d);
 }
 
 template <typename Pairs>
 __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, State& st, const Block& block) {
-  Scores p, d;
+  Operands p, d;
   // Of plain blocks every pair of every tile counts.
   const bool plain = (block.is & kMarkTiles) == kMarkTiles && !(block.is & kMarkMasked);
   if (plain) {

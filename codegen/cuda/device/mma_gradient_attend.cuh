@@ -66,14 +66,14 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   Block block;
   block.is = 0;
 #pragma unroll 1
-  for (int sweep = 0; sweep < 2; ++sweep) {
-    const bool partial = sweep == 1;
+  while (true) {
+    const bool partial = block.is & kMarkPartial;
     begin_walk(s, zones);
     __syncthreads();
     const bool mixed = partial && stream.ready > 0;
     next_block(a, s, partial ? kPartial : kFull, stream);
     const int keys = keys_of_next(stream, partial);
-    block.is = (block.is & kMarkOdd) | (partial ? kMarkPartial : 0) | (mixed ? kMarkMixed : 0) | keys * kMarkCount;
+    block.is = (block.is & (kMarkOdd | kMarkPartial)) | (mixed ? kMarkMixed : 0) | keys * kMarkCount;
     __syncthreads();
     if (keys > 0) start_block(a, s, first, second, stage_of(block), stream.from, keys, stream.ready, mixed);
 #pragma unroll 1
@@ -104,6 +104,8 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       if (round) end_round(s, st, &settled, false);
       block.is = (block.is & kMarkPartial) | (other > 0 ? kMarkOdd : 0) | next * kMarkCount;
     }
+    if (block.is & kMarkPartial) break;
+    block.is |= kMarkPartial;
   }
   end_round(s, st, &settled, true);
   __syncthreads();

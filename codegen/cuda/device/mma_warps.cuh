@@ -82,9 +82,20 @@ __device__ __forceinline__ void multiply_rows(Scores& scores, unsigned tiles, co
   for (int c = 0; c < kSteps; ++c) multiply_columns<kAll, kApart>(scores, tiles, q, k, c);
 }
 
+/// Weights of two keys as they are multiplied.
+__device__ __forceinline__ unsigned two_weights(const Scores& scores, int i, int n, int half) {
+  return pack(scores[i][n][2 * half], scores[i][n][2 * half + 1]);
+}
+
+/// Packed already.
+using Operands = unsigned[kTilesEach][kKeyTiles][2];
+__device__ __forceinline__ unsigned two_weights(const Operands& operands, int i, int n, int half) {
+  return operands[i][n][half];
+}
+
 /// sums += weights times rows of keys, which stand from there on in shared memory.
-template <bool kAll, int kApart, int kTiles>
-__device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], const Scores& scores, unsigned tiles,
+template <bool kAll, int kApart, int kTiles, typename Weights>
+__device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], const Weights& of_keys, unsigned tiles,
                                            const unsigned char* keys, int = 0, int = kTilesEach) {
   const int lane = threadIdx.x % 32;
   // fault(row_of_v) value: keys + (lane / 16 * 8 + lane % 8) * kApart + lane / 16 * 16
@@ -96,9 +107,9 @@ __device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], c
     for (int i = 0; i < kTilesEach; ++i) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        // fault(weights_of_the_other_keys) value: &scores[i][n + 1 - e / 2][e % 2 * 2]
-        const float* const p = &scores[i][n + e / 2][e % 2 * 2];
-        weights[i][e] = pack(p[0], p[1]);
+        // fault(weights_of_the_other_keys) value: n + 1 - e / 2
+        const int tile = n + e / 2;
+        weights[i][e] = two_weights(of_keys, i, tile, e % 2);
       }
     }
 #pragma unroll
@@ -107,7 +118,7 @@ __device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], c
       // fault(values_not_transposed) instead: load_matrices(columns, v + n * 8 * kApart + c * 16);
       load_transposed(columns, v + n * 8 * kApart + c * 16);
       // Without a fence all fragments of the keys are loaded ahead, and at 128 columns registers are spilled.
-      constexpr bool kWide = kTiles > 8, kFenced = !kAll || (kWide && !kTwoProducts);
+      constexpr bool kWide = kTiles > 8 || (kTransposed && kTilesEach > 1), kFenced = !kAll || (kWide && !kTwoProducts);
       if (kAll && kWide && kTwoProducts) __syncwarp();
 #pragma unroll
       for (int i = 0; i < kTilesEach; ++i) {
