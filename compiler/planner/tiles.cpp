@@ -172,10 +172,12 @@ std::optional<ir::Choices> gradients_by_matrices(const Draft& draft, std::string
   const bool spills = of_keys && draft.target.sm == 80;  // 20 bytes, where sm_90 spills nothing
   if (sums > 64 && sums <= 128 && !says_more && !spills) sizes.push_back({128, 32});
   if (sums <= 128) sizes.push_back({64, 64});
+  if (sums > 128 && !says_more) sizes.push_back({64, 48});
   // Without asynchronous copies rows of keys wait in registers; deltas of several softmaxes are found by a loop more.
   const bool several = draft.plan.combine == ir::Combine::sum || draft.plan.combine == ir::Combine::mean ||
                        draft.plan.combine == ir::Combine::joint_detached;
-  const int most_keys = !draft.target.has_async_copy ? (of_keys && sums > 128 ? 16 : 32) : several ? 32 : 64;
+  const bool tight = several || !draft.target.has_async_copy;
+  const int most_keys = !tight ? 64 : of_keys && sums > 128 ? 16 : 32;
   const auto choose = [&](int blocks, int tile, int keys, int stages) {
     if (!matrices_fit(draft, blocks, tile, keys, stages)) return false;
     c.micro_q = tile / 64;
@@ -189,7 +191,7 @@ std::optional<ir::Choices> gradients_by_matrices(const Draft& draft, std::string
   };
   const int twice = draft.target.has_async_copy ? 2 : 1;
   for (const int blocks : {2, 1}) {
-    for (const auto& all : {sizes, std::vector<Size>{{64, 48}, {64, 32}, {64, 16}}}) {
+    for (const auto& all : {sizes, std::vector<Size>{{64, 32}, {64, 16}}}) {
       for (const Size& size : all) {
         for (int stages = twice; stages > 0 && size.keys <= most_keys; --stages) {
           if (of_keys && size.keys > 32 && stages == 1) continue;  // it spills
