@@ -44,7 +44,7 @@ struct Hooks {
   unsigned long long (*warp)(Block*, WarpOperation, unsigned mask, unsigned long long value, int source, int line);
   /// Matrix instructions: what every lane of the warp shows, kMailBytes apart; it stands until the lane's next one.
   const unsigned char* (*exchange)(Block*, const void* mine, unsigned bytes, int line);
-  /// An asynchronous copy of `bytes` bytes, and zeros up to 16, to shared memory: nothing is there before wait().
+  /// An asynchronous copy of `bytes` bytes, and zeros up to `size`, to shared memory: nothing is there before wait().
   void (*copy)(Block*, void* to, const void* from, unsigned bytes, unsigned size, Site);
   void (*wait)(Block*);
 };

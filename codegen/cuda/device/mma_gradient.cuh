@@ -81,22 +81,23 @@ __device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared
   constexpr int kRowsAtOnce = kPairsAreShort<Pairs> ? kRowsEach : Pairs::kRowsAtOnce;
   const Tile t = tile_of(s);
   Draws<Pairs> draws(a);
+  const bool masked = block.is & kMarkMasked;
   unsigned digits[kPlanes][kTilesEach];
 #pragma unroll
   for (int i = 0; i < kPlanes * kTilesEach && kMasked; ++i)
-    digits[i / kTilesEach][i % kTilesEach] = (block.is & kMarkMasked) ? block.kept.digits[i / kTilesEach][i % kTilesEach] : ~0u;
+    digits[i / kTilesEach][i % kTilesEach] = masked ? block.kept.digits[i / kTilesEach][i % kTilesEach] : ~0u;
 #pragma unroll(kTilesAtOnce)
   for (int n = 0; n < kKeyTiles; ++n) {
     const int key = key_of(n);
     // A fence: pairs of all tiles at once would take too many registers.
     if (kMasked && kTransposed) __syncwarp();
     float4 of_keys = {};  // terms of two queries
-    if (kTransposed) {
+    if (kTransposed && !kDirect) {
       const float4 terms = load_shared<float4>(&s.terms[(stage_of(block) > 0 ? kKeys : 0) + key]);
       of_keys = make_float4(terms.x, terms.y * units, terms.z, terms.w * units);
     }
     float2 counts = make_float2(1, 1);
-    if (kCounts && !(kMasked && (block.is & kMarkMasked))) {
+    if (kCounts && !(kMasked && masked)) {
       counts = load_shared<float2>(&s.key_weight[block.from + key]);
       counts = make_float2(log2_approx(counts.x), log2_approx(counts.y));
     }
@@ -125,7 +126,7 @@ __device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared
       for (int j = 0; j < 2; ++j) {
         if (kTransposed) terms = j == 0 ? make_float2(of_keys.x, of_keys.y) : make_float2(of_keys.z, of_keys.w);
         float weight = 0;
-        if (kMasked && (!kCounts || (block.is & kMarkMasked))) {
+        if (kMasked && (!kCounts || masked)) {
           unsigned count = 0;
 #pragma unroll
           for (int plane = 0; plane < kPlanes; ++plane) count |= (digits[plane][0] >> (i % 2 * 2 + j) & 1) << plane;
@@ -181,9 +182,8 @@ struct Fragments {
   unsigned rows[kTilesEach][4], keys[kKeyTiles / 2][4];
 };
 
-/// multiply_rows() of whole tiles where registers hold the operands of two steps: the next ones arrive under a step's
-/// products.
-/// Left to itself ptxas loads as far ahead as it finds registers, and spills.
+/// multiply_rows() of whole tiles, where registers hold the operands of two steps: the next ones arrive under a step's
+/// products. Left to itself ptxas loads as far ahead as it finds registers, and spills.
 template <int kApart, int kSteps>
 __device__ __forceinline__ void multiply_in_steps(Scores& scores, const unsigned char* rows, const unsigned char* keys) {
   const unsigned char *q = nullptr, *k = nullptr;
@@ -216,7 +216,8 @@ __device__ __forceinline__ void multiply_part(Shared& s, const Block& block, Sco
     multiply_rows<kAll, kApart, kOfRow>(scores, block.is, rows, keys);
   }
 }
-/// Half the registers.
+
+/// P and dS as the sums want them take half the registers.
 __device__ __forceinline__ void pack_all(Operands& to, const Scores& from) {
 #pragma unroll
   for (int i = 0; i < kTilesEach; ++i) {
@@ -259,13 +260,13 @@ template <typename Pairs>
 __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, State& st, const Block& block) {
   Operands p, d;
   // Of plain blocks every pair of every tile counts.
-  const bool plain = (block.is & kMarkTiles) == kMarkTiles && !(block.is & kMarkMasked);
+  const bool plain = (block.is & (kMarkTiles | kMarkMasked)) == kMarkTiles;
   if (plain) {
     find_gradients<Pairs, true>(a, s, block, p, d);
   } else if (block.is & kMarkTiles) {
     find_gradients<Pairs, false>(a, s, block, p, d);
   }
-  if ((block.is & kMarkMasked)) {
+  if (block.is & kMarkMasked) {
     __syncthreads();  // nobody reads for a product what may become 0
     set_strange_apart<0>(s, st, block);
     if constexpr (kTransposed) set_strange_apart<1>(s, st, block);

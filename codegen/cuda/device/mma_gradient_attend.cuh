@@ -35,12 +35,8 @@ __device__ __forceinline__ void start_block(const weft_args& a, Shared& s, Rows<
   start_rows(s, first, s.of_keys[0], rows_of_keys<0>(s) + stage, from, count, step);
   start_rows(s, second, s.of_keys[1], rows_of_keys<1>(s) + stage, from, count, step);
   const int thread = (int)thread_anew();
-  if (!kTransposed || thread >= kKeys) return;
+  if (!kTransposed || kDirect || thread >= kKeys) return;
   float2* const to = &s.terms[(stage > 0 ? kKeys : 0) + thread];
-  if (kDirect) {
-    put(*to, make_float2(0, 0));
-    return;
-  }
   const float2* const terms = get(s.terms_of_head) + get(s.key[from + min(thread, count - 1)]);
   if constexpr (kAsync) {
     copy_pair(to, terms);
