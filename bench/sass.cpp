@@ -1,8 +1,8 @@
 /// What the performance model says of a kernel: `weft-sass CUBIN|LISTING [--target sm_61] [--blocks N] [--warps N]`.
 
+#include "laboratory/sass/listing.h"
+#include "laboratory/sass/report.h"
 #include "runtime/nvrtc/disassemble.h"
-#include "runtime/sass/listing.h"
-#include "runtime/sass/report.h"
 
 #include <fmt/format.h>
 

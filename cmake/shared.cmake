@@ -2,7 +2,7 @@
 file(WRITE ${PROJECT_BINARY_DIR}/empty.cpp "")
 add_library(weft_shared SHARED ${PROJECT_BINARY_DIR}/empty.cpp)
 add_library(weft::weft ALIAS weft_shared)
-target_link_libraries(weft_shared PRIVATE weft_c_api weft_ring weft_runtime)
+target_link_libraries(weft_shared PRIVATE weft_c_api weft_explain weft_ring weft_runtime) # each before what it needs
 # Both faces whole: nothing here refers to them.
 set_target_properties(weft_shared PROPERTIES LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,weft_c_api,weft_ring,weft_runtime,weft_base")
 target_include_directories(weft_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>

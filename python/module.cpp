@@ -1,6 +1,7 @@
 #include "python/array.h"
 #include "python/calls.h"
 #include "python/engine.h"
+#include "python/explanation.h"
 #include "python/pattern.h"
 #include "python/picture.h"
 #include "python/ring.h"
@@ -27,5 +28,6 @@ NB_MODULE(_weft, module) {
   bind_run(module);
   bind_calls(module);
   bind_picture(module);
+  bind_explanation(module);
   bind_ring(module);
 }

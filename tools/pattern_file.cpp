@@ -2,7 +2,6 @@
 
 #include "runtime/engine/destination.h"
 #include "runtime/engine/engine_checks.h"
-#include "runtime/engine/measured.h"
 #include "runtime/engine/tuned.h"
 #include "tools/files.h"
 
@@ -104,15 +103,6 @@ EngineOptions engine_options(const Options& options, const Console& console) {
   return out;
 }
 
-Result<Planned> plan_as_engines_do(const PatternFile& file, const CompileOptions& compile, const Options& options,
-                                   const Target& target) {
-  WEFT_TRY(auto front, read_pattern(file.source, compile));
-  const Stores stores = {open_store(options, StoreUse::look)};
-  take_tuned(stores, front.pattern, compile, target);
-  const auto known = as_measured(stores, target, front.pattern.dtype);
-  return plan_pattern(std::move(front), compile, known);
-}
-
 std::shared_ptr<cache::Store> open_store(const Options& options, StoreUse use) {
   const auto engine = engine_options(options);
   return cache::Store::open({.directory = engine.cache_dir,
@@ -128,7 +118,7 @@ Result<Planned> plan_file(const PatternFile& file, const Options& options, const
     return user_error("the interpreter has no plan; use --target cpu");
   }
   WEFT_CHECK(check_gradient(compile));
-  return plan_as_engines_do(file, compile, options, destination.target);
+  return plan_as_engines_do(file.source, compile, {open_store(options, StoreUse::look)}, destination.target);
 }
 
 }  // namespace weft::tools

@@ -49,11 +49,6 @@ EngineOptions engine_options(const Options& options, const Console& console);
 enum class StoreUse { change, look };
 std::shared_ptr<cache::Store> open_store(const Options& options, StoreUse use = StoreUse::change);
 
-/// What an engine comes to for these options: with the schedule that `weft tune` found, where it did, and
-/// with what was measured of this machine.
-Result<Planned> plan_as_engines_do(const PatternFile& file, const CompileOptions& compile, const Options& options,
-                                   const Target& target);
-
 /// The plan for the target that the options name, with default_sizes for what is open.
 Result<Planned> plan_file(const PatternFile& file, const Options& options, const Console& console);
 

@@ -1,6 +1,5 @@
 #include "tools/ring_option.h"
 
-#include "compiler/ir/plan_words.h"
 #include "compiler/ring/owners.h"
 #include "dsl/words.h"
 
@@ -50,22 +49,9 @@ std::string wrong_ring(const Options& options) {
 
 Result<std::optional<RingOf>> ring_of(const Options& options, const ir::Pattern& pattern) {
   if (options.ring.empty()) return std::optional<RingOf>();
-  RingOf out{.ranks = ranks_of(options.ring).value_or(1)};
-  const auto layout = layout_of(options.ring);
-  if (!layout.empty()) {
-    out.layout = std::find_if(std::begin(ir::kLayouts), std::end(ir::kLayouts), [&](const auto& word) {
-                   return layout == word.name;
-                 })->value;
-  }
-  if (!pattern.ring) return std::optional(out);
-  const auto& own = *pattern.ring;
-  if (own.ranks && *own.ranks != out.ranks)
-    return user_error(fmt::format("--ring {}: the pattern says 'ring {}'", out.ranks, *own.ranks));
-  if (layout.empty())
-    out.layout = own.layout;
-  else if (own.layout != out.layout)
-    return user_error(fmt::format("--ring {}: the pattern's ring is '{}'", options.ring, ir::to_string(own.layout)));
-  return std::optional(out);
+  WEFT_TRY(const auto ring,
+           explain::ring_of(ranks_of(options.ring).value_or(1), layout_of(options.ring), pattern, "--ring"));
+  return std::optional(ring);
 }
 
 }  // namespace weft::tools

@@ -2,17 +2,14 @@
 
 #include "compiler/base/result.h"
 #include "compiler/ir/pattern.h"
+#include "laboratory/explain/ring_report.h"
 #include "tools/options.h"
 
 #include <optional>
 
 namespace weft::tools {
 
-/// A ring of known size.
-struct RingOf {
-  std::int64_t ranks = 1;
-  ir::RingLayout layout = ir::RingLayout::automatic;
-};
+using explain::RingOf;
 
 /// What `--ring R[:LAYOUT]` and the pattern's own `ring` say together; nothing without the option. User error where the
 /// two contradict each other.

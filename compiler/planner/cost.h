@@ -15,7 +15,7 @@ std::int64_t multiplications(const ir::Plan& plan);
 double peak_per_sm(const ir::Plan& plan, const Target& target);
 
 /// How much of it the loop over blocks of keys reaches: a count of issue slots and clocks, without memory. Where the
-/// machine code can be read, runtime/sass knows better.
+/// machine code can be read, laboratory/sass knows better.
 double share_of_peak(const ir::Plan& plan, const Target& target);
 
 /// Clocks of SMs for all of a launch whose kernel multiplies by matrix instructions.

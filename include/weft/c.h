@@ -370,6 +370,45 @@ typedef struct {
 /** Zeros for NULL. */
 WEFT_API weft_picture_cells weft_picture_cells_of(const weft_picture* picture);
 
+/* ---- explanations: what a kernel will do at given sizes, and why, as `weft explain` says it ---- */
+
+typedef struct weft_explanation weft_explanation;
+
+typedef struct {
+  size_t size;
+  int64_t batch;       /**< 0: 1 */
+  int64_t n_q, n_k;    /**< 0: what the text demands, else 4096; as many keys as queries */
+  int32_t heads_first; /**< 1: tensors are [B, H, n, d], not [B, n, H, d]: it costs a CPU other time */
+  int64_t ranks;       /**< of a ring; 0: none */
+  const char* layout;  /**< of that ring: `auto`, `contiguous`, `zigzag`, `striped`; NULL: as the text says */
+  const weft_named_tensor* inputs; /**< on the host; every `input` of the pattern, or none: then pairs that depend on
+                                        them are not counted */
+  size_t input_count;
+} weft_explain_options;
+/** All defaults, of the version that the caller was compiled with. */
+static inline weft_explain_options weft_explain_options_init(void) {
+  weft_explain_options made;
+  memset(&made, 0, sizeof made);
+  made.size = sizeof made;
+  return made;
+}
+
+/** Nothing runs, but a kernel for a GPU is compiled or taken from the store, for its machine code to be read; this
+   needs no GPU. What compile options leave open is 8 heads, dim 64, f32. On CPUs the peak of this one is measured: 0.1
+   s. What is missing on the machine is a warning of the engine. `explain` may be NULL: all defaults. */
+WEFT_API weft_error* weft_explain(weft_engine* engine, const char* text, size_t text_length,
+                                  const weft_compile_options* options, const weft_explain_options* explain,
+                                  weft_explanation** out);
+/** Compilers, drivers, GPUs, the store: what is there for an engine with these options, which may be NULL, and how to
+   get what is not, as `weft doctor` says it. */
+WEFT_API weft_error* weft_doctor(const weft_engine_options* options, weft_explanation** out);
+/** NULL is allowed. */
+WEFT_API void weft_explanation_free(weft_explanation* explanation);
+
+WEFT_API const char* weft_explanation_text(const weft_explanation* explanation); /**< lines for people */
+WEFT_API const char* weft_explanation_json(
+    const weft_explanation* explanation); /**< one object; keys: docs/command.md */
+
 #ifdef __cplusplus
 }
 #endif

@@ -283,6 +283,7 @@ class WEFT_API Engine {
   CacheStats cache_stats() const;
 
   struct State;
+  const State& state() const { return *state_; }  ///< where ready()
 
  private:
   std::unique_ptr<State> state_;

@@ -10,6 +10,7 @@ from ._attention import attention, vjp
 from ._kernels import Engine, Gradients, Kernel, compile, default_engine
 from ._weft import Array
 from .errors import ArgumentError, Diagnostic, Error, InternalError, PatternError, PatternWarning, UnavailableError
+from .explanation import Explanation, doctor, explain
 from .expressions import (
     Expression, Input, alibi, exp, input, log, maximum, minimum, select, sigmoid, softcap, sqrt, tanh,
 )  # fmt: skip
@@ -23,9 +24,9 @@ from .sets import (
 __version__ = _weft.version()
 
 __all__ = [
-    "ArgumentError", "Array", "Branches", "Diagnostic", "Engine", "Error", "Expression", "Gradients", "Input",
+    "ArgumentError", "Array", "Branches", "Diagnostic", "Engine", "Error", "Explanation", "Expression", "Gradients", "Input",
     "InternalError", "Kernel", "Pattern", "PatternError", "PatternWarning", "Picture", "Set", "UnavailableError", "alibi", "all_",
-    "attention", "axial", "blocks", "branches", "causal", "compile", "default_engine", "dilated", "document", "exp",
+    "attention", "axial", "blocks", "branches", "causal", "compile", "default_engine", "dilated", "doctor", "document", "exp", "explain",
     "global_", "input", "lag", "lengths", "log", "maximum", "minimum", "neighborhood", "pattern", "prefix", "random",
     "segment", "select", "sigmoid", "sink", "softcap", "sqrt", "strided", "table", "tanh", "top", "vjp", "where",
     "window",

@@ -11,6 +11,7 @@ from . import _arrays, _weft
 from ._sources import PatternSource, Source, add_places, source_of
 from ._words import dtype_name, spell_params
 from .errors import ArgumentError, PatternError, PatternWarning
+from .explanation import Explanation, explained
 from .picture import Picture
 
 __all__ = ["Engine", "Gradients", "Kernel", "compile", "default_engine"]
@@ -105,6 +106,19 @@ class Kernel:
         """Which pairs are kept of so many queries (None: as many as show the pattern), and as many keys where `keys` is left out. Inputs that are not given are made
         up: documents of an eighth of the tokens, whole lengths."""
         return Picture(self._request_text, tokens, keys, head, inputs)
+
+    def explain(self, tokens: int | None = None, heads: int | None = None, batch: int = 1, *, keys: int | None = None,
+                kv_heads: int | None = None, gradient: bool = False, layout: str = "bnhd",
+                ring: int | tuple[int, str] | None = None, inputs: Mapping[str, Any] | None = None) -> Explanation:  # fmt: skip
+        """What it will do at these sizes: see `weft.explain`. Heads are the kernel's where it was compiled for a number of
+        them."""
+        request = dict(self._request)
+        for name, value in (("heads", heads), ("kv_heads", kv_heads)):
+            if value is not None and request[name] not in (0, value):
+                raise ArgumentError(f"{name} is {value}; the kernel was compiled for {request[name]}")
+            request[name] = value or request[name]
+        return explained(self._engine, {**request, "gradient": gradient}, batch=batch, tokens=tokens, keys=keys, layout=layout,
+                         ring=ring, inputs=inputs)  # fmt: skip
 
     def _repr_svg_(self) -> str:
         return self.draw(None)._repr_svg_()

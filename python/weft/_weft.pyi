@@ -210,3 +210,24 @@ class Picture:
     @property
     def colors(self) -> bytes:
         """Red, green and blue of each cell, row by row."""
+
+class Explanation:
+    @property
+    def text(self) -> str: ...
+    @property
+    def json(self) -> str: ...
+
+def explain(
+    engine: Engine,
+    request: Request,
+    batch: int,
+    n_q: int,
+    n_k: int,
+    heads_first: bool,
+    ranks: int,
+    layout: str,
+    inputs: Mapping[str, Any] | None = None,
+) -> Explanation:
+    """Zeros: not said."""
+
+def doctor() -> Explanation: ...

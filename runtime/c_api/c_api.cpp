@@ -11,6 +11,8 @@ namespace {
 
 std::string text_or_empty(const char* text) { return text == nullptr ? std::string() : std::string(text); }
 
+}  // namespace
+
 Result<EngineOptions> options_of(const weft_engine_options* given) {
   WEFT_TRY(const auto from, read_versioned(given, "weft_engine_options", weft_engine_options_init()));
   if (from.bundle_count > 0 && from.bundles == nullptr) return missing("weft_engine_options::bundles");
@@ -51,8 +53,6 @@ Result<EngineOptions> options_of(const weft_engine_options* given) {
   out.most_kernels = from.most_kernels;
   return out;
 }
-
-}  // namespace
 
 Result<CompileOptions> options_of(const weft_compile_options* given) {
   WEFT_TRY(const auto from, read_versioned(given, "weft_compile_options", weft_compile_options_init()));

@@ -51,6 +51,10 @@ struct weft_picture {
   std::vector<std::uint8_t> colors;
 };
 
+struct weft_explanation {
+  std::string text, json;
+};
+
 struct weft_transport {
   std::unique_ptr<weft::Transport> transport;
 };
@@ -74,6 +78,7 @@ std::vector<weft_diagnostic> diagnostics_of(const std::vector<Diagnostic>& from,
 
 weft_pattern pattern_of(const ir::Pattern& pattern, const std::vector<Diagnostic>& warnings, const Source& source);
 
+Result<EngineOptions> options_of(const weft_engine_options* given);
 Result<CompileOptions> options_of(const weft_compile_options* given);
 
 inline Error missing(const char* what) { return user_error(std::string(what) + " is NULL"); }

@@ -37,6 +37,8 @@ class Compilers {
 
   // Rows of backends.cpp.
   Result<std::string> identity_of_llvm(const Target& target) const;
+  /// As EngineOptions has it.
+  const std::string& llvm() const { return llvm_; }
   Result<std::string> identity_of_nvrtc(const Target& target) const;
   Result<cache::Entry> build_for_cpu(const Compilation& kernel, ir::Regime regime) const;
   Result<cache::Entry> build_for_gpu(const Compilation& kernel, ir::Regime regime) const;

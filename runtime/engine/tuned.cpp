@@ -1,5 +1,7 @@
 #include "runtime/engine/tuned.h"
 
+#include "runtime/engine/measured.h"
+
 #include "compiler/ir/plan.h"
 
 #include <fmt/format.h>
@@ -49,6 +51,14 @@ void take_tuned(const std::vector<std::shared_ptr<cache::Store>>& stores, ir::Pa
       return;
     }
   }
+}
+
+Result<Planned> plan_as_engines_do(const Source& source, const CompileOptions& options,
+                                   const std::vector<std::shared_ptr<cache::Store>>& stores, const Target& target) {
+  WEFT_TRY(auto front, read_pattern(source, options));
+  take_tuned(stores, front.pattern, options, target);
+  const auto known = as_measured(stores, target, front.pattern.dtype);
+  return plan_pattern(std::move(front), options, known);
 }
 
 }  // namespace weft

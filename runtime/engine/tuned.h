@@ -28,4 +28,8 @@ cache::PutResult keep_tuned(cache::Store& store, const cache::Key& key, const Tu
 void take_tuned(const std::vector<std::shared_ptr<cache::Store>>& stores, ir::Pattern& pattern,
                 const CompileOptions& options, const Target& target);
 
+/// What an engine with these stores comes to: with a tuned schedule, and with what was measured of this machine.
+Result<Planned> plan_as_engines_do(const Source& source, const CompileOptions& options,
+                                   const std::vector<std::shared_ptr<cache::Store>>& stores, const Target& target);
+
 }  // namespace weft

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/sass/listing.h"
+#include "laboratory/sass/listing.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 /// Real cubins through a real disassembler, where this machine has both.
 
+#include "laboratory/sass/listing.h"
+#include "laboratory/sass/report.h"
 #include "runtime/nvrtc/compile.h"
 #include "runtime/nvrtc/disassemble.h"
 #include "runtime/nvrtc/search.h"
-#include "runtime/sass/listing.h"
-#include "runtime/sass/report.h"
 
 #include <gtest/gtest.h>
 

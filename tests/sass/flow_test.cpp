@@ -1,6 +1,6 @@
 #include "assembly.h"
 
-#include "runtime/sass/flow.h"
+#include "laboratory/sass/flow.h"
 
 namespace weft::sass {
 namespace {

@@ -1,8 +1,8 @@
 /// A loop of a kernel that NVRTC 12.9 made for sm_61: eight keys of P V, 8 x 8 sums a thread, buffers in turns.
 
-#include "runtime/sass/listing.h"
-#include "runtime/sass/operands.h"
-#include "runtime/sass/report.h"
+#include "laboratory/sass/listing.h"
+#include "laboratory/sass/operands.h"
+#include "laboratory/sass/report.h"
 #include "tests/support/places.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #include "assembly.h"
 
-#include "runtime/sass/operands.h"
-#include "runtime/sass/units.h"
+#include "laboratory/sass/operands.h"
+#include "laboratory/sass/units.h"
 
 namespace weft::sass {
 namespace {

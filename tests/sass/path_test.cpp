@@ -1,6 +1,6 @@
 #include "assembly.h"
 
-#include "runtime/sass/path.h"
+#include "laboratory/sass/path.h"
 
 namespace weft::sass {
 namespace {

@@ -1,6 +1,6 @@
 #include "assembly.h"
 
-#include "runtime/sass/report.h"
+#include "laboratory/sass/report.h"
 
 namespace weft::sass {
 namespace {

@@ -1,6 +1,6 @@
 #include "assembly.h"
 
-#include "runtime/sass/simulate.h"
+#include "laboratory/sass/simulate.h"
 
 #include <numeric>
 

@@ -1,5 +1,7 @@
+#include "laboratory/explain/workload.h"
 #include "runtime/engine/destination.h"
 #include "runtime/engine/reference.h"
+#include "runtime/engine/tuned.h"
 #include "runtime/llvm/peak.h"
 #include "tools/commands/commands.h"
 #include "tools/gradient_operands.h"
@@ -8,7 +10,6 @@
 #include "tools/pattern_file.h"
 #include "tools/progress.h"
 #include "tools/samples.h"
-#include "tools/workload.h"
 
 #include <algorithm>
 #include <chrono>
@@ -34,7 +35,7 @@ struct Row {
   int threads = 1;
   bool backward = false;
   Samples samples = {};
-  Workload load = {};
+  explain::Workload load = {};
   std::int64_t peak_bytes = 0;
   CacheOrigin origin = CacheOrigin::miss;
   double median_ms() const { return median(samples.ms); }
@@ -97,7 +98,8 @@ Result<Row> bench_one(const Bench& bench, const PatternFile& file, std::int64_t 
   WEFT_CHECK(add_offset(operands, bench.options));
   auto compile = with_sizes(file.options, sizes);
   compile.target = bench.target.name;
-  WEFT_TRY(const auto planned, plan_as_engines_do(file, compile, bench.options, bench.target));
+  WEFT_TRY(const auto planned,
+           plan_as_engines_do(file.source, compile, {open_store(bench.options, StoreUse::look)}, bench.target));
   Row row{.pattern = file.pattern.name,
           .shape = operands.shape(),
           .dtype = to_string(sizes.dtype),
@@ -105,7 +107,7 @@ Result<Row> bench_one(const Bench& bench, const PatternFile& file, std::int64_t 
           .backward = compile.gradient};
   std::vector<ir::Tensor> inputs;
   for (const auto& array : operands.inputs) inputs.push_back(to_f64(array.view()));
-  WEFT_TRY(row.load, workload_of(planned, row.shape, inputs));
+  WEFT_TRY(row.load, explain::workload_of(planned, row.shape, inputs));
   WEFT_TRY(const auto kernel, [&] {
     const Progress progress(bench.console, fmt::format("compiling {}", file.pattern.name));
     return bench.engine.compile(file.source.text, compile);

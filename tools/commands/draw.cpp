@@ -8,7 +8,7 @@
 #include "tools/json.h"
 #include "tools/pattern_file.h"
 #include "tools/picture_png.h"
-#include "tools/ring_report.h"
+#include "tools/ring_option.h"
 
 namespace weft::tools {
 
@@ -49,7 +49,7 @@ Result<draw::Picture> picture_of(const Options& options, const PatternFile& file
   WEFT_TRY(const auto ring, ring_of(options, file.pattern));
   if (ring) {
     WEFT_TRY(const auto planned, plan_file(file, options, quiet_console()));
-    WEFT_TRY(const auto choice, owners_of(planned, shape, inputs, *ring));
+    WEFT_TRY(const auto choice, explain::owners_of(planned, shape, inputs, *ring));
     draw::mark_owners(picture, choice.map);
   }
   return picture;

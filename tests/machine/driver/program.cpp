@@ -1,8 +1,8 @@
 #include "tests/machine/driver/program.h"
 
 #include "compiler/target/target.h"
+#include "laboratory/sass/listing.h"
 #include "runtime/nvrtc/disassemble.h"
-#include "runtime/sass/listing.h"
 
 #include <elf.h>
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "compiler/base/result.h"
-#include "runtime/sass/instruction.h"
+#include "laboratory/sass/instruction.h"
 
 #include <array>
 #include <map>

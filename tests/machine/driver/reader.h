@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/sass/instruction.h"
+#include "laboratory/sass/instruction.h"
 #include "tests/machine/driver/warp.h"
 
 #include <functional>

@@ -1,0 +1,142 @@
+#include "laboratory/explain/ring_report.h"
+
+#include "compiler/ir/plan_words.h"
+#include "compiler/ring/owners.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+namespace weft::explain {
+
+namespace {
+
+std::string bytes(double value) {
+  for (auto [unit, name] : {std::pair{1e12, "TB"}, {1e9, "GB"}, {1e6, "MB"}, {1e3, "KB"}}) {
+    if (value >= unit) return fmt::format("{:.3g} {}", value / unit, name);
+  }
+  return fmt::format("{:.0f} B", value);
+}
+
+const char* carrier_of(const ring::Report& report) { return report.is_local() ? "local" : "keys"; }
+
+struct Extremes {
+  double mean = 0, most = 0;
+};
+template <typename Member>
+Extremes extremes_of(const ring::Report& report, Member member) {
+  Extremes out;
+  for (const auto& share : report.ranks) {
+    const auto value = static_cast<double>(share.*member);
+    out.mean += value / static_cast<double>(report.ranks.size());
+    out.most = std::max(out.most, value);
+  }
+  return out;
+}
+
+Json json_of(const Extremes& of) { return {{"mean", of.mean}, {"max", of.most}}; }
+
+}  // namespace
+
+Result<RingOf> ring_of(std::int64_t ranks, const std::string& layout, const ir::Pattern& pattern,
+                       const std::string& said) {
+  if (ranks < 1 || ranks > ring::kMostRanks)
+    return user_error(fmt::format("{} {}: expected from 1 to {} ranks", said, ranks, ring::kMostRanks));
+  RingOf out{.ranks = ranks};
+  if (!layout.empty()) {
+    const auto found = std::find_if(std::begin(ir::kLayouts), std::end(ir::kLayouts),
+                                    [&](const auto& word) { return layout == word.name; });
+    if (found == std::end(ir::kLayouts)) return user_error(fmt::format("{}: '{}' is not a layout", said, layout));
+    out.layout = found->value;
+  }
+  if (!pattern.ring) return out;
+  const auto& own = *pattern.ring;
+  if (own.ranks && *own.ranks != ranks)
+    return user_error(fmt::format("{} {}: the pattern says 'ring {}'", said, ranks, *own.ranks));
+  if (layout.empty())
+    out.layout = own.layout;
+  else if (own.layout != out.layout)
+    return user_error(
+        fmt::format("{} {}:{}: the pattern's ring is '{}'", said, ranks, layout, ir::to_string(own.layout)));
+  return out;
+}
+
+Result<ring::Choice> owners_of(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs,
+                               const RingOf& ring) {
+  // Others need no look at the pattern.
+  if (ring.layout != ir::RingLayout::automatic && shape.n_q == shape.n_k)
+    return ring::Choice{.map = ring::owners(ring.layout, shape.n_q, ring.ranks)};
+  WEFT_TRY(const auto tables, ir::make_tables(planned.plan, shape.heads));
+  WEFT_TRY(const auto relation, ring::Relation::make(planned.plan, tables, shape, inputs));
+  return ring::choose(relation, ring.layout, ring.ranks, ring::machine_of(planned.plan, planned.target));
+}
+
+Result<RingReport> ring_report(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs,
+                               const RingOf& ring) {
+  const auto start = std::chrono::steady_clock::now();
+  WEFT_TRY(const auto tables, ir::make_tables(planned.plan, shape.heads));
+  WEFT_TRY(const auto relation, ring::Relation::make(planned.plan, tables, shape, inputs));
+  const auto machine = ring::machine_of(planned.plan, planned.target);
+  auto choice = ring::choose(relation, ring.layout, ring.ranks, machine);
+  auto report = ring::report_of(relation, choice.map, machine);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  return RingReport{.choice = std::move(choice),
+                    .report = std::move(report),
+                    .assumed = machine.assumed,
+                    .closed = relation.is_closed(),
+                    .plan_ms = took.count()};
+}
+
+std::string to_text(const RingReport& ring) {
+  using Share = ring::RankShare;
+  const auto& report = ring.report;
+  const auto needed = extremes_of(report, &Share::needed_bytes), field = extremes_of(report, &Share::field_bytes),
+             messages = extremes_of(report, &Share::messages), tokens = extremes_of(report, &Share::tokens);
+  std::string out;
+  const auto line = [&]<typename... Args>(fmt::format_string<Args...> format, Args&&... args) {
+    out += "  ";
+    fmt::format_to(std::back_inserter(out), format, std::forward<Args>(args)...);
+    out += '\n';
+  };
+  line("ring of {} ranks: {}, {:.0f} tokens a rank at most, carrier {}, bits of one device", report.ranks.size(),
+       ring.choice.map.name, tokens.most, carrier_of(report));
+  if (report.is_local())
+    line("  no rank needs a key of another; a ring or all-gather of all keys moves {} to each", bytes(field.mean));
+  else
+    line("  a rank receives {} of K and V, {} at most, from {:.0f} ranks at most; a ring or all-gather of all keys {}",
+         bytes(needed.mean), bytes(needed.most), messages.most, bytes(field.mean));
+  line("  pairs: the rank with the most has {:.3f} times the mean; needs {}", report.imbalance,
+       ring.closed ? "in closed form" : "looked for pair by pair");
+  line("  predicted: {:.4g} ms for the slowest rank, efficiency {:.3f}, on {}", 1e3 * report.predicted_s,
+       report.efficiency, ring.assumed);
+  for (const auto& reason : ring.choice.reasons) line("  because {}", reason);
+  line("  planned in {:.1f} ms", ring.plan_ms);
+  return out;
+}
+
+Json to_json(const RingReport& ring) {
+  using Share = ring::RankShare;
+  const auto& report = ring.report;
+  return {{"ranks", report.ranks.size()},
+          {"layout", ring.choice.map.name},
+          {"carrier", carrier_of(report)},
+          {"bits", "one device"},
+          {"imbalance", report.imbalance},
+          {"efficiency", report.efficiency},
+          {"predicted_ms", 1e3 * report.predicted_s},
+          {"assumed", ring.assumed},
+          {"needs", ring.closed ? "closed" : "walked"},
+          {"needed_bytes", json_of(extremes_of(report, &Share::needed_bytes))},
+          {"sent_bytes", json_of(extremes_of(report, &Share::sent_bytes))},
+          {"field_bytes", json_of(extremes_of(report, &Share::field_bytes))},
+          {"messages", json_of(extremes_of(report, &Share::messages))},
+          {"pairs", json_of(extremes_of(report, &Share::pairs))},
+          {"tokens", json_of(extremes_of(report, &Share::tokens))},
+          {"plan_ms", ring.plan_ms},
+          {"reasons", ring.choice.reasons}};
+}
+
+}  // namespace weft::explain
