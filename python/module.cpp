@@ -2,6 +2,7 @@
 #include "python/calls.h"
 #include "python/engine.h"
 #include "python/explanation.h"
+#include "python/jax.h"
 #include "python/pattern.h"
 #include "python/picture.h"
 #include "python/ring.h"
@@ -30,4 +31,5 @@ NB_MODULE(_weft, module) {
   bind_picture(module);
   bind_explanation(module);
   bind_ring(module);
+  bind_jax(module);
 }

@@ -39,10 +39,8 @@ std::string say_bf16(const Target& target, int products) {
 }
 
 std::shared_ptr<cache::Store> look_into_store(const EngineOptions& options) {
-  return cache::Store::open({.directory = options.cache_dir,
-                             .disabled = options.no_cache,
-                             .read_only = true,
-                             .cap = options.cache_bytes});
+  return cache::Store::open(
+      {.directory = options.cache_dir, .disabled = options.no_cache, .read_only = true, .cap = options.cache_bytes});
 }
 
 Item examine_cpu(const EngineOptions& options) {

@@ -25,8 +25,7 @@ Result<Planned> planned_for(const Request& request) {
 /// What a compiler makes of each text that a launch needs.
 Result<std::vector<Compiled>> kernels_of(const Request& request, const Planned& planned, const Listener& listener) {
   const bool in_two = planned.plan.transposed != nullptr;
-  if (planned.target.kind != TargetKind::cuda || !request.binaries)
-    return std::vector<Compiled>(in_two ? 2 : 1);
+  if (planned.target.kind != TargetKind::cuda || !request.binaries) return std::vector<Compiled>(in_two ? 2 : 1);
   std::vector<Compiled> out;
   const auto binaries = request.binaries();
   for (const auto regime : {ir::Regime::many_queries, ir::Regime::transposed}) {

@@ -34,9 +34,9 @@ struct Request {
   ir::Shape shape;
   const std::vector<ir::Tensor>& inputs;  ///< all of the pattern's, or none: then what depends on them is not counted
   std::optional<RingOf> ring = {};
-  bool heads_first = false;    ///< tensors are [B, H, n, d], not [B, n, H, d]
-  Stores stores = {};          ///< where an engine finds tuned schedules and what was measured
-  std::string llvm = {};       ///< as in EngineOptions
+  bool heads_first = false;  ///< tensors are [B, H, n, d], not [B, n, H, d]
+  Stores stores = {};        ///< where an engine finds tuned schedules and what was measured
+  std::string llvm = {};     ///< as in EngineOptions
   /// What compiles for GPUs; asked for once, and where the target is one only.
   std::function<std::shared_ptr<const Binaries>()> binaries = {};
 };

@@ -11,7 +11,7 @@ from . import _weft
 from ._sources import PatternSource, Source, source_of
 from ._words import spell, spell_params
 from .errors import ArgumentError
-from ._kernels import Engine, Gradients, Kernel, compile_source
+from ._kernels import Engine, Gradients, Kernel, compile_source, heads_first
 from .patterns import Pattern
 from .sets import Set
 
@@ -128,8 +128,7 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
 
         q, k, v = autocast(q, k, v)
     kernel, inputs = _prepared(q, v, pattern, scale, dropout, inputs, lengths, target, engine, params)
-    return kernel(q, k, v, layout=layout, inputs=inputs, offset=offset, cu_q=cu_q, cu_k=cu_k, seed=seed,
-                  return_lse=return_lse, out=out, threads=threads, stream=stream)  # fmt: skip
+    return kernel.launch(q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
 
 
 def vjp(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layout: str = "bnhd",

@@ -52,10 +52,13 @@ class Gradients(NamedTuple):
     """By name, of the f32 inputs of the pattern."""
 
 
-def _heads_first(layout: str) -> bool:
-    if layout not in ("bnhd", "bhnd"):
+def heads_first(layout: str) -> bool:
+    """Is it `bhnd`? ArgumentError for what is neither."""
+    if layout == "bnhd":
+        return False
+    if layout != "bhnd":
         raise ArgumentError(f"layout is '{layout}'; expected 'bnhd' ([batch, tokens, heads, dim]) or 'bhnd'")
-    return layout == "bhnd"
+    return True
 
 
 class Kernel:
@@ -65,8 +68,37 @@ class Kernel:
     def __init__(self, engine: Engine, facts: _weft.Pattern, request: Mapping[str, Any]) -> None:
         self._engine = engine
         self._facts = facts
-        self._request = dict(request)
+        self._request: dict[str, Any] = dict(request)
         self._core = _weft.Kernel(engine, _weft.Request(**self._request))
+
+    @property
+    def name(self) -> str:
+        """Of the pattern."""
+        return self._facts.name
+
+    @property
+    def lse(self) -> str:
+        """Of what there is one: `rows`, `branches` or `none`."""
+        return self._facts.lse
+
+    @property
+    def branches(self) -> int:
+        return self._facts.branches
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Dtypes of the pattern's inputs by name: `i32`, `u8` or `f32`."""
+        return {name: dtype for name, dtype, _ in self._facts.inputs}
+
+    @property
+    def drops(self) -> bool:
+        """Are weights dropped, so that a launch needs a seed?"""
+        return self._core.drops
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What it was asked for with."""
+        return dict(self._request)
 
     @property
     def text(self) -> str:
@@ -133,11 +165,21 @@ class Kernel:
 
     @functools.cached_property
     def _gradient(self) -> _weft.Kernel:
-        return _weft.Kernel(self._engine, _weft.Request(**{**self._request, "gradient": True, "branch_lse": False}))
+        return _weft.Kernel(self._engine, _weft.Request(**dict(self._request, gradient=True, branch_lse=False)))
 
     @functools.cached_property
     def _with_branch_lse(self) -> _weft.Kernel:
-        return _weft.Kernel(self._engine, _weft.Request(**{**self._request, "branch_lse": True}))
+        return _weft.Kernel(self._engine, _weft.Request(**dict(self._request, branch_lse=True)))
+
+    @property
+    def backward_core(self) -> _weft.Kernel:
+        """What its backward pass runs; compiled when it is first asked for."""
+        return self._gradient
+
+    @functools.cached_property
+    def recording(self) -> _weft.Kernel:
+        """What the forward pass of a backward pass runs."""
+        return self._with_branch_lse if self._facts.lse == "branches" else self._core
 
     def seed_of(self, like: Any, seed: int | None) -> int:
         """What weights are dropped by: drawn where none is given, and only where it is needed."""
@@ -150,15 +192,20 @@ class Kernel:
                  cu_k: Sequence[int] | None = None, seed: int | None = None, return_lse: bool = False, out: Any = None,
                  threads: int = 0, stream: Any = None) -> Any:  # fmt: skip
         """Attention of these arrays: see `weft.attention`."""
+        return self.launch(q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
+
+    def launch(self, q: Any, k: Any, v: Any, heads_first: bool, inputs: Mapping[str, Any] | None, offset: int | Sequence[int] | None,
+               cu_q: Sequence[int] | None, cu_k: Sequence[int] | None, seed: int | None, return_lse: bool, out: Any, threads: int,
+               stream: Any) -> Any:  # fmt: skip
+        """A call, by position: names cost microseconds."""
         if return_lse and self._facts.lse != "rows":
             why = "'weights sigmoid' has none" if self._facts.lse == "none" else "combine sum and mean have one per branch"
             raise ArgumentError(f"return_lse: there is no LSE of the rows, {why}")
-        heads_first = _heads_first(layout)
         if _weft.records_gradients(q, k, v, inputs):
             if out is not None:
                 raise ArgumentError("out is given, and gradients are recorded: they need an O of their own")
             seed = self.seed_of(q, seed)  # that the backward pass draws the same
-            return _autograd().attention(self, q, k, v, inputs or {}, (heads_first, offset, cu_q, cu_k, seed, threads, stream), return_lse)
+            return _autograd().attention(self, q, k, v, heads_first, inputs, (offset, cu_q, cu_k, seed, threads, stream), return_lse)
         result, lse = _weft.forward(self._core, q, k, v, out, return_lse, heads_first, inputs, offset, cu_q, cu_k, seed, threads, stream)
         return (result, lse) if return_lse else result
 
@@ -167,7 +214,7 @@ class Kernel:
             cu_k: Sequence[int] | None = None, seed: int | None = None, threads: int = 0,
             stream: Any = None) -> tuple[Any, Callable[..., Gradients]]:  # fmt: skip
         """Attention, and the function that makes its gradients: see `weft.vjp`."""
-        options = (_heads_first(layout), inputs, offset, cu_q, cu_k, self.seed_of(q, seed), threads, stream)
+        options = (heads_first(layout), inputs, offset, cu_q, cu_k, self.seed_of(q, seed), threads, stream)
         out, lse = self.forward(q, k, v, *options)
 
         def pullback(d_out: Any, d_lse: Any = None) -> Gradients:
@@ -179,8 +226,7 @@ class Kernel:
     def forward(self, q: Any, k: Any, v: Any, *options: Any) -> tuple[Any, Any]:
         """O, and what the backward pass wants to know besides: an LSE or None. `options`: the last of `_weft.forward`, of which
         the seed must be said for `backward` to draw the same."""
-        core = self._with_branch_lse if self._facts.lse == "branches" else self._core
-        return _weft.forward(core, q, k, v, None, True, *options)
+        return _weft.forward(self.recording, q, k, v, None, True, *options)
 
     def backward(self, q: Any, k: Any, v: Any, out: Any, lse: Any, d_out: Any, d_lse: Any, wanted: Collection[str] | None,
                  *options: Any) -> Gradients:  # fmt: skip

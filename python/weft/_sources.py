@@ -45,8 +45,9 @@ def add_places(error: PatternError, source: Source) -> None:
         end = begin + len(place.text.encode())
         if begin >= 0 and any(d.begin < end and begin < d.end for d in error.diagnostics):
             note = f"traced from {place.what}"
-            if hasattr(error, "add_note"):
-                error.add_note(note)
+            add_note: Any = getattr(error, "add_note", None)
+            if add_note is not None:
+                add_note(note)
             else:  # Python 3.10
                 error.args = (f"{error.args[0]}\n{note}",)
 

@@ -231,3 +231,8 @@ def explain(
     """Zeros: not said."""
 
 def doctor() -> Explanation: ...
+def jax_keep(name: str, kernel: Kernel, /) -> None:
+    """Programs that XLA compiled know the kernel by this name; the caller holds it."""
+
+def jax_function() -> int:
+    """The address of what they call: a `jax::Function` of `_jax/call.h`."""

@@ -55,8 +55,10 @@ class PatternWarning(UserWarning):
 _ENVIRONMENT, _INTERNAL = 3, 4  # weft_error_kind
 
 
-def _from_core(kind: int, message: str, report: str, diagnostics: list[tuple[str, str, int, int, int, int]],
-               about_pattern: bool) -> Error:
+# The compiled module calls it.
+def _from_core(  # pyright: ignore[reportUnusedFunction]
+    kind: int, message: str, report: str, diagnostics: list[tuple[str, str, int, int, int, int]], about_pattern: bool
+) -> Error:
     if kind == _ENVIRONMENT:
         return UnavailableError(_notes_joined(report) or message)
     if kind == _INTERNAL:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +20,8 @@ class Explanation(Mapping[str, Any]):
     """`str` are lines for people; items are the keys that `weft explain --json` prints, in its order."""
 
     def __init__(self, made: _weft.Explanation) -> None:
+        import json
+
         self._text = made.text
         self._said: dict[str, Any] = json.loads(made.json)
 
@@ -53,6 +53,8 @@ def explained(engine: Engine, request: Mapping[str, Any], *, batch: int, tokens:
         raise ArgumentError(f"ring is {ranks}; expected 1 rank or more")
     made = _weft.explain(engine, _weft.Request(**request), batch, tokens or 0, keys or 0, layout == "bhnd", ranks, owners, inputs)
     for warning in engine.take_warnings():
+        import logging
+
         logging.getLogger("weft").warning("%s", warning)
     return Explanation(made)
 

@@ -309,7 +309,7 @@ def maximum(x: Any, y: Any) -> Expression:
     return _call("max", _kind(_expression(x), _expression(y)), x, y)
 
 
-_FOREIGN: dict[str, Callable[..., Expression]] = {
+_FOREIGN: dict[str, Callable[..., Any]] = {
     "where": select, "exp": exp, "log": log, "sqrt": sqrt, "tanh": tanh, "sigmoid": sigmoid, "minimum": minimum,
     "maximum": maximum, "abs": abs, "absolute": abs,
     "logical_and": lambda a, b: _logical("and", _AND, a, b), "logical_or": lambda a, b: _logical("or", _OR, a, b),

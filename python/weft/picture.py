@@ -56,8 +56,9 @@ class Picture:
 
     def figure(self) -> Any:
         """A figure of matplotlib, which must be installed, with positions on its axes."""
-        from matplotlib.figure import Figure
+        import importlib
 
+        Figure: Any = importlib.import_module("matplotlib.figure").Figure
         made = self._of(_FILE_CELLS)
         figure = Figure(figsize=(6, 6))
         axes = figure.subplots()

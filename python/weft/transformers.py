@@ -81,7 +81,7 @@ class _Attention:
         is_table = attention_mask is not None and attention_mask.dim() == 4
         if attention_mask is not None and not is_table:
             inputs["present"] = attention_mask.to(torch.uint8)
-        if is_table:
+        if attention_mask is not None and is_table:
             # Heads that share a mask read one.
             whole = attention_mask.expand(batch, -1, -1, -1)
             if whole.dtype == torch.bool:

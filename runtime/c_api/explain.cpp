@@ -34,7 +34,8 @@ Result<std::vector<ir::Tensor>> inputs_of(const ir::Pattern& pattern, const ir::
       return user_error(fmt::format("{} has no input '{}'", pattern.name, one.name));
   }
   for (const auto& input : pattern.inputs) {
-    const auto found = std::find_if(given.begin(), given.end(), [&](const auto& one) { return one.name == input.name; });
+    const auto found =
+        std::find_if(given.begin(), given.end(), [&](const auto& one) { return one.name == input.name; });
     if (found == given.end()) return user_error(fmt::format("the input '{}' is missing", input.name));
     out.push_back(to_f64(found->view));
   }
@@ -55,9 +56,8 @@ using namespace weft::c_api;  // NOLINT(google-build-using-namespace)
 
 extern "C" {
 
-weft_error* weft_explain(weft_engine* engine, const char* text, size_t text_length,
-                         const weft_compile_options* options, const weft_explain_options* explain,
-                         weft_explanation** out) {
+weft_error* weft_explain(weft_engine* engine, const char* text, size_t text_length, const weft_compile_options* options,
+                         const weft_explain_options* explain, weft_explanation** out) {
   Source source;
   return guarded(&source, [&]() -> Status {
     if (out == nullptr) return missing("the place for the explanation");

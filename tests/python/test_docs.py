@@ -28,7 +28,7 @@ def test_snippets(page):
     found = list(snippets(page))
     assert found, "no snippet"
     for code, printed in found:
-        if "import torch" in code and not importlib.util.find_spec("torch"):
+        if any(f"import {name}" in code and not importlib.util.find_spec(name) for name in ("torch", "jax")):
             continue
         with contextlib.redirect_stdout(io.StringIO()) as out:
             exec(compile(code, page, "exec"), names)

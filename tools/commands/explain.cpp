@@ -54,17 +54,17 @@ int command_explain(const Options& options, const Console& console) {
   if (!inputs) return console.fail(inputs.error());
   const auto ring = ring_of(options, file->pattern);
   if (!ring) return console.fail(ring.error());
-  const auto explained = explain::explain(
-      {.source = file->source,
-       .compile = with_sizes(file->options, sizes),
-       .shape = shape,
-       .inputs = *inputs,
-       .ring = *ring,
-       .heads_first = options.layout == "bhnd",
-       .stores = {open_store(options, StoreUse::look)},
-       .llvm = options.llvm,
-       .binaries = [&] { return std::make_shared<const Binaries>(engine_options(options, console)); }},
-      listener_at(console));
+  const auto explained =
+      explain::explain({.source = file->source,
+                        .compile = with_sizes(file->options, sizes),
+                        .shape = shape,
+                        .inputs = *inputs,
+                        .ring = *ring,
+                        .heads_first = options.layout == "bhnd",
+                        .stores = {open_store(options, StoreUse::look)},
+                        .llvm = options.llvm,
+                        .binaries = [&] { return std::make_shared<const Binaries>(engine_options(options, console)); }},
+                       listener_at(console));
   if (!explained) return console.fail(explained.error(), &file->source);
   console.write(console.json() ? json_text(explain::to_json(*explained)) + "\n" : explain::to_text(*explained));
   return kDone;

@@ -72,11 +72,17 @@ def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 else x for x in tensors)
 
 
+def _transform() -> Any:
+    """What of `torch.func` is at work, or None."""
+    functorch: Any = getattr(torch._C, "_functorch")
+    return functorch.peek_interpreter_stack()
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor, pattern: Any, return_lse: bool, **options: Any) -> Any:
     """`weft.attention` by the operator."""
     q, k, v = autocast(q, k, v)
     arguments = op_arguments(q, k, v, pattern, **options)
-    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+    if not torch.compiler.is_compiling() and _transform() is not None:
         out, lse = transformed(*arguments)
     else:
         out, lse = op(*arguments)

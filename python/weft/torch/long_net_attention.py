@@ -17,8 +17,8 @@ from .xpos import Xpos
 __all__ = ["LongNetAttention"]
 
 #: Which residue of its rate a head begins with: the paper's goes by heads in turn, torchscale's by blocks of heads.
-PHASES = {"paper": None, "torchscale": "h / ((H + rate - 1) / rate)"}
-MIXES = {"full": "joint", "detached": "joint detached"}
+PHASES: dict[str, str | None] = {"paper": None, "torchscale": "h / ((H + rate - 1) / rate)"}
+MIXES: dict[str, str] = {"full": "joint", "detached": "joint detached"}
 
 
 class LongNetAttention(nn.Module):

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import nn
 
 from .dilated import Dilated, DilatedAttention, ImprovedDilatedAttention
@@ -36,8 +35,7 @@ class _Multihead(nn.Module):
         if self._fused:
             self.qkv_proj = nn.Linear(embed_dim, 3 * embed_dim, bias=bias, **where)
         else:
-            for name in ("q_proj", "k_proj", "v_proj"):
-                setattr(self, name, nn.Linear(embed_dim, embed_dim, bias=bias, **where))
+            self.q_proj, self.k_proj, self.v_proj = (nn.Linear(embed_dim, embed_dim, bias=bias, **where) for _ in range(3))
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, **where)
         self.q_ln = nn.LayerNorm(embed_dim, eps=layer_norm_eps, **where) if layer_norm else None
         self.k_ln = nn.LayerNorm(embed_dim, eps=layer_norm_eps, **where) if layer_norm else None
@@ -45,7 +43,7 @@ class _Multihead(nn.Module):
 
     def _reset_parameters(self) -> None:
         """MAGNETO (Wang et al. 2022): values and outputs by `gamma_init`; separate projections all are."""
-        weights = self.qkv_proj.weight.chunk(3) if self._fused else [self.get_submodule(f"{x}_proj").weight for x in "qkv"]
+        weights = self.qkv_proj.weight.chunk(3) if self._fused else [x.weight for x in (self.q_proj, self.k_proj, self.v_proj)]
         for number, weight in enumerate([*weights, self.out_proj.weight]):
             nn.init.xavier_normal_(weight, gain=1.0 if self._fused and number < 2 else self.gamma_init)
         for module in self.children():
@@ -77,7 +75,7 @@ class _Multihead(nn.Module):
                 q, k, v = (nn.functional.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases))
             return q, k, v
         q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
-        return (q, k, v) if self.q_ln is None else (self.q_ln(q), self.k_ln(k), v)
+        return (q, k, v) if self.q_ln is None or self.k_ln is None else (self.q_ln(q), self.k_ln(k), v)
 
 
 class MultiheadDilatedAttention(_Multihead):

@@ -25,7 +25,7 @@ class ProcessGroupMessenger:
     together. One thread for each peer sends and one receives, as Gloo's requests are known to be done only to who waits."""
 
     def __init__(self, group: Any = None) -> None:
-        self.group = dist.new_group(dist.get_process_group_ranks(group or dist.group.WORLD), timeout=_FOREVER, backend="gloo")
+        self.group: Any = dist.new_group(dist.get_process_group_ranks(group or dist.group.WORLD), timeout=_FOREVER, backend="gloo")
         self.rank, self.ranks = dist.get_rank(self.group), dist.get_world_size(self.group)
         self._numbers = itertools.count(1)
         self._sending: dict[int, tuple[int, int]] = {}

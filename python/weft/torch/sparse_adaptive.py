@@ -53,8 +53,8 @@ class _Scorer(nn.Module):
         return torch.stack([self._of_head(head, q[:, head], k[:, head]) for head in range(self.heads)], 1)
 
     def _of_head(self, head: int, q: Tensor, k: Tensor) -> Tensor:
-        first = self.importance_net[0] if self.shared else self.head_projections[head]
-        rest = self.importance_net[1:] if self.shared else self.head_networks[head]
+        first: Any = self.importance_net[0] if self.shared else self.head_projections[head]
+        rest: Any = self.importance_net[1:] if self.shared else self.head_networks[head]
         of_q, of_k = first.weight.chunk(2, dim=1)  # of the two joined, without joining each with each
         hidden = (q @ of_q.mT)[:, :, None] + (k @ of_k.mT)[:, None] + first.bias
         return rest(hidden).squeeze(-1)
