@@ -142,7 +142,8 @@ bool run_for_xla(const Call* call, char* message, std::size_t size) {
   try {
     const weft_kernel* const kernel = names().find({call->kernel, call->kernel_size});
     if (kernel == nullptr) {
-      say(message, size, "the kernel of this program was not made in this process: call weft.jax.attention in it first");
+      say(message, size,
+          "the kernel of this program was not made in this process: call weft.jax.attention in it first");
       return false;
     }
     weft_error* const error = launch(kernel, *call);
@@ -158,7 +159,8 @@ bool run_for_xla(const Call* call, char* message, std::size_t size) {
 }  // namespace
 
 void bind_jax(nb::module_& module) {
-  module.def("jax_keep", [](std::string name, const Kernel& kernel) { names().keep(std::move(name), kernel.handle()); });
+  module.def("jax_keep",
+             [](std::string name, const Kernel& kernel) { names().keep(std::move(name), kernel.handle()); });
   module.def("jax_function", [] { return reinterpret_cast<std::uintptr_t>(&run_for_xla); });
 }
 

@@ -36,6 +36,9 @@ class Launch {
   const View* input(const char* name) const { return inputs_->find(name); }
 
   std::vector<std::int64_t> shape_of_out() const;
+  weft_run_shape shape() const {
+    return {batch(), rows(), k_->extent(tokens_axis()), heads(), k_->extent(heads_axis()), 0, 0};
+  }
   /// Of the kind that the pattern has.
   std::vector<std::int64_t> shape_of_lse() const;
   /// There is no row: nothing is to be written.

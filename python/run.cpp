@@ -8,7 +8,10 @@
 
 #include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace weft::python {
 
@@ -180,6 +183,36 @@ nb::object backward(const Kernel& kernel, nb::object q, nb::object k, nb::object
   return nb::make_tuple(of_q, of_k, of_v, of_inputs);
 }
 
+/// What `random` and `top` choose in a launch: (set, block, first row of blocks, i32 [batch entries, heads, blocks of
+/// rows, places]) of each.
+nb::list chosen(const Kernel& kernel, nb::object q, nb::object k, nb::object v, bool heads_first, nb::object inputs,
+                nb::object offset, int threads, nb::object stream) {
+  Launch launch(kernel, std::move(q), std::move(k), std::move(v),
+                {heads_first, std::move(inputs), std::move(offset), nb::none(), nb::none(), nb::int_(0), threads,
+                 std::move(stream)});
+  std::vector<std::pair<std::string, weft_chosen_list>> found;
+  const auto visit = [](const weft_chosen_list* list, void* context) {
+    static_cast<decltype(found)*>(context)->emplace_back(list->set, *list);
+  };
+  check(weft_kernel_lists(kernel.handle(), launch.shape(), launch.args.offset, launch.args.offset_count, visit, &found),
+        Stage::arguments);
+  const nb::object out = empty_like(launch.q(), launch.shape_of_out(), launch.q().dtype());
+  const View place = look(out, "out");
+  launch.args.out = place.tensor(heads_first);
+  nb::list made;
+  std::vector<weft_tensor> places;
+  for (const auto& [set, list] : found) {
+    const std::vector<std::int64_t> shape(std::begin(list.extent), std::end(list.extent));
+    const nb::object array = of_arrays("empty")(launch.q().array(), tuple_of(shape), "i32", false);
+    places.push_back(look(array, "a list").tensor(false));  // `made` holds the array
+    made.append(nb::make_tuple(set, list.block, list.first_row, array));
+  }
+  launch.args.lists = places.data();
+  launch.args.list_count = places.size();
+  if (!found.empty()) launch.run();
+  return made;
+}
+
 /// One launch over what was looked at before, dense: what the time of calls is measured against.
 void run_alone(const Kernel& kernel, const View& q, const View& k, const View& v, const View& out, int threads) {
   weft_run_args args = weft_run_args_init();
@@ -201,6 +234,8 @@ void bind_run(nb::module_& module) {
   module.def("backward", &backward, nb::arg("kernel"), nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("out"),
              none("lse"), nb::arg("d_out"), none("d_lse"), none("wanted"), nb::arg("heads_first"), none("inputs"),
              none("offset"), none("cu_q"), none("cu_k"), none("seed"), nb::arg("threads"), none("stream"));
+  module.def("chosen", &chosen, nb::arg("kernel"), nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("heads_first"),
+             none("inputs"), none("offset"), nb::arg("threads"), none("stream"));
   module.def("run_alone", &run_alone);
 }
 

@@ -1,12 +1,17 @@
 """What Python costs: a call of Weft over the launch in it, beside SDPA's own; and a step of training on the CPU, beside the same
-model on SDPA over gathered tokens. `./dev bench python` installs what is needed."""
+model on SDPA over gathered tokens; and the memory of a long step. `./dev bench python` installs what is needed."""
 
 import argparse
+import resource
+import subprocess
+import sys
 import timeit
+from pathlib import Path
 
 import numpy as np
 import torch
 import weft
+from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from weft import _weft
 from weft.torch import DilatedAttention, LongNetLM
@@ -110,12 +115,73 @@ def training(tokens, steps):
     print(f"  losses {losses[False]:.6f} and {losses[True]:.6f}")
 
 
+# ---- memory of a step: each alone in a process, whose peak the system knows ----
+
+
+def peak_over(tokens, setup, step):
+    """Bytes that the process held at most while `step` ran, over what it held before."""
+    step(*setup(1024))  # what compilers hold is not the step's
+    given = setup(tokens)
+    available = next(int(line.split()[1]) << 10 for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + available * 9 // 10,) * 2)  # rather an error than a machine that swaps
+    before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    seconds = timeit.timeit(lambda: step(*given), number=1)
+    peak = next(int(line.split()[1]) << 10 for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    print(f"{peak - before} {seconds}")
+
+
+def alone_weft(tokens):
+    def setup(tokens):
+        return [torch.randn(1, tokens, 1, 64, requires_grad=True) for _ in range(3)]
+
+    def step(q, k, v):
+        weft.attention(q, k, v, "longnet", segments=[tokens // 16, tokens // 4], rates=[4, 16]).sum().backward()
+
+    peak_over(tokens, setup, step)
+
+
+def alone_mask(tokens):
+    """The same pairs as FlexAttention is told of them, before it computes anything."""
+
+    def mask(b, h, q, k):
+        found = None
+        for segment, rate in ((tokens // 16, 4), (tokens // 4, 16)):
+            one = (q // segment == k // segment) & (q % segment % rate == 0) & (k % segment % rate == 0) & (k <= q)
+            found = one if found is None else found | one
+        return found
+
+    peak_over(tokens, lambda tokens: (tokens,), lambda tokens: create_block_mask(mask, None, None, tokens, tokens, device="cpu"))
+
+
+def memory(tokens):
+    print(f"\na step of LongNet attention, {tokens} tokens, one head of 64, f32: bytes over those of q, k and v at the peak\n")
+    for name, what in (("weft", "Weft, forward and backward"), ("mask", "FlexAttention, the mask alone (create_block_mask)")):
+        done = subprocess.run([sys.executable, __file__, "--alone", name, "--memory-tokens", str(tokens)], capture_output=True, text=True)
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or [f"killed by signal {-done.returncode}"])[-1]
+            print(f"  {what:52} did not end: {last[:120]}")
+            continue
+        peak, seconds = done.stdout.split()
+        print(f"  {what:52}{int(peak) / 2**20:10.0f} MB{float(seconds):8.1f} s")
+    print(f"  {'the gradients of q, k and v':52}{3 * tokens * 64 * 4 / 2**20:10.0f} MB")
+
+
+ALONE = {"weft": alone_weft, "mask": alone_mask}
+
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--calls", type=int, default=20000, help="calls of each timing")
     options.add_argument("--tokens", type=int, default=4096, help="tokens of the training step")
     options.add_argument("--steps", type=int, default=5, help="steps of each, in turns")
+    options.add_argument("--memory-tokens", type=int, default=65536, help="tokens of the step whose memory is looked at; 0: none")
+    options.add_argument("--alone", choices=ALONE, help="of that, one, in this process")
     given = options.parse_args()
+    if given.alone:
+        sys.exit(ALONE[given.alone](given.memory_tokens))
     print(f"PyTorch {torch.__version__}, Weft {weft.__version__}")
     overhead(given.calls)
     training(given.tokens, given.steps)
+    if given.memory_tokens:
+        memory(given.memory_tokens)

@@ -7,7 +7,7 @@ once for CPUs or GPUs and keeps the kernel. Neither NumPy nor PyTorch nor a GPU 
 
 from . import _weft
 from ._attention import attention, vjp
-from ._kernels import Engine, Gradients, Kernel, compile, default_engine
+from ._kernels import ChosenList, Engine, Gradients, Kernel, compile, default_engine
 from ._weft import Array
 from .errors import ArgumentError, Diagnostic, Error, InternalError, PatternError, PatternWarning, UnavailableError
 from .explanation import Explanation, doctor, explain
@@ -24,7 +24,7 @@ from .sets import (
 __version__ = _weft.version()
 
 __all__ = [
-    "ArgumentError", "Array", "Branches", "Diagnostic", "Engine", "Error", "Explanation", "Expression", "Gradients", "Input",
+    "ArgumentError", "Array", "Branches", "ChosenList", "Diagnostic", "Engine", "Error", "Explanation", "Expression", "Gradients", "Input",
     "InternalError", "Kernel", "Pattern", "PatternError", "PatternWarning", "Picture", "Set", "UnavailableError", "alibi", "all_",
     "attention", "axial", "blocks", "branches", "causal", "compile", "default_engine", "dilated", "doctor", "document", "exp", "explain",
     "global_", "input", "lag", "lengths", "log", "maximum", "minimum", "neighborhood", "pattern", "prefix", "random",

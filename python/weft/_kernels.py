@@ -14,7 +14,7 @@ from .errors import ArgumentError, PatternError, PatternWarning
 from .explanation import Explanation, explained
 from .picture import Picture
 
-__all__ = ["Engine", "Gradients", "Kernel", "compile", "default_engine"]
+__all__ = ["ChosenList", "Engine", "Gradients", "Kernel", "compile", "default_engine"]
 
 
 class Engine(_weft.Engine):
@@ -50,6 +50,20 @@ class Gradients(NamedTuple):
     v: Any
     inputs: dict[str, Any]
     """By name, of the f32 inputs of the pattern."""
+
+
+class ChosenList(NamedTuple):
+    """What a `random` or a `top` chose."""
+
+    set: str
+    """As the language has it."""
+    block: int
+    """Tokens of a block, of rows and of keys."""
+    first_row: int
+    """Number of the block of rows that stands first."""
+    blocks: Any
+    """[batch entries, heads, blocks of rows, places] i32: numbers of blocks of keys, rising. `2**31 - 1` stands behind those
+    of a row that has fewer than there are places."""
 
 
 def heads_first(layout: str) -> bool:
@@ -133,6 +147,19 @@ class Kernel:
     def workspace(self, batch: int, n_q: int, n_k: int, heads: int, kv_heads: int, threads: int = 0) -> int:
         """Bytes of scratch that a launch of these sizes uses."""
         return self._core.workspace(batch, n_q, n_k, heads, kv_heads, threads)
+
+    def lists(self, q: Any, k: Any, v: Any, *, layout: str = "bnhd", inputs: Mapping[str, Any] | None = None,
+              offset: int | Sequence[int] | None = None, threads: int = 0, stream: Any = None) -> list[ChosenList]:  # fmt: skip
+        """Which blocks of keys each `random` and `top` of the pattern chooses for these arrays; none where it has neither.
+
+        >>> import numpy as np
+        >>> x = np.random.default_rng(0).standard_normal((1, 64, 1, 16), dtype=np.float32)
+        >>> (one,) = compile("pattern p { branch blocks(16, random(2)); }", dim=16, dtype="f32").lists(x, x, x)
+        >>> one.set, one.block, one.blocks.shape
+        ('blocks(16, random(2, seed: 0))', 16, (1, 1, 4, 2))
+        """
+        found = _weft.chosen(self._core, q, k, v, heads_first(layout), inputs, offset, threads, stream)
+        return [ChosenList(*one) for one in found]
 
     def draw(self, tokens: int | None = 64, head: int = 0, *, keys: int | None = None, inputs: Mapping[str, Any] | None = None) -> Picture:
         """Which pairs are kept of so many queries (None: as many as show the pattern), and as many keys where `keys` is left out. Inputs that are not given are made

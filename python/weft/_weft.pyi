@@ -176,6 +176,17 @@ class RingPlan:
         """Arrays by the names of weft_ring_args; None where there is none."""
     def gather(self, rows: Any, axis: int, whole: Any) -> None: ...
 
+def chosen(
+    kernel: Kernel,
+    q: Any,
+    k: Any,
+    v: Any,
+    heads_first: bool,
+    inputs: Mapping[str, Any] | None,
+    offset: int | Sequence[int] | None,
+    threads: int,
+    stream: Any,
+) -> list[tuple[str, int, int, Any]]: ...
 def run_alone(kernel: Kernel, q: View, k: View, v: View, out: View, threads: int, /) -> None:
     """A launch without what a call does around it, for measurements."""
 

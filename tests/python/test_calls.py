@@ -96,3 +96,26 @@ def test_more_calls_than_are_remembered(tensors):
     for _ in range(300):
         weft.attention(*given, weft.Pattern(weft.causal.__weft_source__()))
     np.testing.assert_array_equal(weft.attention(*given, "causal"), want)
+
+
+def test_what_random_and_top_chose_is_told(tensors):
+    q, k, v = tensors(n_q=96, n_k=96)
+    kernel = weft.compile("pattern p { branch blocks(16, top(2, by: pooled)); keep causal; }", dim=q.shape[3], dtype="f32")
+    (one,) = kernel.lists(q, k, v)
+    assert one.block == 16 and one.first_row == 0 and one.set.startswith("blocks(16, top(2")
+    assert one.blocks.shape == (q.shape[0], q.shape[2], 6, 2) and one.blocks.dtype == np.int32
+    for row in range(6):
+        chosen = one.blocks[:, :, row]
+        real = chosen[chosen < 2**31 - 1]
+        assert (real >= 0).all() and (real <= row).all()
+    # A pattern of exactly these pairs has the same result.
+    head = one.blocks[0, 0]
+    table = np.zeros((6, 6), np.uint8)
+    for row in range(6):
+        table[row, [b for b in head[row] if b < 6]] = 1
+    chosen = weft.input("chosen", "u8", "queries", "keys")
+    same = weft.pattern(weft.where(lambda q, k: chosen[q, k] != 0), keep=weft.causal)
+    full = np.kron(table, np.ones((16, 16), np.uint8))
+    want = weft.attention(q[:1, :, :1], k[:1, :, :1], v[:1, :, :1], same, inputs={"chosen": full})
+    np.testing.assert_allclose(kernel(q, k, v)[:1, :, :1], want, rtol=1e-5, atol=1e-5)
+    assert weft.compile("causal", dim=16, dtype="f32").lists(q[..., :16], k[..., :16], v[..., :16]) == []

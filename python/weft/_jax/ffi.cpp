@@ -60,8 +60,9 @@ ffi::Error launch(Call call, std::string_view kernel, ffi::RemainingArgs argumen
 
 ffi::Error on_host(std::string_view kernel, bool backward, bool heads_first, bool has_offset, int64_t offset,
                    int32_t threads, ffi::RemainingArgs arguments, ffi::RemainingRets results) {
-  return launch({nullptr, 0, backward, heads_first, has_offset, offset, threads, false, nullptr, nullptr, 0, nullptr, 0},
-                kernel, arguments, results);
+  return launch(
+      {nullptr, 0, backward, heads_first, has_offset, offset, threads, false, nullptr, nullptr, 0, nullptr, 0}, kernel,
+      arguments, results);
 }
 
 ffi::Error on_gpu(void* stream, std::string_view kernel, bool backward, bool heads_first, bool has_offset,
@@ -91,8 +92,7 @@ extern "C" __attribute__((visibility("default"))) void weft_jax_connect(weft::ja
 }
 
 extern "C" __attribute__((visibility("default"))) XLA_FFI_Error* weft_jax_on_host(XLA_FFI_CallFrame* frame) {
-  static auto* const handler =
-      weft::jax::rest_of(ffi::Ffi::Bind()).To(weft::jax::on_host).release();
+  static auto* const handler = weft::jax::rest_of(ffi::Ffi::Bind()).To(weft::jax::on_host).release();
   return handler->Call(frame);
 }
 
