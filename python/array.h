@@ -22,6 +22,7 @@ class Array {
 
   const std::vector<std::int64_t>& shape() const { return shape_; }
   std::string dtype() const { return std::string(type_->name); }
+  void* data() const { return memory_.get(); }
 
   /// A capsule as `numpy.from_dlpack`, `torch.from_dlpack` and their like take it. Nothing is copied: the array stays
   /// as long as somebody uses its memory.

@@ -142,21 +142,32 @@ bool is_set(Held& question) {
   return !ask.is_valid() || nb::cast<bool>(ask());
 }
 
-/// `launch`, or how PyTorch wants to see a call of its tensors: as an `operator` where a mode, a transform or a tensor
-/// of another type is at work, through `autocast` where it may ask for another dtype. Its compiler was asked before.
-const char* way_of(nb::object q, nb::object k, nb::object v) {
+/// `launch`, which is to `record` gradients or not, or how PyTorch wants to see a call of its tensors: as an `operator`
+/// where a mode, a transform or a tensor of another type is at work, through `autocast` where it may ask for another
+/// dtype. Its compiler was asked before.
+enum class Way { launch, record, operate, autocast };
+
+/// As weft/_attention.py knows it; made once.
+nb::handle said(Way way) {
+  static PyObject* const words[] = {PyUnicode_InternFromString("launch"), PyUnicode_InternFromString("record"),
+                                    PyUnicode_InternFromString("operator"), PyUnicode_InternFromString("autocast")};
+  return words[static_cast<int>(way)];
+}
+
+Way way_of(nb::handle q, nb::handle k, nb::handle v) {
   static Held modes("torch", "_C._len_torch_dispatch_stack"),
       transforms("torch", "_C._functorch.peek_interpreter_stack"), autocast("torch", "_C._is_any_autocast_enabled");
-  if (library_of(q) != Library::torch) return "launch";
-  for (const nb::handle array : {nb::handle(q), nb::handle(k), nb::handle(v)}) {
-    if (library_of(array) == Library::torch && !is_plain_tensor(array)) return "operator";
+  if (library_of(q) != Library::torch) return Way::launch;
+  for (const nb::handle array : {q, k, v}) {
+    if (library_of(array) == Library::torch && !is_plain_tensor(array)) return Way::operate;
   }
-  if (nb::cast<int>(modes.get()()) > 0 || !transforms.get()().is_none()) return "operator";
-  return is_set(autocast) ? "autocast" : "launch";
+  if (nb::cast<int>(modes.get()()) > 0 || !transforms.get()().is_none()) return Way::operate;
+  return is_set(autocast) ? Way::autocast : Way::launch;
 }
 
 bool requires_grad(nb::handle array) {
-  return library_of(array) == Library::torch && nb::cast<bool>(array.attr("requires_grad"));
+  static const nb::handle name = PyUnicode_InternFromString("requires_grad");  // calls ask each of their tensors
+  return library_of(array) == Library::torch && nb::cast<bool>(array.attr(name));
 }
 
 /// Do PyTorch's tensors want to be differentiated by? `inputs`: a dict or None.
@@ -169,10 +180,15 @@ bool records_gradients(nb::object q, nb::object k, nb::object v, nb::object inpu
   return wanted && is_set(enabled);
 }
 
+nb::object find_of(Kernels& kernels, nb::object q, nb::object v, const Asked& asked) {
+  Stream unready = Stream::unready();
+  const View of_q(std::move(q), "q", unready), of_v(std::move(v), "v", unready);
+  return kernels.find(of_q, of_v, asked);
+}
+
 }  // namespace
 
 void bind_calls(nb::module_& module) {
-  module.def("way_of", &way_of, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none());
   module.def("records_gradients", &records_gradients, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
              nb::arg("inputs").none());
   nb::class_<Kernels>(module, "Kernels")
@@ -181,15 +197,29 @@ void bind_calls(nb::module_& module) {
           "find",
           [](Kernels& self, nb::object q, nb::object v, nb::object pattern, nb::object scale, nb::object dropout,
              bool has_lengths, nb::object target, nb::object engine, nb::dict params) {
-            Stream unready = Stream::unready();
-            const View of_q(std::move(q), "q", unready), of_v(std::move(v), "v", unready);
-            return self.find(of_q, of_v,
-                             {std::move(pattern), std::move(scale), std::move(dropout), std::move(target),
-                              std::move(engine), has_lengths, std::move(params)});
+            return find_of(self, std::move(q), std::move(v),
+                           {std::move(pattern), std::move(scale), std::move(dropout), std::move(target),
+                            std::move(engine), has_lengths, std::move(params)});
           },
           nb::arg("q").none(), nb::arg("v").none(), nb::arg("pattern").none(), nb::arg("scale").none(),
           nb::arg("dropout").none(), nb::arg("has_lengths"), nb::arg("target").none(), nb::arg("engine").none(),
           nb::arg("params"))
+      .def(
+          "look",
+          [](Kernels& self, nb::object q, nb::object k, nb::object v, nb::object inputs, nb::object pattern,
+             nb::object scale, nb::object dropout, bool has_lengths, nb::object target, nb::object engine,
+             nb::dict params) {
+            const Way way = way_of(q, k, v);
+            if (way != Way::launch) return nb::make_tuple(said(way), nb::none());
+            const bool records = records_gradients(q, std::move(k), v, std::move(inputs));
+            nb::object found = find_of(self, std::move(q), std::move(v),
+                                       {std::move(pattern), std::move(scale), std::move(dropout), std::move(target),
+                                        std::move(engine), has_lengths, std::move(params)});
+            return nb::make_tuple(said(records ? Way::record : way), std::move(found));
+          },
+          nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("inputs").none(),
+          nb::arg("pattern").none(), nb::arg("scale").none(), nb::arg("dropout").none(), nb::arg("has_lengths"),
+          nb::arg("target").none(), nb::arg("engine").none(), nb::arg("params"))
       .def(
           "keep",
           [](Kernels& self, const View& q, const View& v, nb::object pattern, nb::object scale, nb::object dropout,

@@ -69,13 +69,13 @@ void Launch::look(std::optional<View>& out, nb::object array, const char* name) 
   }
 }
 
-std::vector<std::int64_t> Launch::shape_of_out() const {
-  std::vector<std::int64_t> shape = q_->shape();
+Extents Launch::shape_of_out() const {
+  Extents shape = q_->shape();
   shape[3] = v_->extent(3);
   return shape;
 }
 
-std::vector<std::int64_t> Launch::shape_of_lse() const {
+Extents Launch::shape_of_lse() const {
   if (weft_pattern_lse(kernel_.pattern()) != WEFT_LSE_OF_BRANCHES) return {batch(), heads(), rows()};
   return {weft_pattern_branch_count(kernel_.pattern()), batch(), heads(), rows()};
 }
@@ -85,7 +85,7 @@ void Launch::run() {
   check_unlocked(Stage::arguments, [&] { return weft_run(kernel_.handle(), &args); });
 }
 
-nb::object empty_like(const View& like, const std::vector<std::int64_t>& shape, const std::string& dtype) {
+nb::object empty_like(const View& like, const Extents& shape, const std::string& dtype) {
   static Held numpy_empty("numpy", "empty"), numpy_f32("numpy", "float32"), torch_f32("torch", "float32");
   const bool same = dtype == like.dtype();
   switch (library_of(like.array())) {

@@ -35,12 +35,12 @@ class Launch {
   /// Of an input of the pattern; null where it is not given.
   const View* input(const char* name) const { return inputs_->find(name); }
 
-  std::vector<std::int64_t> shape_of_out() const;
+  Extents shape_of_out() const;
   weft_run_shape shape() const {
     return {batch(), rows(), k_->extent(tokens_axis()), heads(), k_->extent(heads_axis()), 0, 0};
   }
   /// Of the kind that the pattern has.
-  std::vector<std::int64_t> shape_of_lse() const;
+  Extents shape_of_lse() const;
   /// There is no row: nothing is to be written.
   bool no_rows() const { return batch() == 0 || heads() == 0 || rows() == 0; }
   /// There is no key: O is 0. The engine takes neither.
@@ -70,7 +70,7 @@ class Launch {
 };
 
 /// A new array of the library and the device of `like`. `dtype`: f32, or that of `like`.
-nb::object empty_like(const View& like, const std::vector<std::int64_t>& shape, const std::string& dtype);
+nb::object empty_like(const View& like, const Extents& shape, const std::string& dtype);
 
 /// The same when its values are there, as arrays of the library of `like` whose arrays do not change.
 nb::object written(const View& like, nb::object array);

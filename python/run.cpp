@@ -1,5 +1,6 @@
 #include "python/run.h"
 
+#include "python/array.h"
 #include "python/launch.h"
 #include "python/library.h"
 
@@ -50,7 +51,7 @@ void write_nothing(const Kernel& kernel, const nb::object& out, const nb::object
     throw_named("ArgumentError", "k has no keys: with 'sink_logit' the LSE of no keys is not answered");
   }
   fill(out, 0.0);
-  if (!lse.is_none()) fill(lse, -std::numeric_limits<double>::infinity());
+  if (!lse.is_none() && !nb::isinstance<Array>(lse)) fill(lse, -std::numeric_limits<double>::infinity());
 }
 
 void place_lse(const Kernel& kernel, weft_run_args& args, const View& lse) {
@@ -58,8 +59,19 @@ void place_lse(const Kernel& kernel, weft_run_args& args, const View& lse) {
   (of_branches ? args.branch_lse : args.lse) = lse.tensor(false);
 }
 
+/// `NO_LSE`, `AN_LSE` and `KEPT_LSE` of weft/_kernels.py.
+enum LseWanted { kNoLse, kAnLse, kKeptLse };
+
+/// An LSE that nobody but a backward pass sees is memory of our own: asking PyTorch for a tensor takes longer than a
+/// small launch.
+nb::object make_lse(const Launch& launch, int wanted) {
+  const auto shape = launch.shape_of_lse();
+  if (wanted == kKeptLse && launch.q().device() == "cpu") return nb::cast(Array({shape.begin(), shape.end()}, "f32"));
+  return empty_like(launch.q(), shape, "f32");
+}
+
 /// O, and where it is wanted and there is one the LSE, else None.
-nb::object forward(const Kernel& kernel, nb::object q, nb::object k, nb::object v, nb::object out, bool with_lse,
+nb::object forward(const Kernel& kernel, nb::object q, nb::object k, nb::object v, nb::object out, int wanted_lse,
                    bool heads_first, nb::object inputs, nb::object offset, nb::object cu_q, nb::object cu_k,
                    nb::object seed, int threads, nb::object stream) {
   Launch launch(kernel, std::move(q), std::move(k), std::move(v),
@@ -70,9 +82,7 @@ nb::object forward(const Kernel& kernel, nb::object q, nb::object k, nb::object 
   const View place = look(out, "out");
   if (!made) check_place(place, launch);
   nb::object lse = nb::none();
-  if (with_lse && weft_pattern_lse(kernel.pattern()) != WEFT_LSE_NONE) {
-    lse = empty_like(launch.q(), launch.shape_of_lse(), "f32");
-  }
+  if (wanted_lse != kNoLse && weft_pattern_lse(kernel.pattern()) != WEFT_LSE_NONE) lse = make_lse(launch, wanted_lse);
   if (launch.no_keys() && !launch.no_rows()) write_nothing(kernel, out, lse);
   if (!launch.no_keys() && !launch.no_rows()) {
     launch.args.out = place.tensor(heads_first);
@@ -202,7 +212,7 @@ nb::list chosen(const Kernel& kernel, nb::object q, nb::object k, nb::object v, 
   nb::list made;
   std::vector<weft_tensor> places;
   for (const auto& [set, list] : found) {
-    const std::vector<std::int64_t> shape(std::begin(list.extent), std::end(list.extent));
+    const Extents shape(std::begin(list.extent), std::end(list.extent));
     const nb::object array = of_arrays("empty")(launch.q().array(), tuple_of(shape), "i32", false);
     places.push_back(look(array, "a list").tensor(false));  // `made` holds the array
     made.append(nb::make_tuple(set, list.block, list.first_row, array));
@@ -229,7 +239,7 @@ void run_alone(const Kernel& kernel, const View& q, const View& k, const View& v
 void bind_run(nb::module_& module) {
   const auto none = [](const char* name) { return nb::arg(name).none(); };
   module.def("forward", &forward, nb::arg("kernel"), nb::arg("q"), nb::arg("k"), nb::arg("v"), none("out"),
-             nb::arg("with_lse"), nb::arg("heads_first"), none("inputs"), none("offset"), none("cu_q"), none("cu_k"),
+             nb::arg("lse"), nb::arg("heads_first"), none("inputs"), none("offset"), none("cu_q"), none("cu_k"),
              none("seed"), nb::arg("threads"), none("stream"));
   module.def("backward", &backward, nb::arg("kernel"), nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("out"),
              none("lse"), nb::arg("d_out"), none("d_lse"), none("wanted"), nb::arg("heads_first"), none("inputs"),

@@ -1,5 +1,6 @@
 #include "python/view.h"
 
+#include "python/array.h"
 #include "python/errors.h"
 #include "python/library.h"
 
@@ -68,7 +69,7 @@ std::optional<std::uintptr_t> Stream::of(nb::handle array) {
 }
 
 View::View(nb::object array, std::string name, Stream& stream) : owner_(std::move(array)), name_(std::move(name)) {
-  if (read_exchange(stream) || read_buffer(owner_) || read_bfloat16()) return;
+  if (read_exchange(stream) || read_own() || read_buffer(owner_) || read_bfloat16()) return;
   if (!nb::hasattr(owner_, "__dlpack__") || !nb::hasattr(owner_, "__dlpack_device__")) {
     throw nb::type_error((name_ + " is of type " + std::string(nb::inst_name(owner_).c_str()) +
                           "; expected an array of NumPy, PyTorch or another library that has __dlpack__")
@@ -103,6 +104,17 @@ bool View::read_buffer(nb::handle array) {
     shape_.push_back(buffer_.shape[axis]);
     strides_.push_back(buffer_.strides[axis] / buffer_.itemsize);
   }
+  return true;
+}
+
+bool View::read_own() {
+  const Array* array = nullptr;
+  if (!nb::try_cast<const Array*>(owner_, array) || array == nullptr) return false;
+  shape_.assign(array->shape().begin(), array->shape().end());
+  strides_.assign(shape_.size(), 1);
+  for (std::size_t axis = shape_.size(); axis-- > 1;) strides_[axis - 1] = strides_[axis] * shape_[axis];
+  dtype_ = array->dtype();
+  data_ = array->data();
   return true;
 }
 
@@ -226,7 +238,7 @@ weft_tensor View::tensor(bool heads_first) const {
   return out;
 }
 
-nb::tuple tuple_of(const std::vector<std::int64_t>& numbers) {
+nb::tuple tuple_of(const Extents& numbers) {
   nb::object made = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     PyTuple_SetItem(made.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(numbers[i]));
@@ -234,7 +246,7 @@ nb::tuple tuple_of(const std::vector<std::int64_t>& numbers) {
   return nb::borrow<nb::tuple>(made);
 }
 
-std::string shown(const std::vector<std::int64_t>& shape) {
+std::string shown(const Extents& shape) {
   std::string out = "[";
   for (const auto extent : shape) out += (out.size() == 1 ? "" : ", ") + std::to_string(extent);
   return out + "]";

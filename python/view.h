@@ -5,6 +5,7 @@
 
 #include <nanobind/nanobind.h>
 #include <weft/c.h>
+#include <boost/container/small_vector.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -14,6 +15,9 @@
 namespace weft::python {
 
 namespace nb = nanobind;
+
+/// Of an array, or its strides: four, nearly always, for which no memory is asked.
+using Extents = boost::container::small_vector<std::int64_t, 4>;
 
 /// The stream that a launch is queued on: what the caller says, else the one that the library of the first array of a
 /// GPU is working on, which is asked once.
@@ -48,8 +52,8 @@ class View {
 
   const std::string& name() const { return name_; }
   const nb::object& array() const { return owner_; }
-  const std::vector<std::int64_t>& shape() const { return shape_; }
-  const std::vector<std::int64_t>& strides() const { return strides_; }
+  const Extents& shape() const { return shape_; }
+  const Extents& strides() const { return strides_; }
   const std::string& dtype() const { return dtype_; }
   /// `cpu`, `cuda:0`, …
   std::string device() const;
@@ -69,6 +73,7 @@ class View {
  private:
   bool read_buffer(nb::handle array);
   bool read_bfloat16();
+  bool read_own();
   bool read_exchange(Stream& stream);
   void read_capsule(Stream& stream);
   void take(const dlpack::Tensor& tensor);
@@ -77,7 +82,7 @@ class View {
   std::string name_;
   std::string dtype_;
   void* data_ = nullptr;
-  std::vector<std::int64_t> shape_, strides_;
+  Extents shape_, strides_;
   dlpack::Device device_ = {static_cast<std::int32_t>(dlpack::DeviceType::cpu), 0};
   bool read_only_ = false;
 
@@ -89,9 +94,9 @@ class View {
 /// The array's memory, or where its last axis is not dense that of a copy, which its library makes.
 void view_input(std::optional<View>& out, nb::object array, const std::string& name, Stream& stream);
 
-nb::tuple tuple_of(const std::vector<std::int64_t>& numbers);
+nb::tuple tuple_of(const Extents& numbers);
 /// As messages show it: `[1, 2]`.
-std::string shown(const std::vector<std::int64_t>& shape);
+std::string shown(const Extents& shape);
 
 void bind_view(nb::module_& module);
 

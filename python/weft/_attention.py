@@ -113,7 +113,10 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
     (1, 6, 2, 8)
     """
     torch = sys.modules.get("torch")
-    way = "operator" if torch is not None and torch.compiler.is_compiling() else _weft.way_of(q, k, v)
+    if torch is not None and torch.compiler.is_compiling():
+        way, kernel = "operator", None
+    else:
+        way, kernel = _KERNELS.look(q, k, v, inputs, pattern, scale, dropout, lengths is not None, target, engine, params)
     if way == "operator":
         from .torch.calls import attention as by_operator
 
@@ -127,8 +130,12 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
         from .torch.calls import autocast
 
         q, k, v = autocast(q, k, v)
-    kernel, inputs = _prepared(q, v, pattern, scale, dropout, inputs, lengths, target, engine, params)
-    return kernel.launch(q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
+        way = "record" if _weft.records_gradients(q, k, v, inputs) else "launch"
+    if kernel is None:
+        kernel, inputs = _prepared(q, v, pattern, scale, dropout, inputs, lengths, target, engine, params)
+    elif lengths is not None:
+        inputs = {**(inputs or {}), LENGTHS: lengths}
+    return kernel.launch(way == "record", q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
 
 
 def vjp(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layout: str = "bnhd",

@@ -42,6 +42,10 @@ def _autograd() -> Any:
     return autograd
 
 
+NO_LSE, AN_LSE, KEPT_LSE = range(3)
+"""What `_weft.forward` gives beside O: None, an array, or what only `_weft.backward` reads, which costs less."""
+
+
 class Gradients(NamedTuple):
     """Of `sum(d_out * out) + sum(d_lse * lse)`."""
 
@@ -219,21 +223,23 @@ class Kernel:
                  cu_k: Sequence[int] | None = None, seed: int | None = None, return_lse: bool = False, out: Any = None,
                  threads: int = 0, stream: Any = None) -> Any:  # fmt: skip
         """Attention of these arrays: see `weft.attention`."""
-        return self.launch(q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
+        records = _weft.records_gradients(q, k, v, inputs)
+        return self.launch(records, q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
 
-    def launch(self, q: Any, k: Any, v: Any, heads_first: bool, inputs: Mapping[str, Any] | None, offset: int | Sequence[int] | None,
+    def launch(self, records: bool, q: Any, k: Any, v: Any, heads_first: bool, inputs: Mapping[str, Any] | None, offset: int | Sequence[int] | None,
                cu_q: Sequence[int] | None, cu_k: Sequence[int] | None, seed: int | None, return_lse: bool, out: Any, threads: int,
                stream: Any) -> Any:  # fmt: skip
-        """A call, by position: names cost microseconds."""
+        """A call, by position, as names cost microseconds; `records`: gradients."""
         if return_lse and self._facts.lse != "rows":
             why = "'weights sigmoid' has none" if self._facts.lse == "none" else "combine sum and mean have one per branch"
             raise ArgumentError(f"return_lse: there is no LSE of the rows, {why}")
-        if _weft.records_gradients(q, k, v, inputs):
+        if records:
             if out is not None:
                 raise ArgumentError("out is given, and gradients are recorded: they need an O of their own")
-            seed = self.seed_of(q, seed)  # that the backward pass draws the same
+            if seed is None:
+                seed = self.seed_of(q, seed)  # that the backward pass draws the same
             return _autograd().attention(self, q, k, v, heads_first, inputs, (offset, cu_q, cu_k, seed, threads, stream), return_lse)
-        result, lse = _weft.forward(self._core, q, k, v, out, return_lse, heads_first, inputs, offset, cu_q, cu_k, seed, threads, stream)
+        result, lse = _weft.forward(self._core, q, k, v, out, AN_LSE if return_lse else NO_LSE, heads_first, inputs, offset, cu_q, cu_k, seed, threads, stream)
         return (result, lse) if return_lse else result
 
     def vjp(self, q: Any, k: Any, v: Any, *, layout: str = "bnhd", inputs: Mapping[str, Any] | None = None,
@@ -253,7 +259,7 @@ class Kernel:
     def forward(self, q: Any, k: Any, v: Any, *options: Any) -> tuple[Any, Any]:
         """O, and what the backward pass wants to know besides: an LSE or None. `options`: the last of `_weft.forward`, of which
         the seed must be said for `backward` to draw the same."""
-        return _weft.forward(self.recording, q, k, v, None, True, *options)
+        return _weft.forward(self.recording, q, k, v, None, AN_LSE, *options)
 
     def backward(self, q: Any, k: Any, v: Any, out: Any, lse: Any, d_out: Any, d_lse: Any, wanted: Collection[str] | None,
                  *options: Any) -> Gradients:  # fmt: skip

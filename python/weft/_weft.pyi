@@ -119,7 +119,7 @@ def forward(
     k: Any,
     v: Any,
     out: Any,
-    with_lse: bool,
+    lse: int,
     heads_first: bool,
     inputs: Mapping[str, Any] | None,
     offset: int | Sequence[int] | None,
@@ -190,9 +190,6 @@ def chosen(
 def run_alone(kernel: Kernel, q: View, k: View, v: View, out: View, threads: int, /) -> None:
     """A launch without what a call does around it, for measurements."""
 
-def way_of(q: Any, k: Any, v: Any, /) -> Literal["launch", "operator", "autocast"]:
-    """How a call of these arrays goes; PyTorch's compiler was asked before."""
-
 def records_gradients(q: Any, k: Any, v: Any, inputs: Mapping[str, Any] | None, /) -> bool: ...
 
 class Kernels:
@@ -200,6 +197,11 @@ class Kernels:
 
     def __init__(self) -> None: ...
     def find(self, q: Any, v: Any, *said: Any) -> Any: ...
+    def look(
+        self, q: Any, k: Any, v: Any, inputs: Mapping[str, Any] | None, *said: Any
+    ) -> tuple[Literal["launch", "record", "operator", "autocast"], Any]:
+        """How a call of these arrays goes, and for the first two the kernel, if it is known; PyTorch's compiler was asked
+        before."""
     def keep(self, q: View, v: View, *said: Any) -> None: ...
 
 class Picture:

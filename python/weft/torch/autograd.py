@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .. import _weft
-from .._kernels import Kernel
+from .._kernels import AN_LSE, KEPT_LSE, Kernel
 
 
 _Call = tuple[Kernel, bool, tuple[Any, ...], tuple[str, ...]]
@@ -23,11 +23,18 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: _Call, with_lse: bool, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *inputs: Any) -> Any:
         kernel, heads_first, options, names = ctx.call = call
+        offset, cu_q, cu_k, seed, threads, stream = options
         named = dict(zip(names, inputs)) if names else None
-        out, lse = _weft.forward(kernel.recording, q, k, v, None, True, heads_first, named, *options)
+        out, lse = _weft.forward(kernel.recording, q, k, v, None, AN_LSE if with_lse else KEPT_LSE, heads_first, named, offset, cu_q,
+                                 cu_k, seed, threads, stream)  # fmt: skip
+        # What a caller gets may be of a graph of its own.
+        ctx.lse = None if with_lse else lse
         if names:
-            ctx.save_for_backward(q, k, v, out, lse, *(x if isinstance(x, torch.Tensor) else None for x in inputs))
+            ctx.save_for_backward(q, k, v, out, lse if with_lse else None, *(x if isinstance(x, torch.Tensor) else None for x in inputs))
             ctx.others = [None if isinstance(x, torch.Tensor) else x for x in inputs]  # lists of numbers
+        elif not with_lse:
+            ctx.save_for_backward(q, k, v, out)
+            return out
         else:
             ctx.save_for_backward(q, k, v, out, lse)
         if not with_lse:
@@ -38,7 +45,10 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_out: torch.Tensor | None, d_lse: torch.Tensor | None = None) -> Any:
         names = ctx.call[3]
-        q, k, v, out, lse, *inputs = ctx.saved_tensors
+        q, k, v, out, *rest = ctx.saved_tensors
+        lse, inputs = (rest[0] if rest else None), rest[1:]
+        if ctx.lse is not None:
+            lse = ctx.lse
         if names:
             inputs = [other if tensor is None else tensor for tensor, other in zip(inputs, ctx.others)]
         d_out = torch.zeros_like(out) if d_out is None else d_out
