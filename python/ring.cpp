@@ -204,10 +204,17 @@ class RingPlan {
   /// `arrays`: by the names of weft_ring_args; None where there is none.
   void run(const nb::dict& arrays, const nb::object& inputs, std::uint64_t seed, std::int32_t threads) const {
     static constexpr std::pair<const char*, weft_tensor weft_ring_args::*> kPlaces[] = {
-        {"q", &weft_ring_args::q},         {"k", &weft_ring_args::k},     {"v", &weft_ring_args::v},
-        {"out", &weft_ring_args::out},     {"lse", &weft_ring_args::lse}, {"d_out", &weft_ring_args::d_out},
-        {"d_lse", &weft_ring_args::d_lse}, {"dq", &weft_ring_args::dq},   {"dk", &weft_ring_args::dk},
-        {"dv", &weft_ring_args::dv}};
+        {"q", &weft_ring_args::q},
+        {"k", &weft_ring_args::k},
+        {"v", &weft_ring_args::v},
+        {"out", &weft_ring_args::out},
+        {"lse", &weft_ring_args::lse},
+        {"d_out", &weft_ring_args::d_out},
+        {"d_lse", &weft_ring_args::d_lse},
+        {"dq", &weft_ring_args::dq},
+        {"dk", &weft_ring_args::dk},
+        {"dv", &weft_ring_args::dv},
+        {"branch_lse", &weft_ring_args::branch_lse}};
     weft_ring_args args = weft_ring_args_init();
     Stream none = Stream::unready();
     const NamedViews views(inputs, kernel_.pattern(), none);

@@ -55,6 +55,17 @@ TensorView read(const OutputView& view) {
   return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
 }
 
+/// The LSE of one branch: [B, H, n] of [branches, B, H, n].
+OutputView of_branch(const OutputView& from, std::int64_t branch) {
+  if (from.data == nullptr) return {};
+  auto* const data = static_cast<std::byte*>(from.data) + branch * from.stride[0] * std::ptrdiff_t{sizeof(float)};
+  return {.data = data,
+          .dtype = from.dtype,
+          .rank = 3,
+          .extent = {from.extent[1], from.extent[2], from.extent[3]},
+          .stride = {from.stride[1], from.stride[2], from.stride[3]}};
+}
+
 /// From a barrier to a barrier.
 Result<double> timed(Ring& ring, RingPlan& plan, const RingArgs& args) {
   WEFT_CHECK(ring.barrier());
@@ -107,14 +118,20 @@ Result<RingRan> run_rank(const RingPasses& passes, std::unique_ptr<Transport> tr
   const auto dim = whole.out.extent[3];
   Bytes out(static_cast<std::size_t>(shape.batch * rows * shape.heads * dim) * size_of(whole.out.dtype));
   args.out = dense_output(out.data(), whole.out.dtype, {shape.batch, rows, shape.heads, dim});
-  Bytes lse(static_cast<std::size_t>(shape.batch * rows * shape.heads) * sizeof(float));
+  const auto branches = whole.branch_lse.data != nullptr ? whole.branch_lse.extent[0] : 0;
+  const auto numbers = static_cast<std::size_t>(shape.batch * rows * shape.heads);
+  std::vector<float> lse(numbers), branch_lse(static_cast<std::size_t>(branches) * numbers);
   if (whole.lse.data != nullptr) args.lse = dense_output(lse.data(), DType::f32, {shape.batch, shape.heads, rows});
+  if (branches > 0)
+    args.branch_lse = dense_output(branch_lse.data(), DType::f32, {branches, shape.batch, shape.heads, rows});
   RingRan ran{.rank = rank, .summary = plan->summary()};
   WEFT_TRY(ran.ms, timed(*ring, *plan, args));
   WEFT_TRY(ran.shares, plan->shares());
   WEFT_CHECK(plan->gather(read(args.out), 1, whole.out));
   // By the whole: a rank without rows has no data, and takes part.
   if (whole.lse.data != nullptr) WEFT_CHECK(plan->gather(read(args.lse), 2, whole.lse));
+  for (std::int64_t branch = 0; branch < branches; ++branch)
+    WEFT_CHECK(plan->gather(read(of_branch(args.branch_lse, branch)), 2, of_branch(whole.branch_lse, branch)));
   if (passes.backward != nullptr) WEFT_CHECK(run_backward(*ring, passes, shape, args, ran));
   return ran;
 }
@@ -145,7 +162,6 @@ std::string wrong_with_ring(const Options& options) {
                                     {!options.rows.empty(), "--rows"},
                                     {!options.offset.empty(), "--offset"},
                                     {!options.lists.empty(), "--lists"},
-                                    {options.lse_per_branch, "--lse-per-branch"},
                                     {options.prepare, "--prepare"}}) {
     if (given) return fmt::format("--ring and {} do not go together in this version", name);
   }

@@ -145,6 +145,7 @@ typedef struct {
   /* Of kernels compiled with weft_compile_options::gradient: see weft::RingArgs. */
   weft_tensor d_out, d_lse;
   weft_tensor dq, dk, dv; /**< no data: not wanted */
+  weft_tensor branch_lse; /**< [branches, B, H, own rows] f32: see weft::RingArgs; no data: not wanted */
 } weft_ring_args;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_ring_args weft_ring_args_init(void) {

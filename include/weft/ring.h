@@ -114,11 +114,14 @@ struct RingArgs {
   OutputView out = {};                      ///< [B, own rows, H, d_v]
   OutputView lse = {};                      ///< [B, H, own rows]; no data: not wanted
   TensorView d_out = {};                    ///< as out
-  TensorView d_lse = {};                    ///< as lse; no data: 0
+  TensorView d_lse = {};                    ///< as lse, or branch_lse; no data: 0
   OutputView dq = {}, dk = {}, dv = {};     ///< as q, k and v; no data: not wanted
   std::span<const NamedInput> inputs = {};  ///< whole, and the same on every rank
   std::uint64_t dropout_seed = 0;
   int threads = 0;
+  /// [branches, B, H, own rows]: of `combine sum` and `mean`, where the kernel was compiled with branch_lse; no data:
+  /// not wanted.
+  OutputView branch_lse = {};
 };
 
 /// What one rank has to do, and did in its last run.
@@ -151,7 +154,7 @@ class WEFT_API RingPlan {
   OutputView own_k() const, own_v() const;
 
   /// Brings rows of all ranks together on rank 0. Collective. `axis`: which of the rows' axes counts them, 1 of Q and
-  /// O, 2 of LSE. `whole` is looked at by rank 0 alone.
+  /// O, 2 of LSE, of one branch where there are several. `whole` is looked at by rank 0 alone.
   Status gather(const TensorView& rows, int axis, const OutputView& whole) const;
   /// What each rank has to do and did in its last run; empty but on rank 0. Collective.
   Result<std::vector<RingShare>> shares() const;

@@ -109,8 +109,16 @@ class RingPlan:
     def __init__(self, ring: Ring, kernel: Kernel, shape: tuple[int, int, int, int], inputs: Mapping[str, Any] | None,
                  gradient: bool) -> None:  # fmt: skip
         self._ring, self._kernel, self._inputs, self._shape = ring, kernel, inputs, shape
-        self._forward = _weft.RingPlan(ring._core, kernel._core, shape, inputs)
+        self._forward = _weft.RingPlan(ring._core, kernel.recording if gradient else kernel._core, shape, inputs)
         self._backward = _weft.RingPlan(ring._core, kernel._gradient, shape, inputs) if gradient else None
+
+    @property
+    def _branches(self) -> tuple[int, ...]:
+        return (self._kernel.branches,) if self._kernel.lse == "branches" else ()
+
+    @property
+    def _lse(self) -> str:
+        return "branch_lse" if self._kernel.lse == "branches" else "lse"
 
     @property
     def layout(self) -> str:
@@ -131,6 +139,8 @@ class RingPlan:
         O [B, own rows, H, d_v], or `(O, LSE)` with LSE [B, H, own rows] f32. Where weights are dropped, `seed` must be given, and
         be the same on every rank. Tensors of PyTorch that record gradients go through autograd, whose backward pass is
         collective, too."""
+        if return_lse and self._kernel.lse != "rows":
+            raise ArgumentError("return_lse: there is no LSE of the rows: combine sum and mean have one per branch, 'weights sigmoid' none")
         if _weft.records_gradients(q, k, v, None):
             from .torch.ring import ring_attention
 
@@ -140,12 +150,13 @@ class RingPlan:
         return (out, lse) if return_lse else out
 
     def forward(self, q: Any, k: Any, v: Any, seed: int, threads: int, with_lse: bool) -> tuple[Any, Any]:
-        """O, and the LSE where it is wanted."""
+        """O, and the LSE where it is wanted and there is one: of a plan with gradients that of each branch where there is no other."""
         batch, _, heads, _ = self._shape
         rows, dim_v = q.shape[1], v.shape[3]
         out = _arrays.empty(q, (batch, rows, heads, dim_v), _dtype(q), True)
-        lse = _arrays.empty(q, (batch, heads, rows), "f32", False) if with_lse else None
-        arrays = {"q": q, "k": k, "v": v, "out": out, "lse": lse}
+        with_lse = with_lse and self._kernel.lse != "none"
+        lse = _arrays.empty(q, (*self._branches, batch, heads, rows), "f32", False) if with_lse else None
+        arrays = {"q": q, "k": k, "v": v, "out": out, self._lse: lse}
         self._forward.run(arrays, self._inputs, seed, threads)
         return out, lse
 
@@ -155,7 +166,7 @@ class RingPlan:
         if self._backward is None:
             raise ArgumentError("the plan was made without gradient=True, and gradients are asked for")
         made = [_arrays.empty(x, tuple(x.shape), _dtype(x), True) for x in (q, k, v)]
-        arrays = {"q": q, "k": k, "v": v, "out": out, "lse": lse, "d_out": d_out, "d_lse": d_lse}
+        arrays = {"q": q, "k": k, "v": v, "out": out, self._lse: lse, "d_out": d_out, "d_lse": d_lse}
         self._backward.run({**arrays, "dq": made[0], "dk": made[1], "dv": made[2]}, self._inputs, seed, threads)
         return RingGradients(*made)
 

@@ -25,6 +25,7 @@ Result<RingArgs> args_of(const weft_ring_args& from) {
   WEFT_TRY(out.v, tensor_of<TensorView>(from.v, "v"));
   WEFT_TRY(out.out, tensor_of<OutputView>(from.out, "out"));
   WEFT_TRY(out.lse, tensor_of<OutputView>(from.lse, "lse"));
+  WEFT_TRY(out.branch_lse, tensor_of<OutputView>(from.branch_lse, "branch_lse"));
   WEFT_TRY(out.d_out, tensor_of<TensorView>(from.d_out, "d_out"));
   WEFT_TRY(out.d_lse, tensor_of<TensorView>(from.d_lse, "d_lse"));
   WEFT_TRY(out.dq, tensor_of<OutputView>(from.dq, "dq"));

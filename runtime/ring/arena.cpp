@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -22,7 +23,9 @@ Result<Arena> Arena::make(const ir::Shape& shape, const std::vector<Tensor>& ten
     Placed placed{.tensor = tensor, .begin = out.bytes_};
     std::size_t rows = 0, bytes = 0;
     placed.row = static_cast<std::size_t>(tensor.dim) * size_of(tensor.dtype);
-    fits = fits && !__builtin_mul_overflow(shape.batch * tensor.heads, shape.n_k, &rows) &&
+    fits = fits &&
+           !__builtin_mul_overflow(std::max<std::int64_t>(1, tensor.branches) * shape.batch * tensor.heads, shape.n_k,
+                                   &rows) &&
            !__builtin_mul_overflow(rows, placed.row, &bytes) &&
            !__builtin_add_overflow(out.bytes_, page_aligned(bytes), &out.bytes_);
     out.tensors_.push_back(placed);
@@ -52,7 +55,8 @@ Arena::~Arena() {
 
 OutputView Arena::whole(std::size_t number) const {
   const auto& of = tensors_[number];
-  const auto& [heads, dim, dtype, by_head] = of.tensor;
+  const auto& [heads, dim, dtype, by_head, branches] = of.tensor;
+  if (branches > 0) return dense_output(memory_ + of.begin, dtype, {branches, shape_.batch, heads, shape_.n_k});
   return by_head ? dense_output(memory_ + of.begin, dtype, {shape_.batch, heads, shape_.n_k})
                  : dense_output(memory_ + of.begin, dtype, {shape_.batch, shape_.n_k, heads, dim});
 }
@@ -64,16 +68,18 @@ TensorView Arena::read(std::size_t number) const {
 
 OutputView Arena::rows(std::size_t number, const ring::Run& run) const {
   auto out = whole(number);
-  const std::size_t axis = tensors_[number].tensor.by_head ? 2 : 1;
+  const auto& of = tensors_[number].tensor;
+  const std::size_t axis = of.branches > 0 ? 3 : of.by_head ? 2 : 1;
   out.data =
       static_cast<std::byte*>(out.data) + static_cast<std::size_t>(run.first * out.stride[axis]) * size_of(out.dtype);
   out.extent[axis] = run.count;
   return out;
 }
 
-std::byte* Arena::address(const Placed& of, std::int64_t entry, std::int64_t head, std::int64_t token) const {
+std::byte* Arena::address(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
+                          std::int64_t token) const {
   const auto& tensor = of.tensor;
-  const auto row = tensor.by_head ? (entry * tensor.heads + head) * shape_.n_k + token
+  const auto row = tensor.by_head ? ((branch * shape_.batch + entry) * tensor.heads + head) * shape_.n_k + token
                                   : (entry * shape_.n_k + token) * tensor.heads + head;
   return memory_ + of.begin + static_cast<std::size_t>(row) * of.row;
 }
@@ -81,14 +87,18 @@ std::byte* Arena::address(const Placed& of, std::int64_t entry, std::int64_t hea
 template <typename Pointer, typename Use>
 void Arena::each_own(std::size_t number, const ring::Runs& own, const View<Pointer>& view, const Use& use) const {
   const auto& of = tensors_[number];
-  const std::size_t tokens = of.tensor.by_head ? 2 : 1, heads = of.tensor.by_head ? 1 : 2;
-  for (std::int64_t b = 0; b < shape_.batch; ++b) {
-    std::int64_t local = 0;
-    for (const auto& run : own) {
-      for (std::int64_t i = 0; i < run.count; ++i, ++local) {
-        for (std::int64_t h = 0; h < of.tensor.heads; ++h) {
-          use(address(of, b, h, run.first + i * run.stride),
-              static_cast<std::size_t>(b * view.stride[0] + local * view.stride[tokens] + h * view.stride[heads]));
+  const std::size_t entries = of.tensor.branches > 0 ? 1 : 0;
+  const std::size_t tokens = entries + (of.tensor.by_head ? 2 : 1), heads = entries + (of.tensor.by_head ? 1 : 2);
+  for (std::int64_t branch = 0; branch < branches_of(of); ++branch) {
+    for (std::int64_t b = 0; b < shape_.batch; ++b) {
+      const auto begin = branch * (entries > 0 ? view.stride[0] : 0) + b * view.stride[entries];
+      std::int64_t local = 0;
+      for (const auto& run : own) {
+        for (std::int64_t i = 0; i < run.count; ++i, ++local) {
+          for (std::int64_t h = 0; h < of.tensor.heads; ++h) {
+            use(address(of, branch, b, h, run.first + i * run.stride),
+                static_cast<std::size_t>(begin + local * view.stride[tokens] + h * view.stride[heads]));
+          }
         }
       }
     }
@@ -115,8 +125,10 @@ void Arena::each_row(const ring::Needs& rows, const Use& use) const {
         const auto group = of.tensor.heads / shape_.kv_heads;
         for (const auto& run : rows.at(b, kv)) {
           for (std::int64_t i = 0; i < run.count; ++i) {
-            for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h)
-              use(address(of, b, h, run.first + i * run.stride), of.row);
+            for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+              for (std::int64_t branch = 0; branch < branches_of(of); ++branch)
+                use(address(of, branch, b, h, run.first + i * run.stride), of.row);
+            }
           }
         }
       }
@@ -144,7 +156,8 @@ std::size_t Arena::bytes_of(const ring::Needs& rows) const {
     for (std::int64_t kv = 0; kv < shape_.kv_heads; ++kv) count += ring::count_of(rows.at(b, kv));
   }
   std::size_t row = 0;
-  for (const auto& of : tensors_) row += static_cast<std::size_t>(of.tensor.heads / shape_.kv_heads) * of.row;
+  for (const auto& of : tensors_)
+    row += static_cast<std::size_t>(of.tensor.heads / shape_.kv_heads * branches_of(of)) * of.row;
   return static_cast<std::size_t>(count) * row;
 }
 

@@ -5,6 +5,7 @@
 
 #include <weft/ring.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -18,7 +19,8 @@ class Arena {
   struct Tensor {
     std::int64_t heads = 1, dim = 1;
     DType dtype = DType::f32;
-    bool by_head = false;  ///< [B, heads, n] as LSE is, with a dim of 1; else [B, n, heads, dim]
+    bool by_head = false;       ///< [B, heads, n] as LSE is, with a dim of 1; else [B, n, heads, dim]
+    std::int64_t branches = 0;  ///< of an LSE of each: [branches, B, heads, n]
   };
   static Result<Arena> make(const ir::Shape& shape, const std::vector<Tensor>& tensors);
   Arena(Arena&& other) noexcept;
@@ -43,8 +45,10 @@ class Arena {
     Tensor tensor;
     std::size_t begin = 0, row = 0;  ///< bytes: where it begins; of one head's row
   };
+  static std::int64_t branches_of(const Placed& of) { return std::max<std::int64_t>(1, of.tensor.branches); }
   Arena() = default;
-  std::byte* address(const Placed& of, std::int64_t entry, std::int64_t head, std::int64_t token) const;
+  std::byte* address(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
+                     std::int64_t token) const;
   /// Calls use(address of a row, its bytes) for all rows, in the order that they travel in.
   template <typename Use>
   void each_row(const ring::Needs& rows, const Use& use) const;

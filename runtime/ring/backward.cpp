@@ -34,8 +34,8 @@ cpu::Part part_of(const ring::Needs& rows, const ring::Runs& own, std::int64_t t
   return out;
 }
 
-/// Where a branch's scores are measured from its own mean of dP, rows of others want their keys, too: all that the rows
-/// keep which this rank has.
+/// Where deltas are found from pairs, as of a branch or a softmax of its own, rows of others want their keys, too: all
+/// that the rows keep.
 ring::Runs rows_with_their_keys(const ring::Needs& rows, const ring::Runs& own) {
   ring::Runs out = own;
   for (const auto& set : rows.sets) out.insert(out.end(), set.begin(), set.end());
@@ -48,21 +48,22 @@ Result<Backward> Backward::make(const Kernel& kernel, const ir::Shape& shape, co
                                 const ring::Relation& transposed, const ring::OwnerMap& map, int rank) {
   const auto& pattern = kernel.state().pattern;
   const auto dtype = from_ir(kernel.state().bind.dtype);
-  const bool detached = pattern.combine == ir::Combine::joint_detached;
+  const bool finds_deltas = kernel.state().plan.finds_deltas();
+  const std::int64_t branches = ir::per_branch(pattern.combine) ? std::ssize(pattern.branches) : 0;
   const auto own_of = [&](int of) -> const ring::Runs& { return map.runs[static_cast<std::size_t>(of)]; };
   const auto rows_of = [&](int of) {
     return own_of(of).empty() ? std::vector<ring::Needs>() : transposed.needs_by_portion({own_of(of)}, own_of(of));
   };
   const auto keys_of = [&](int of) {
     if (own_of(of).empty()) return std::vector<ring::Needs>();
-    const auto rows = detached ? rows_with_their_keys(rows_of(of)[0], own_of(of)) : own_of(of);
+    const auto rows = finds_deltas ? rows_with_their_keys(rows_of(of)[0], own_of(of)) : own_of(of);
     return forward.needs_by_portion({rows}, own_of(of));
   };
   std::vector<Arena::Tensor> row_tensors = {{.heads = shape.heads, .dim = shape.d, .dtype = dtype},
                                             {.heads = shape.heads, .dim = shape.d_v, .dtype = dtype}};
   if (ir::has_lse(pattern)) {
     row_tensors.push_back({.heads = shape.heads, .dim = shape.d_v, .dtype = dtype});
-    row_tensors.resize(5, {.heads = shape.heads, .dim = 1, .dtype = DType::f32, .by_head = true});
+    row_tensors.resize(5, {.heads = shape.heads, .dim = 1, .dtype = DType::f32, .by_head = true, .branches = branches});
   }
   const Arena::Tensor k{.heads = shape.kv_heads, .dim = shape.d, .dtype = dtype},
       v{.heads = shape.kv_heads, .dim = shape.d_v, .dtype = dtype};
@@ -82,7 +83,8 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
     return TensorView{
         .data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
   };
-  const bool has_lse = ir::has_lse(kernel.state().pattern);
+  const auto& pattern = kernel.state().pattern;
+  const bool has_lse = ir::has_lse(pattern), by_branch = ir::per_branch(pattern.combine);
   const auto fill = [&](Arena& arena, std::size_t number, const TensorView& from) {
     if (from.data != nullptr) arena.copy_in(number, own, from);
   };
@@ -92,7 +94,7 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
   fill(rows_, kDOut, args.d_out);
   if (has_lse) {
     fill(rows_, kOut, read(args.out));
-    fill(rows_, kLse, read(args.lse));
+    fill(rows_, kLse, read(by_branch ? args.branch_lse : args.lse));
     fill(rows_, kDLse, args.d_lse);
   }
   WEFT_CHECK(of_keys_.post(link, keys_));
@@ -108,7 +110,7 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
   run.d_out = rows_.read(kDOut);
   if (has_lse) {
     run.out = rows_.whole(kOut);
-    run.lse = rows_.whole(kLse);
+    (by_branch ? run.branch_lse : run.lse) = rows_.whole(kLse);
     run.d_lse = rows_.read(kDLse);
   }
   const std::array wanted = {std::pair{&run.dq, &args.dq}, std::pair{&run.dk, &args.dk}, std::pair{&run.dv, &args.dv}};

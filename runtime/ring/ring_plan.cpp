@@ -42,16 +42,9 @@ ir::Bind bind_of(const Kernel::State& state) {
   return bind;
 }
 
-Error no_branch_lse() {
-  return user_error(
-      "a ring does not write the LSE of each branch in this version, which branch_lse asks for and the gradients of "
-      "'combine sum' and 'combine mean' read");
-}
-
 /// What cannot run on ranks.
 Status check_kernel(const Kernel::State& state) {
   if (state.bind.paged) return user_error("a ring has its own K and V; this kernel takes them in pages");
-  if (bind_of(state).branch_lse) return no_branch_lse();
   if (!state.executor->reads_host_memory())
     return user_error(
         fmt::format("a ring runs on the host's memory in this version; '{}' has its own", state.resolved));
@@ -64,7 +57,6 @@ Status check_gradients(const Kernel::State& state) {
   if (state.target.kind != TargetKind::cpu)
     return user_error(
         fmt::format("the backward pass of a ring runs on CPUs in this version, not on '{}'", state.resolved));
-  if (ir::per_branch(state.pattern.combine)) return no_branch_lse();
   return done;
 }
 

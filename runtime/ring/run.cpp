@@ -2,6 +2,7 @@
 #include "runtime/ring/ring_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -34,15 +35,27 @@ Status check_tensor(const RingPlan::State& plan, const char* name, const View<Po
   return done;
 }
 
-/// Likewise, of [B, H, own rows].
+/// Likewise, of [B, H, own rows], or where each branch has one [branches, B, H, own rows].
 template <typename Pointer>
-Status check_lse(const RingPlan::State& plan, const char* name, const View<Pointer>& view) {
-  if (view.rank == 3 && view.dtype == DType::f32 && view.extent[0] == plan.shape.batch &&
-      view.extent[1] == plan.shape.heads && view.extent[2] == plan.share.tokens && view.stride[2] == 1)
+Status check_lse(const RingPlan::State& plan, const char* name, const View<Pointer>& view, bool by_branch) {
+  std::vector<std::int64_t> wanted = {plan.shape.batch, plan.shape.heads, plan.share.tokens};
+  if (by_branch) wanted.insert(wanted.begin(), std::ssize(plan.kernel.state().pattern.branches));
+  if (view.rank == std::ssize(wanted) && view.dtype == DType::f32 &&
+      std::equal(wanted.begin(), wanted.end(), view.extent.begin()) && view.stride[wanted.size() - 1] == 1)
     return done;
-  return user_error(
-      fmt::format("{} is not the f32 tensor [{}, {}, {}] that rank {}'s rows have, with a last stride of 1", name,
-                  plan.shape.batch, plan.shape.heads, plan.share.tokens, plan.rank()));
+  return user_error(fmt::format("{} is not the f32 tensor [{}] that rank {}'s rows have, with a last stride of 1", name,
+                                fmt::join(wanted, ", "), plan.rank()));
+}
+
+/// The LSE of one branch, as there is one of a row.
+template <typename Pointer>
+View<Pointer> of_branch(View<Pointer> view, std::int64_t branch) {
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const std::byte, std::byte>;
+  view.data = static_cast<Byte*>(view.data) + branch * view.stride[0] * static_cast<std::int64_t>(size_of(view.dtype));
+  --view.rank;
+  std::copy(view.extent.begin() + 1, view.extent.end(), view.extent.begin());
+  std::copy(view.stride.begin() + 1, view.stride.end(), view.stride.begin());
+  return view;
 }
 
 Status check_backward(const RingPlan::State& plan, const RingArgs& args) {
@@ -56,10 +69,13 @@ Status check_backward(const RingPlan::State& plan, const RingArgs& args) {
   WEFT_CHECK(check_tensor(plan, "d_out", args.d_out, of_out));
   if (ir::has_lse(plan.kernel.state().pattern)) {
     WEFT_CHECK(check_tensor(plan, "out", args.out, of_out));
-    if (rows > 0 && args.lse.data == nullptr)
-      return user_error("lse has no data; the backward pass reads the LSE that the forward wrote");
-    WEFT_CHECK(check_lse(plan, "lse", args.lse));
-    if (args.d_lse.data != nullptr) WEFT_CHECK(check_lse(plan, "d_lse", args.d_lse));
+    const bool by_branch = ir::per_branch(plan.kernel.state().pattern.combine);
+    const OutputView& lse = by_branch ? args.branch_lse : args.lse;
+    const char* const name = by_branch ? "branch_lse" : "lse";
+    if (rows > 0 && lse.data == nullptr)
+      return user_error(fmt::format("{} has no data; the backward pass reads the LSE that the forward wrote", name));
+    WEFT_CHECK(check_lse(plan, name, lse, by_branch));
+    if (args.d_lse.data != nullptr) WEFT_CHECK(check_lse(plan, "d_lse", args.d_lse, by_branch));
   }
   if (rows > 0 && args.dq.data == nullptr && args.dk.data == nullptr && args.dv.data == nullptr)
     return user_error("no gradient is wanted: give at least one of dq, dk and dv");
@@ -78,6 +94,7 @@ Status check_rows(const RingPlan::State& plan, const RingArgs& args) {
   if (args.lse.data != nullptr && (args.lse.rank != 3 || args.lse.extent[2] != rows))
     return user_error(fmt::format("lse has the extent {} in dimension 2; rank {} owns {} rows", args.lse.extent[2],
                                   plan.rank(), rows));
+  if (args.branch_lse.data != nullptr) WEFT_CHECK(check_lse(plan, "branch_lse", args.branch_lse, true));
   if (args.d_out.data != nullptr || args.dq.data != nullptr || args.dk.data != nullptr || args.dv.data != nullptr)
     return user_error("gradients are asked for, but the kernel was compiled without CompileOptions::gradient");
   if ((args.k.data == nullptr) != (args.v.data == nullptr)) return user_error("k and v go together");
@@ -108,6 +125,7 @@ Status launch(const RingPlan::State& plan, const RingArgs& args, std::int64_t lo
               .v = plan.arena->read(1),
               .out = rows_of(args.out, 1, local, count),
               .lse = rows_of(args.lse, 2, local, count),
+              .branch_lse = rows_of(args.branch_lse, 3, local, count),
               .inputs = args.inputs};
   if (count < plan.shape.n_q) run.slice = {.first = token, .of = plan.shape.n_q};
   run.dropout_seed = args.dropout_seed;
@@ -148,16 +166,27 @@ Status launch_apart(const RingPlan::State& plan, const RingArgs& args, std::int6
     return std::vector<std::byte>(static_cast<std::size_t>(s.batch * span * s.heads * dim) * size_of(plan.dtype));
   };
   auto q = bytes(s.d), out = bytes(s.d_v);
-  std::vector<float> lse(args.lse.data != nullptr ? static_cast<std::size_t>(s.batch * s.heads * span) : 0);
+  const auto numbers = [&](const OutputView& wanted, std::int64_t branches) {
+    return std::vector<float>(wanted.data != nullptr ? static_cast<std::size_t>(branches * s.batch * s.heads * span)
+                                                     : 0);
+  };
+  const std::int64_t branches = std::ssize(plan.kernel.state().pattern.branches);
+  auto lse = numbers(args.lse, 1), branch_lse = numbers(args.branch_lse, branches);
   RingArgs spread = args;
   spread.q = dense_view(q.data(), plan.dtype, {s.batch, span, s.heads, s.d});
   spread.out = dense_output(out.data(), plan.dtype, {s.batch, span, s.heads, s.d_v});
   if (!lse.empty()) spread.lse = dense_output(lse.data(), DType::f32, {s.batch, s.heads, span});
+  if (!branch_lse.empty())
+    spread.branch_lse = dense_output(branch_lse.data(), DType::f32, {branches, s.batch, s.heads, span});
   const auto to = dense_output(q.data(), plan.dtype, {s.batch, span, s.heads, s.d});
   copy_rows(rows_of(args.q, 1, local, run.count), 1, to, run.stride, run.count, 1);
   WEFT_CHECK(launch(plan, spread, 0, run.first, span));
   copy_rows(read(spread.out), run.stride, rows_of(args.out, 1, local, run.count), 1, run.count, 1);
   if (!lse.empty()) copy_rows(read(spread.lse), run.stride, rows_of(args.lse, 2, local, run.count), 1, run.count, 2);
+  for (std::int64_t branch = 0; !branch_lse.empty() && branch < branches; ++branch) {
+    copy_rows(of_branch(read(spread.branch_lse), branch), run.stride,
+              rows_of(of_branch(args.branch_lse, branch), 2, local, run.count), 1, run.count, 2);
+  }
   return done;
 }
 

@@ -172,7 +172,7 @@ TEST_F(RingCommand, RunSaysWhatEachRankDid) {
   EXPECT_EQ(ring["received_bytes"], Json({0, halo, halo, halo}));
   EXPECT_EQ(ring["sent_bytes"], Json({halo, halo, halo, 0}));
   EXPECT_EQ(ring["messages"], Json({0, 1, 1, 1}));
-  for (const auto* other : {"--rows=0:5", "--offset=3", "--lse-per-branch", "--prepare"}) {
+  for (const auto* other : {"--rows=0:5", "--offset=3", "--prepare"}) {
     const auto refused = run_weft(scratch_, {"run", window, "--tokens", "64", "--ring", "2", other});
     EXPECT_EQ(refused.status, 2) << other;
     EXPECT_NE(refused.err.find("--ring"), std::string::npos) << refused.err;
@@ -187,6 +187,26 @@ TEST_F(RingCommand, RunSaysWhatEachRankDid) {
   const auto lengths = run_weft(scratch_, {"run", window, "--tokens", "64", "--keys", "128", "--ring", "2"});
   EXPECT_EQ(lengths.status, 1) << lengths.err;
   EXPECT_NE(lengths.err.find("queries"), std::string::npos) << lengths.err;
+}
+
+/// Of each branch where it is asked for, or where there is no other.
+TEST_F(RingCommand, LseOfBranchesIsThatOfOneDevice) {
+  const auto file = scratch_.write("p.weft",
+                                   "pattern p { branch window(20, 0); branch sink(3); combine mean; }\n"
+                                   "pattern q { branch window(20, 0); branch sink(3); }\n");
+  for (const auto& pattern : {"p", "q"}) {
+    const auto run = [&](const std::string& name, std::vector<std::string> more) {
+      more.insert(more.begin(), {"run", file, "--pattern", pattern, "--tokens", "200", "--heads", "3", "--dim", "16",
+                                 "--seed", "5", "--target", "cpu", "--lse-per-branch", "--lse", scratch_.path(name)});
+      return run_weft(scratch_, more);
+    };
+    ASSERT_EQ(run("one.npy", {}).status, 0);
+    for (const char* ring : {"2", "3:striped", "4:contiguous"}) {
+      const auto finished = run("ring.npy", {"--ring", ring, "--check"});
+      ASSERT_EQ(finished.status, 0) << finished.err;
+      EXPECT_EQ(bytes_of(scratch_.path("ring.npy")), bytes_of(scratch_.path("one.npy"))) << pattern << ring;
+    }
+  }
 }
 
 /// On other ranks and layouts, too, they are one device's bits, which --check compares with the interpreter's.
@@ -221,9 +241,9 @@ TEST_F(RingCommand, GradientsHaveTheBitsOfOneDevice) {
     EXPECT_EQ(said["backward"]["ring"]["received_bytes"], said["backward"]["ring"]["needed_bytes"]);
     EXPECT_GT(said["backward"]["ring"]["received_bytes"][0], 0);
   }
-  const auto each = run({"--pattern", "each", "--ring", "2"});
-  EXPECT_EQ(each.status, 1);
-  EXPECT_NE(each.err.find("the LSE of each branch"), std::string::npos) << each.err;
+  const auto each = run({"--pattern", "each", "--ring", "3:zigzag", "--check", "--json", "--quiet"});
+  EXPECT_EQ(each.status, 0) << each.err;
+  EXPECT_TRUE(Json::parse(each.out)["check"]["ok"]);
   const auto biased = run({"--pattern", "biased", "--ring", "2", "--check"});
   EXPECT_EQ(biased.status, 0) << biased.err;
   EXPECT_NE(biased.err.find("no gradients of inputs"), std::string::npos) << biased.err;

@@ -220,3 +220,26 @@ def test_bad_arrays(tensors):
         plan.backward(q, k, v, q, q, q)
     with pytest.raises(weft.ArgumentError):
         plan(q[:, :30], k, v)
+
+
+@pytest.mark.parametrize("combine", ["sum", "mean"])
+def test_softmaxes_of_branches(combine):
+    text = f"pattern p {{ branch window(20, 0); branch dilated(segment: 50, rate: 3); combine {combine}; }}"
+    rng = np.random.default_rng(4)
+    q, k, v, d_out = (rng.standard_normal((1, TOKENS, 2, 16), dtype=np.float32) for _ in range(4))
+    out, pullback = weft.vjp(q, k, v, text)
+    want = pullback(d_out)
+
+    def work(ring):
+        plan = ring.plan(text, tokens=TOKENS, heads=2, dim=16, gradient=True)
+        own = [plan.own(x) for x in (q, k, v)]
+        found, lse = plan.forward(*own, 0, 1, True)
+        assert lse.shape == (2, 1, 2, own[0].shape[1])
+        gradients = plan.backward(*own, found, lse, plan.own(d_out))
+        np.testing.assert_array_equal(found, plan.own(out))
+        for one, other in zip(gradients, (want.q, want.k, want.v)):
+            np.testing.assert_array_equal(one, plan.own(other))
+        with pytest.raises(weft.ArgumentError, match="no LSE of the rows"):
+            plan(*own, return_lse=True)
+
+    on_ranks(weft.ring.threads(RANKS), work, layout="zigzag")

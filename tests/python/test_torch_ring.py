@@ -79,9 +79,13 @@ def _uses_modules(rank, ranks):
             for is_causal in (False, True):
                 want = weft.attention(q, k, v, made._patterns.of(is_causal, {}), scale=made.softmax_scale)
                 assert torch.equal(made(q, k, v, is_causal=is_causal), want)
+    for made in (RingDilatedAttention([32, 96], [1, 2]), RingDilatedAttentionV2([32, 96], [1, 2])):
+        found, want = ([x.clone().requires_grad_() for x in (q, k, v)] for _ in range(2))
+        made(*found, is_causal=True).sin().sum().backward()
+        weft.attention(*want, made._patterns.of(True, {}), scale=made.softmax_scale).sin().sum().backward()
+        for one, other in zip(found, want):
+            assert torch.equal(one.grad, other.grad)
     made = RingDilatedAttention([32, 96], [1, 2])
-    with pytest.raises(weft.UnavailableError, match="no gradients"):
-        made(q.requires_grad_(), k, v)
     with pytest.raises(weft.UnavailableError, match="neither masks"):
         made(q.detach(), k, v, attention_mask=torch.ones(TOKENS, TOKENS, dtype=torch.bool))
 

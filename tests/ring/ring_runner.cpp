@@ -49,16 +49,22 @@ void put_rows(const Bytes& rows, Bytes& all, const std::vector<TokenRun>& own, s
   });
 }
 
-/// The same of a tensor [B, H, n].
-void each_lse(const std::vector<TokenRun>& own, const ir::Shape& s, std::int64_t rows,
+/// The same of tensors [B, H, n], `branches` behind one another.
+void each_lse(const std::vector<TokenRun>& own, const ir::Shape& s, std::int64_t branches, std::int64_t rows,
               const std::function<void(std::size_t whole, std::size_t local)>& copy) {
-  for (std::int64_t h = 0; h < s.heads; ++h) {
+  for (std::int64_t at = 0; at < branches * s.heads; ++at) {
     each_row(own, s.batch, s.n_q, [&](std::size_t whole, std::size_t local) {
       const auto n = static_cast<std::size_t>(s.n_q), r = static_cast<std::size_t>(rows),
-                 head = static_cast<std::size_t>(h), heads = static_cast<std::size_t>(s.heads);
-      copy((whole / n * heads + head) * n + whole % n, (local / r * heads + head) * r + local % r);
+                 head = static_cast<std::size_t>(at % s.heads), heads = static_cast<std::size_t>(s.heads),
+                 before = static_cast<std::size_t>(at / s.heads * s.batch);
+      copy(((before + whole / n) * heads + head) * n + whole % n,
+           ((before + local / r) * heads + head) * r + local % r);
     });
   }
+}
+
+TensorView read(const OutputView& view) {
+  return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
 }
 
 const Engine& engine() {
@@ -79,7 +85,8 @@ RingRunner::RingRunner(Program program, const std::string& target, bool gradient
     refused_ = pattern.error().message;
     return;
   }
-  has_lse_ = !ir::per_branch(pattern->combine) && ir::has_lse(*pattern);
+  has_lse_ = ir::has_lse(*pattern);
+  if (ir::per_branch(pattern->combine)) branches_ = std::ssize(pattern->branches);
   const auto tensors = draw_tensors(s, program_.dtype, program_.seed);
   q_ = stored(tensors.q, dtype_);
   k_ = stored(tensors.k, dtype_);
@@ -98,6 +105,7 @@ RingRunner::RingRunner(Program program, const std::string& target, bool gradient
   }
   CompileOptions options{
       .pattern = program_.pattern, .params = params, .dim = s.d, .dim_v = s.d_v, .dtype = dtype_, .target = target};
+  options.branch_lse = branches_ > 0;
   const auto compile = [&](std::optional<Kernel>& to) {
     auto kernel = engine().compile(program_.text, options);
     if (!kernel)
@@ -108,27 +116,35 @@ RingRunner::RingRunner(Program program, const std::string& target, bool gradient
   compile(kernel_);
   if (!gradients) return;
   options.gradient = true;
+  options.branch_lse = false;
   compile(backward_);
   auto of_rows = s;
   of_rows.kv_heads = s.heads;
   const auto drawn = draw_tensors(of_rows, program_.dtype, program_.seed + 100);
   d_out_ = stored(drawn.v, dtype_);
   of_rows.d = 1;
+  of_rows.batch *= lse_of_a_row();
   const auto numbers = draw_tensors(of_rows, ir::DType::f32, program_.seed + 200).q;
   d_lse_.assign(numbers.data.begin(), numbers.data.end());
+}
+
+OutputView RingRunner::lse_of(std::vector<float>& numbers, std::int64_t rows) const {
+  const auto& s = program_.shape;
+  return branches_ > 0 ? dense_output(numbers.data(), DType::f32, {branches_, s.batch, s.heads, rows})
+                       : dense_output(numbers.data(), DType::f32, {s.batch, s.heads, rows});
 }
 
 Status RingRunner::run_whole() {
   const auto& s = program_.shape;
   whole_out_.assign(static_cast<std::size_t>(s.batch * s.n_q * s.heads * s.d_v) * size_of(dtype_), std::byte{0xff});
-  whole_lse_.assign(static_cast<std::size_t>(s.batch * s.heads * s.n_q), -7);
+  whole_lse_.assign(static_cast<std::size_t>(lse_of_a_row() * s.batch * s.heads * s.n_q), -7);
   RunArgs args{.q = dense_view(q_.data(), dtype_, {s.batch, s.n_q, s.heads, s.d}),
                .k = dense_view(k_.data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d}),
                .v = dense_view(v_.data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d_v}),
                .out = dense_output(whole_out_.data(), dtype_, {s.batch, s.n_q, s.heads, s.d_v}),
                .inputs = named_};
   args.dropout_seed = s.dropout_seed;
-  if (has_lse_) args.lse = dense_output(whole_lse_.data(), DType::f32, {s.batch, s.heads, s.n_q});
+  if (has_lse_) (branches_ > 0 ? args.branch_lse : args.lse) = lse_of(whole_lse_, s.n_q);
   WEFT_CHECK(kernel_->run(args));
   return backward_ ? run_whole_backward(args) : done;
 }
@@ -144,7 +160,7 @@ Status RingRunner::run_whole_backward(RunArgs args) {
   args.dk = dense_output(whole_d_[1].data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d});
   args.dv = dense_output(whole_d_[2].data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d_v});
   args.d_out = dense_view(d_out_.data(), dtype_, {s.batch, s.n_q, s.heads, s.d_v});
-  if (has_lse_) args.d_lse = dense_view(d_lse_.data(), DType::f32, {s.batch, s.heads, s.n_q});
+  if (has_lse_) args.d_lse = read(lse_of(d_lse_, s.n_q));
   return backward_->run(args);
 }
 
@@ -154,14 +170,14 @@ Status RingRunner::run_backward(Ring& ring, const RingShape& shape, RingArgs arg
   const auto& own = plan->owned(ring.rank());
   const std::int64_t rows = plan->share().tokens;
   const Bytes d_out = rows_of(d_out_, own, s.batch, s.n_q);
-  std::vector<float> d_lse(static_cast<std::size_t>(s.batch * s.heads * rows));
-  each_lse(own, s, rows, [&](std::size_t whole, std::size_t local) { d_lse[local] = d_lse_[whole]; });
+  std::vector<float> d_lse(static_cast<std::size_t>(lse_of_a_row() * s.batch * s.heads * rows));
+  each_lse(own, s, lse_of_a_row(), rows, [&](std::size_t whole, std::size_t local) { d_lse[local] = d_lse_[whole]; });
   std::array<Bytes, 3> results;
   for (std::size_t i = 0; i < 3; ++i)
     results[i].assign(whole_d_[i].size() / static_cast<std::size_t>(s.n_q) * static_cast<std::size_t>(rows),
                       std::byte{0xcc});
   args.d_out = dense_view(d_out.data(), dtype_, {s.batch, rows, s.heads, s.d_v});
-  if (has_lse_) args.d_lse = dense_view(d_lse.data(), DType::f32, {s.batch, s.heads, rows});
+  if (has_lse_) args.d_lse = read(lse_of(d_lse, rows));
   args.dq = dense_output(results[0].data(), dtype_, {s.batch, rows, s.heads, s.d});
   args.dk = dense_output(results[1].data(), dtype_, {s.batch, rows, s.kv_heads, s.d});
   args.dv = dense_output(results[2].data(), dtype_, {s.batch, rows, s.kv_heads, s.d_v});
@@ -185,7 +201,7 @@ void RingRunner::run_rank(std::unique_ptr<Transport> transport, const RingOption
                 v = rows_of(v_, own, s.batch, s.n_q);
     const std::int64_t rows = plan->share().tokens;
     Bytes out(static_cast<std::size_t>(s.batch * rows * s.heads * s.d_v) * size_of(dtype_), std::byte{0xee});
-    std::vector<float> lse(static_cast<std::size_t>(s.batch * s.heads * rows), -8);
+    std::vector<float> lse(static_cast<std::size_t>(lse_of_a_row() * s.batch * s.heads * rows), -8);
     RingArgs args{.q = dense_view(q.data(), dtype_, {s.batch, rows, s.heads, s.d}),
                   .k = dense_view(k.data(), dtype_, {s.batch, rows, s.kv_heads, s.d}),
                   .v = dense_view(v.data(), dtype_, {s.batch, rows, s.kv_heads, s.d_v}),
@@ -193,7 +209,7 @@ void RingRunner::run_rank(std::unique_ptr<Transport> transport, const RingOption
                   .inputs = named_,
                   .dropout_seed = s.dropout_seed,
                   .threads = 1};
-    if (has_lse_) args.lse = dense_output(lse.data(), DType::f32, {s.batch, s.heads, rows});
+    if (has_lse_) (branches_ > 0 ? args.branch_lse : args.lse) = lse_of(lse, rows);
     if (lend && plan->own_k().data != nullptr) {
       const auto write = [&](const OutputView& to, const Bytes& from) {
         const auto width = from.size() / static_cast<std::size_t>(s.batch * rows);
@@ -208,7 +224,8 @@ void RingRunner::run_rank(std::unique_ptr<Transport> transport, const RingOption
     }
     for (int i = 0; i < times; ++i) WEFT_CHECK(plan->run(args));
     put_rows(out, ring_out_, own, s.batch, s.n_q);
-    each_lse(own, s, rows, [&](std::size_t whole, std::size_t local) { ring_lse_[whole] = lse[local]; });
+    each_lse(own, s, lse_of_a_row(), rows,
+             [&](std::size_t whole, std::size_t local) { ring_lse_[whole] = lse[local]; });
     if (backward_) {
       args.k = dense_view(k.data(), dtype_, {s.batch, rows, s.kv_heads, s.d});
       args.v = dense_view(v.data(), dtype_, {s.batch, rows, s.kv_heads, s.d_v});

@@ -5,6 +5,7 @@
 
 #include <weft/ring.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <map>
@@ -50,6 +51,8 @@ class RingRunner {
  private:
   void run_rank(std::unique_ptr<Transport> transport, const RingOptions& options, int times, bool lend,
                 RankOutcome& outcome);
+  std::int64_t lse_of_a_row() const { return std::max<std::int64_t>(1, branches_); }
+  OutputView lse_of(std::vector<float>& numbers, std::int64_t rows) const;
   Status run_whole_backward(RunArgs args);
   Status run_backward(Ring& ring, const RingShape& shape, RingArgs args, int times, RankOutcome& outcome);
 
@@ -59,6 +62,7 @@ class RingRunner {
   std::vector<std::byte> q_, k_, v_, whole_out_, ring_out_;
   std::vector<float> whole_lse_, ring_lse_;
   bool has_lse_ = false;
+  std::int64_t branches_ = 0;  ///< where each has an LSE of its own
   std::vector<std::vector<std::byte>> inputs_;
   std::vector<std::string> names_;
   std::vector<NamedInput> named_;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -67,8 +67,29 @@ def _default_ring(group: Any) -> Ring:
 
 @functools.lru_cache(maxsize=32)
 def _plan_of(group: Any, source: Any, tokens: int, heads: int, dim: int, batch: int, dtype: torch.dtype,
-             scale: float | None) -> RingPlan:  # fmt: skip
-    return _default_ring(group).plan(source, tokens=tokens, heads=heads, dim=dim, batch=batch, dtype=dtype, scale=scale)
+             scale: float | None, gradient: bool) -> RingPlan:  # fmt: skip
+    return _default_ring(group).plan(source, tokens=tokens, heads=heads, dim=dim, batch=batch, dtype=dtype, scale=scale,
+                                     gradient=gradient)  # fmt: skip
+
+
+class _OnAllRanks(torch.autograd.Function):
+    """All ranks have all tokens, and each computes its share; the gradients of all ranks are those of the one loss that each
+    computes."""
+
+    @staticmethod
+    def forward(ctx: Any, plan: RingPlan, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        ctx.plan, ctx.tokens = plan, q.shape[1]
+        q, k, v = (plan.own(x).contiguous() for x in (q, k, v))
+        out, lse = plan.forward(q, k, v, 0, 0, True)
+        ctx.save_for_backward(q, k, v, out, lse)
+        return _on_all_ranks(plan, out, ctx.tokens)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_out: Tensor) -> Any:
+        q, k, v, out, lse = ctx.saved_tensors
+        found = ctx.plan.backward(q, k, v, out, lse, ctx.plan.own(d_out).contiguous())
+        return (None, *(_on_all_ranks(ctx.plan, x, ctx.tokens) for x in found))
 
 
 @atexit.register
@@ -95,8 +116,8 @@ def _on_all_ranks(plan: RingPlan, rows: Tensor, tokens: int) -> Tensor:
 
 class RingDilatedAttention(Dilated):
     """Equal to `DilatedAttention` whatever the size of the ring. Where a process group of more than one rank is initialised,
-    each rank is given, and returns, all tokens, and computes its share of them; without masks, dropout and gradients, which
-    `weft.torch.ring` has for the tokens of a rank."""
+    each rank is given, and returns, all tokens, and computes its share of them, of gradients, too, where every rank computes
+    the same loss; without masks and dropout. `weft.torch.ring` is for ranks that have their own tokens only."""
 
     def __init__(self, segment_lengths: Sequence[int], dilation_rates: Sequence[int], dropout: float = 0.0, use_tf32: bool = True,
                  block_size: int = 1024, ring_size: int | None = None, use_checkpointing: bool = True, device: Any = None,
@@ -107,14 +128,14 @@ class RingDilatedAttention(Dilated):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, inputs: dict[str, Tensor]) -> Tensor:
         if ranks() == 1:
             return super().attend(query, key, value, is_causal, inputs)
-        if torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)):
-            raise UnavailableError(f"{type(self).__name__} over {ranks()} ranks has no gradients: its softmaxes are added up; "
-                                   "a plan of weft.torch.ring with one softmax has them")  # fmt: skip
         if inputs or (self.training and self.dropout):
             raise UnavailableError(f"{type(self).__name__} over {ranks()} ranks takes neither masks nor dropout")
         batch, tokens, heads, dim = query.shape
         source = source_of(self._patterns.of(is_causal, inputs))
-        plan = _plan_of(dist.group.WORLD, source, tokens, heads, dim, batch, query.dtype, self.softmax_scale)
+        records = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+        plan = _plan_of(dist.group.WORLD, source, tokens, heads, dim, batch, query.dtype, self.softmax_scale, records)
+        if records:
+            return cast(Tensor, _OnAllRanks.apply(plan, query, key, value))
         return _on_all_ranks(plan, plan(*(plan.own(x) for x in (query, key, value))), tokens)
 
 
