@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -120,10 +119,7 @@ weft_error* launch(const weft_kernel* kernel, const Call& call) {
   args.d_inputs = inputs.gradients.data();
   args.d_input_count = inputs.gradients.size();
   if (given.any()) {
-    if (call.on_gpu) throw std::invalid_argument("dropout inside of jit is for CPUs: its seed is read by the host");
-    std::uint32_t seed = 0;
-    std::memcpy(&seed, given.take().data, sizeof seed);
-    args.dropout_seed = seed;
+    args.dropout_seed_at = static_cast<const std::uint64_t*>(given.take().data);
   }
   if (call.has_offset) {
     args.offset = &call.offset;

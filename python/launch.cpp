@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace weft::python {
@@ -20,6 +21,11 @@ std::vector<std::int64_t> integers(const nb::object& said, const char* name) {
 std::uint64_t seed_of(const Kernel& kernel, const nb::object& said, nb::handle q) {
   if (said.is_none() && !kernel.drops()) return 0;
   const nb::object seed = said.is_none() ? of_arrays("draw_seed")(q) : said;
+  if (PyIndex_Check(seed.ptr()) == 0) {
+    throw nb::type_error(("seed is a " + std::string(nb::inst_name(seed).c_str()) +
+                          "; expected an int, or an array of one int64 on the device of q")
+                             .c_str());
+  }
   const std::uint64_t bits = PyLong_AsUnsignedLongLongMask(seed.ptr());
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   return bits;
@@ -53,8 +59,26 @@ Launch::Launch(const Kernel& kernel, nb::object q, nb::object k, nb::object v, c
   args.cu_q_count = cu_q_.size();
   args.cu_k = cu_k_.data();
   args.cu_k_count = cu_k_.size();
-  args.dropout_seed = seed_of(kernel, said.seed, q_->array());
+  if (!said.seed.is_none() && PyLong_Check(said.seed.ptr()) == 0 && nb::hasattr(said.seed, "__dlpack__")) {
+    look_at_seed(said.seed);
+  } else {
+    args.dropout_seed = seed_of(kernel, said.seed, q_->array());
+  }
   args.threads = said.threads;
+}
+
+/// An array of one number, which the kernel reads when it runs.
+void Launch::look_at_seed(const nb::object& said) {
+  view_input(seed_, said, "seed", stream_);
+  const bool one = std::ranges::all_of(seed_->shape(), [](std::int64_t extent) { return extent == 1; });
+  if (seed_->dtype() != "i64" || !one) {
+    throw_named("ArgumentError",
+                "seed is " + seed_->dtype() + shown(seed_->shape()) + "; expected an int, or an array of one i64");
+  }
+  if (!seed_->same_device(*q_)) {
+    throw_named("ArgumentError", "seed is on " + seed_->device() + "; expected " + q_->device() + ", as q");
+  }
+  args.dropout_seed_at = reinterpret_cast<const std::uint64_t*>(seed_->address());
 }
 
 void Launch::look(std::optional<View>& out, nb::object array, const char* name) {

@@ -54,6 +54,7 @@ class Launch {
 
  private:
   void look(std::optional<View>& out, nb::object array, const char* name);
+  void look_at_seed(const nb::object& said);
 
   int heads_axis() const { return heads_first_ ? 1 : 2; }
   int tokens_axis() const { return heads_first_ ? 2 : 1; }
@@ -64,7 +65,7 @@ class Launch {
   const Kernel& kernel_;
   bool heads_first_;
   Stream stream_;
-  std::optional<View> q_, k_, v_;
+  std::optional<View> q_, k_, v_, seed_;
   std::optional<NamedViews> inputs_;
   std::vector<std::int64_t> offset_, cu_q_, cu_k_;
 };

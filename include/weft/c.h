@@ -281,6 +281,8 @@ typedef struct {
   weft_tensor dq, dk, dv;            /**< as q, k and v; no data: not wanted */
   const weft_named_tensor* d_inputs; /**< gradients of f32 inputs, in any order */
   size_t d_input_count;
+  const uint64_t*
+      dropout_seed_at; /**< where kernels read the seed when they run, in the memory of q; NULL: dropout_seed */
 } weft_run_args;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_run_args weft_run_args_init(void) {

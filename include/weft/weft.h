@@ -147,6 +147,9 @@ struct RunArgs {
   OutputView dq = {}, dk = {}, dv = {};        ///< as q, k and v, of their dtype
   std::span<const NamedOutput> d_inputs = {};  ///< of f32 inputs, in any order, as the inputs
   std::uint64_t dropout_seed = 0;
+  /// Where kernels read the seed when they run, in the memory that q is in; null: it is dropout_seed. A CUDA graph that
+  /// is replayed draws by what stands there then.
+  const std::uint64_t* dropout_seed_at = nullptr;
   std::span<std::byte> workspace = {};  ///< at least Kernel::workspace bytes; empty: the engine's own pool
   int threads = 0;                      ///< 0: as the engine says
   void* stream = nullptr;               ///< GPUs: the CUstream to queue on; null: the default stream
@@ -206,8 +209,8 @@ class WEFT_API Kernel {
   ///
   /// On a GPU the launch may be captured into a CUDA graph, behind prepare() with its shape. It then needs a workspace
   /// that lives as long as the graph, where workspace() says more than 0 bytes, and replays with the tensors' contents
-  /// of that time and the offsets, lengths and dropout seed of this call. It asks nothing of the host, and is refused
-  /// where it would have to.
+  /// of that time and the offsets, lengths and dropout_seed of this call (see dropout_seed_at). It asks nothing of the
+  /// host, and is refused where it would have to.
   ///
   /// User errors, before anything is written, name the tensor, the dimension, what was found and what was
   /// expected: extents that disagree, a last stride other than 1, a dtype other than the compiled one, null or

@@ -83,7 +83,7 @@ def _prepared(q: Any, v: Any, pattern: PatternSource, scale: float | None, dropo
 
 
 def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layout: str = "bnhd",
-              scale: float | None = None, dropout: float = 0.0, seed: int | None = None,
+              scale: float | None = None, dropout: float = 0.0, seed: Any = None,
               inputs: Mapping[str, Any] | None = None, lengths: Any = None,
               offset: int | Sequence[int] | None = None, cu_q: Sequence[int] | None = None,
               cu_k: Sequence[int] | None = None, return_lse: bool = False, out: Any = None,
@@ -139,7 +139,7 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
 
 
 def vjp(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layout: str = "bnhd",
-        scale: float | None = None, dropout: float = 0.0, seed: int | None = None,
+        scale: float | None = None, dropout: float = 0.0, seed: Any = None,
         inputs: Mapping[str, Any] | None = None, lengths: Any = None, offset: int | Sequence[int] | None = None,
         cu_q: Sequence[int] | None = None, cu_k: Sequence[int] | None = None, target: str | None = None,
         threads: int = 0, stream: Any = None, engine: Engine | None = None,

@@ -212,7 +212,7 @@ class Kernel:
         """What the forward pass of a backward pass runs."""
         return self._with_branch_lse if self._facts.lse == "branches" else self._core
 
-    def seed_of(self, like: Any, seed: int | None) -> int:
+    def seed_of(self, like: Any, seed: Any) -> Any:
         """What weights are dropped by: drawn where none is given, and only where it is needed."""
         if seed is not None:
             return seed
@@ -220,14 +220,14 @@ class Kernel:
 
     def __call__(self, q: Any, k: Any, v: Any, *, layout: str = "bnhd", inputs: Mapping[str, Any] | None = None,
                  offset: int | Sequence[int] | None = None, cu_q: Sequence[int] | None = None,
-                 cu_k: Sequence[int] | None = None, seed: int | None = None, return_lse: bool = False, out: Any = None,
+                 cu_k: Sequence[int] | None = None, seed: Any = None, return_lse: bool = False, out: Any = None,
                  threads: int = 0, stream: Any = None) -> Any:  # fmt: skip
         """Attention of these arrays: see `weft.attention`."""
         records = _weft.records_gradients(q, k, v, inputs)
         return self.launch(records, q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
 
     def launch(self, records: bool, q: Any, k: Any, v: Any, heads_first: bool, inputs: Mapping[str, Any] | None, offset: int | Sequence[int] | None,
-               cu_q: Sequence[int] | None, cu_k: Sequence[int] | None, seed: int | None, return_lse: bool, out: Any, threads: int,
+               cu_q: Sequence[int] | None, cu_k: Sequence[int] | None, seed: Any, return_lse: bool, out: Any, threads: int,
                stream: Any) -> Any:  # fmt: skip
         """A call, by position, as names cost microseconds; `records`: gradients."""
         if return_lse and self._facts.lse != "rows":
@@ -244,7 +244,7 @@ class Kernel:
 
     def vjp(self, q: Any, k: Any, v: Any, *, layout: str = "bnhd", inputs: Mapping[str, Any] | None = None,
             offset: int | Sequence[int] | None = None, cu_q: Sequence[int] | None = None,
-            cu_k: Sequence[int] | None = None, seed: int | None = None, threads: int = 0,
+            cu_k: Sequence[int] | None = None, seed: Any = None, threads: int = 0,
             stream: Any = None) -> tuple[Any, Callable[..., Gradients]]:  # fmt: skip
         """Attention, and the function that makes its gradients: see `weft.vjp`."""
         options = (heads_first(layout), inputs, offset, cu_q, cu_k, self.seed_of(q, seed), threads, stream)

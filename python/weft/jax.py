@@ -86,7 +86,7 @@ def _on_host(how: _How, backward: bool, *arguments: Any) -> tuple[np.ndarray[Any
     kernel = _KERNELS[how.kernel]
     count = 7 if backward else 3
     inputs = dict(zip(how.inputs, arrays[count:]))
-    seed = int(arrays[count + len(how.inputs)]) if len(arrays) > count + len(how.inputs) else 0
+    seed = int(arrays[count + len(how.inputs)].view(np.uint64)[0]) if len(arrays) > count + len(how.inputs) else 0
     options = (how.heads_first, inputs, how.offset, None, None, seed, how.threads, None)
     q, k, v = (joined(x, 4) for x in arrays[:3])
     empty = np.zeros((*lead, 0), np.float32)
@@ -129,7 +129,7 @@ def _attention_backward(how: _How, saved: Any, given: Any) -> Any:
     of_q, of_k, of_v, *rest = _call(how, True, results, arguments, _mapped(how, seed))
     found = iter(rest)
     of_inputs = tuple(next(found) if real else np.zeros(x.shape, jax.dtypes.float0) for x, real in zip(inputs, how.real))
-    return of_q, of_k, of_v, of_inputs, None if seed is None else np.zeros((), jax.dtypes.float0)
+    return of_q, of_k, of_v, of_inputs, None if seed is None else np.zeros(seed.shape, jax.dtypes.float0)
 
 
 _attention.defvjp(_attention_forward, _attention_backward)
@@ -139,11 +139,11 @@ def _seed_of(seed: Any) -> Any:
     if seed is None:
         raise ArgumentError("weights are dropped, and JAX draws nothing by itself; expected seed=, such as jax.random.bits(key)")
     if isinstance(seed, int):
-        return jnp.uint32(seed % 2**32)
+        return jnp.asarray([seed % 2**32, seed // 2**32 % 2**32], jnp.uint32)
     seed = jnp.asarray(seed)
     if seed.shape != () or seed.dtype not in (jnp.uint32, jnp.int32):
         raise ArgumentError(f"seed is {seed.dtype}{list(seed.shape)}; expected an int, or a uint32 such as jax.random.bits(key)")
-    return seed
+    return jnp.stack([seed.astype(jnp.uint32), jnp.uint32(0)])
 
 
 def _checked(name: str, array: Any, like: Any) -> Any:
@@ -163,7 +163,7 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
     Shapes, patterns, inputs and results are as there.
 
     It differs in this: `seed` must be given where weights are dropped, an int or a uint32 that may be traced
-    (`jax.random.bits(key)`), and on GPUs dropout is refused; `offset` is one number; there are no `cu_q`, `cu_k`, `out` and
+    (`jax.random.bits(key)`); `offset` is one number; there are no `cu_q`, `cu_k`, `out` and
     `stream`. It has first derivatives, of q, k, v and f32 inputs, also through the LSE. `vmap` makes mapped axes part of
     the batch; calls with inputs or dropout run one after the other instead. Where XLA cannot call kernels itself, as
     there is no C++ compiler or `WEFT_JAX=python`, it does so through `jax.pure_callback`: right, and slower.

@@ -128,6 +128,7 @@ Result<RunArgs> args_of(const weft_run_args& from) {
   WEFT_TRY(out.kv_lengths, numbers(from.kv_lengths, from.kv_length_count, "weft_run_args::kv_lengths"));
   out.slice = {.first = from.slice_first, .of = from.slice_of};
   out.dropout_seed = from.dropout_seed;
+  out.dropout_seed_at = from.dropout_seed_at;
   if (from.workspace != nullptr) {
     out.workspace = std::span(static_cast<std::byte*>(from.workspace), from.workspace_bytes);
   }

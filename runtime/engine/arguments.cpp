@@ -89,6 +89,7 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.offset = args.offset.empty() ? shape.n_k - shape.n_q : args.offset.front();
   to.scale = plan.scale.value_or(1 / std::sqrt(static_cast<double>(plan.bind.d)));
   to.seed = args.dropout_seed;
+  to.seed_at = args.dropout_seed_at;
   to.pages = static_cast<const std::int32_t*>(args.pages.data);
   to.page_stride = args.pages.stride[0];
   to.page_size = args.pages.data != nullptr ? args.k.extent[1] : 0;

@@ -91,6 +91,7 @@ Status CudaExecutor::check_pointers(const Launch& launch, const RunArgs& args) c
   WEFT_CHECK(check("dv", args.dv.data));
   WEFT_CHECK(check("branch_lse", args.branch_lse.data));
   WEFT_CHECK(check("pages", args.pages.data));
+  WEFT_CHECK(check("dropout_seed_at", args.dropout_seed_at));
   WEFT_CHECK(check("the workspace", args.workspace.data()));
   for (std::size_t i = 0; i < launch.lists.size(); ++i) {
     WEFT_CHECK(check(fmt::format("list {}", i), launch.lists[i].data));

@@ -55,6 +55,12 @@ Regions caller_regions(const ir::Pattern& pattern, const Launch& launch, const R
   add_region(regions, "dk", args.dk, true);
   add_region(regions, "dv", args.dv, true);
   add_region(regions, "pages", args.pages, false);
+  if (args.dropout_seed_at != nullptr) {
+    regions.push_back({.begin = args.dropout_seed_at,
+                       .bytes = sizeof *args.dropout_seed_at,
+                       .writable = false,
+                       .name = "dropout_seed_at"});
+  }
   for (std::size_t i = 0; i < launch.inputs.size(); ++i) {
     add_region(regions, "input " + pattern.inputs[i].name, launch.inputs[i], false);
   }

@@ -323,6 +323,14 @@ Status check_lists(const ir::Pattern& pattern, const RunArgs& args, Launch& laun
   return done;
 }
 
+/// As the host knows it.
+Result<std::uint64_t> check_seed(const LaunchContract& contract, const RunArgs& args) {
+  if (args.dropout_seed_at == nullptr) return args.dropout_seed;
+  if (reinterpret_cast<std::uintptr_t>(args.dropout_seed_at) % alignof(std::uint64_t) != 0)
+    return user_error("dropout_seed_at is misaligned; expected a multiple of 8 bytes");
+  return contract.on_host ? *args.dropout_seed_at : args.dropout_seed;
+}
+
 }  // namespace
 
 Status check_threads(int threads) {
@@ -368,7 +376,7 @@ Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args)
   WEFT_CHECK(check_lse(contract, args));
   WEFT_CHECK(check_offsets(args.offset, shape.batch));
   launch.shape.offset.assign(args.offset.begin(), args.offset.end());
-  launch.shape.dropout_seed = args.dropout_seed;
+  WEFT_TRY(launch.shape.dropout_seed, check_seed(contract, args));
   WEFT_TRY(launch.inputs, check_inputs(contract.pattern, args, shape));
   WEFT_CHECK(check_gradients(contract, args, launch));
   WEFT_CHECK(check_meaning(contract.pattern, launch));

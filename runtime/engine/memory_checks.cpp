@@ -151,7 +151,7 @@ Status check_spans(const RunArgs& args) {
 
 Status check_apart(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) {
   std::vector<Bytes> read, written;
-  read.reserve(9 + launch.inputs.size());
+  read.reserve(10 + launch.inputs.size());
   written.reserve(7 + launch.lists.size() + launch.d_inputs.size());
   const auto add = [](std::vector<Bytes>& to, std::string name, const auto& view) {
     if (view.data != nullptr) to.push_back(bytes_of(std::move(name), view));
@@ -180,6 +180,12 @@ Status check_apart(const ir::Pattern& pattern, const Launch& launch, const RunAr
   add(read, "k", args.k);
   add(read, "v", args.v);
   add(read, "pages", args.pages);
+  if (args.dropout_seed_at != nullptr) {
+    auto& seed = read.emplace_back();
+    seed.name = "dropout_seed_at";
+    seed.begin = reinterpret_cast<std::uintptr_t>(args.dropout_seed_at);
+    seed.terms.add({.most = sizeof *args.dropout_seed_at - 1});
+  }
   for (std::size_t i = 0; i < launch.inputs.size(); ++i) {
     add(read, fmt::format("input '{}'", pattern.inputs[i].name), launch.inputs[i]);
   }

@@ -119,3 +119,21 @@ def test_what_random_and_top_chose_is_told(tensors):
     want = weft.attention(q[:1, :, :1], k[:1, :, :1], v[:1, :, :1], same, inputs={"chosen": full})
     np.testing.assert_allclose(kernel(q, k, v)[:1, :, :1], want, rtol=1e-5, atol=1e-5)
     assert weft.compile("causal", dim=16, dtype="f32").lists(q[..., :16], k[..., :16], v[..., :16]) == []
+
+
+def test_a_seed_may_stand_in_an_array(tensors):
+    q, k, v = tensors()
+    kernel = weft.compile("pattern p { keep causal; dropout 0.4; }", dim=q.shape[3], dtype="f32")
+    want = kernel(q, k, v, seed=2**40 + 9)
+    seed = np.array([2**40 + 9])
+    np.testing.assert_array_equal(kernel(q, k, v, seed=seed), want)
+    np.testing.assert_array_equal(kernel(q, k, v, seed=seed[0]), want)  # a number of NumPy's is a number
+    seed[0] = 8
+    np.testing.assert_array_equal(kernel(q, k, v, seed=seed), kernel(q, k, v, seed=8))
+    out, pullback = kernel.vjp(q, k, v, seed=seed)
+    np.testing.assert_array_equal(pullback(out).q, kernel.vjp(q, k, v, seed=8)[1](out).q)
+    for wrong in (np.array([1, 2]), np.array([1], np.int32), np.array(1.5)):
+        with pytest.raises(weft.ArgumentError, match="expected an int, or an array of one i64"):
+            kernel(q, k, v, seed=wrong)
+    with pytest.raises(TypeError, match="seed is a str; expected an int"):
+        kernel(q, k, v, seed="7")

@@ -149,6 +149,8 @@ def test_dropout_is_drawn_by_the_seed(arrays, attention):
     given, traced = arrays
     call = jax.jit(lambda q, k, v, seed: attention(q, k, v, "causal", dropout=0.3, seed=seed))
     np.testing.assert_array_equal(call(*traced, jax.numpy.uint32(7)), weft.attention(*given, "causal", dropout=0.3, seed=7))
+    far = 2**40 + 3
+    np.testing.assert_array_equal(attention(*traced, dropout=0.3, seed=far), weft.attention(*given, dropout=0.3, seed=far))
     seed = jax.random.bits(jax.random.key(1))
     np.testing.assert_array_equal(call(*traced, seed), weft.attention(*given, "causal", dropout=0.3, seed=int(seed)))
     found = jax.grad(lambda q, s: (attention(q, *traced[1:], "causal", dropout=0.3, seed=s) ** 2).sum())(traced[0], seed)

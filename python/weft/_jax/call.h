@@ -16,7 +16,7 @@ struct Buffer {
 
 /// A launch. Axes in front of those that Weft knows are of `vmap`, and count as batch.
 ///
-/// Forward: q, k, v, inputs in the order of the pattern, and where weights are dropped the seed, 32 bits; out, LSE.
+/// Forward: q, k, v, inputs in the order of the pattern, and where weights are dropped the seed, 64 bits; out, LSE.
 /// Backward: q, k, v, out, LSE, d_out, d_LSE, inputs, seed; gradients of q, k, v and of the f32 inputs in their order.
 struct Call {
   const char* kernel;  ///< a name that the module knows
@@ -24,7 +24,6 @@ struct Call {
   bool backward, heads_first, has_offset;
   int64_t offset;
   int32_t threads;
-  bool on_gpu;
   void* stream;
   const Buffer* arguments;
   size_t argument_count;

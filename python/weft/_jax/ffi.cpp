@@ -60,14 +60,13 @@ ffi::Error launch(Call call, std::string_view kernel, ffi::RemainingArgs argumen
 
 ffi::Error on_host(std::string_view kernel, bool backward, bool heads_first, bool has_offset, int64_t offset,
                    int32_t threads, ffi::RemainingArgs arguments, ffi::RemainingRets results) {
-  return launch(
-      {nullptr, 0, backward, heads_first, has_offset, offset, threads, false, nullptr, nullptr, 0, nullptr, 0}, kernel,
-      arguments, results);
+  return launch({nullptr, 0, backward, heads_first, has_offset, offset, threads, nullptr, nullptr, 0, nullptr, 0},
+                kernel, arguments, results);
 }
 
 ffi::Error on_gpu(void* stream, std::string_view kernel, bool backward, bool heads_first, bool has_offset,
                   int64_t offset, int32_t threads, ffi::RemainingArgs arguments, ffi::RemainingRets results) {
-  return launch({nullptr, 0, backward, heads_first, has_offset, offset, threads, true, stream, nullptr, 0, nullptr, 0},
+  return launch({nullptr, 0, backward, heads_first, has_offset, offset, threads, stream, nullptr, 0, nullptr, 0},
                 kernel, arguments, results);
 }
 

@@ -63,7 +63,8 @@ class How(NamedTuple):
 
     def options(self, inputs: Sequence[Tensor], seed: Tensor | None) -> tuple[Any, ...]:
         """Of a launch: see `Kernel.forward`."""
-        drawn = 0 if seed is None else int(seed.item())
+        # A kernel of a GPU reads it when it runs, so that a CUDA graph draws anew each time.
+        drawn = 0 if seed is None else seed if seed.is_cuda else int(seed.item())
         numbers = (self.offset or None, self.cu_q or None, self.cu_k or None)
         return (self.heads_first, dict(zip(self.names, inputs)) or None, *numbers, drawn, self.threads, None)
 
