@@ -1,5 +1,7 @@
 #include "runtime/nvrtc/invoke.h"
 
+#include "runtime/nvrtc/kept_signals.h"
+
 #include <sstream>
 
 namespace weft::nvrtc {
@@ -44,7 +46,10 @@ int compile(const Functions& nvrtc, Program* program, const std::vector<std::str
             Outcome& out) {
   std::vector<const char*> raw;
   for (const std::string& argument : arguments) raw.push_back(argument.c_str());
-  const int compiled = nvrtc.CompileProgram(program, static_cast<int>(raw.size()), raw.data());
+  const int compiled = [&] {
+    const KeptSignals kept(reinterpret_cast<const void*>(nvrtc.CompileProgram));
+    return nvrtc.CompileProgram(program, static_cast<int>(raw.size()), raw.data());
+  }();
   const int logged = read(program, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, out.log);
   end_at_nul(out.log);
   if (compiled != kSuccess) return compiled;

@@ -19,8 +19,8 @@ class SeedsOn : public ::testing::TestWithParam<const char*> {
 
   void SetUp() override {
     for (const bool gradient : {false, true}) {
-      auto kernel = engine_.compile(
-          kText, {.dim = kDim, .dtype = DType::f32, .gradient = gradient, .target = GetParam()});
+      auto kernel =
+          engine_.compile(kText, {.dim = kDim, .dtype = DType::f32, .gradient = gradient, .target = GetParam()});
       ASSERT_TRUE(kernel.ok()) << kernel.error().message;
       kernels_.push_back(std::move(*kernel));
     }
@@ -79,8 +79,7 @@ TEST_P(SeedsOn, AreLookedAtFirst) {
   EXPECT_NE(why(kernels_[0].run(args(0, inside))).find("dropout_seed_at"), std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, SeedsOn,
-                         ::testing::Values("interpreter", "cpu", "emulate:sm_61", "emulate:sm_80"),
+INSTANTIATE_TEST_SUITE_P(Targets, SeedsOn, ::testing::Values("interpreter", "cpu", "emulate:sm_61", "emulate:sm_80"),
                          [](const auto& of) {
                            std::string name = of.param;
                            for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';

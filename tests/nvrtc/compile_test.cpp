@@ -4,7 +4,12 @@
 
 #include <elf.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <set>
 #include <thread>
@@ -247,6 +252,31 @@ TEST(NvrtcCompile, OtherTargetsAndHiddenTextsAreRefused) {
   const auto unknown = compile(**recent, kSmall, named("sm_61"));
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.error().kind, ErrorKind::environment);
+}
+
+std::atomic<int> interrupts = 0;
+
+/// NVRTC would end the process.
+TEST(NvrtcCompile, AnInterruptGoesToTheProgram) {
+  const Directory place;
+  const auto fake = locate(named("sm_80"), plant(place, kFake13_5));
+  ASSERT_TRUE(fake.ok());
+  interrupts = 0;
+  const auto before = std::signal(SIGINT, [](int) { ++interrupts; });
+  EXPECT_FALSE(compile(**fake, "signals", named("sm_80")).ok()) << "it makes nothing";
+  EXPECT_EQ(interrupts, 1);
+  // The real one, when it has put its handlers in place long ago.
+  const auto library = library_for(named("sm_61"));
+  if (library != nullptr) {
+    std::thread other([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      kill(getpid(), SIGINT);
+    });
+    EXPECT_FALSE(compiled(kSpilling, named("sm_61")).empty());
+    other.join();
+    EXPECT_EQ(interrupts, 2);
+  }
+  std::signal(SIGINT, before);
 }
 
 TEST(NvrtcCompile, WhatIsNoCubinIsNotTakenForOne) {

@@ -1,6 +1,11 @@
 /// A library that looks like NVRTC: it knows the architectures of the release it is built as, and does what the text
 /// it compiles asks for.
 
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -58,6 +63,13 @@ FAKE(CompileProgram)(Program* program, int count, const char* const* options) {
   if (asks_for(*program, "abort")) std::abort();
   if (asks_for(*program, "out of memory")) return 1;
   if (asks_for(*program, "sleep")) std::this_thread::sleep_for(std::chrono::hours(1));
+  if (asks_for(*program, "signals")) {
+    // As NVRTC does: whoever interrupts it ends the process.
+    const auto before = std::signal(SIGINT, [](int) { std::_Exit(4); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    kill(getpid(), SIGINT);
+    std::signal(SIGINT, before);
+  }
   if (asks_for(*program, "large")) program->output.assign(10 << 20, 'x');
   return 0;
 }

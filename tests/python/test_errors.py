@@ -112,3 +112,34 @@ def test_import_is_quick():
     program = "import time; begin = time.process_time(); import weft; print(1e3 * (time.process_time() - begin))"
     times = [float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout) for _ in range(8)]
     assert min(times) < 50, times
+
+
+@pytest.mark.parametrize("whom", ["itself", "its group"])
+def test_an_interrupted_compilation_is_a_keyboard_interrupt(whom):
+    """… and the next one is as if nothing had been."""
+    program = """
+import os, signal, sys, threading
+import numpy as np
+import weft
+
+x = np.ones((1, 8, 1, 16), np.float32)
+want = weft.attention(x, x, x, "causal")
+target = "sm_80" if sys.argv[1] == "its group" else "cpu"  # compiled by a process of its own, which hears of it, too
+kill = (lambda: os.killpg(0, signal.SIGINT)) if sys.argv[1] == "its group" else lambda: os.kill(os.getpid(), signal.SIGINT)
+engine = weft.Engine(no_cache=True)
+threading.Timer(0.1, kill).start()
+try:
+    for width in range(1, 100000):
+        try:
+            weft.compile("window", width=width, dim=16, dtype="f16", target=target, engine=engine)
+        except weft.UnavailableError:
+            pass  # its compiler is not there, or was interrupted
+    print("never")
+except KeyboardInterrupt:
+    assert (weft.attention(x, x, x, "causal") == want).all()
+    weft.compile("window", width=3, dim=32, dtype="f32", engine=engine)
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-X", "dev", "-c", program, whom], capture_output=True, text=True, start_new_session=True)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+    assert "never awaited" not in done.stderr and "leaked" not in done.stderr
