@@ -62,7 +62,8 @@ class Watch {
       struct sigaction now = {};
       if (sigaction(kSignals[i], nullptr, &now) != 0) continue;
       const void* const whose = library_of(reinterpret_cast<const void*>(now.sa_handler));
-      const bool is_theirs = whose != nullptr && std::find(libraries_.begin(), libraries_.end(), whose) != libraries_.end();
+      const bool is_theirs =
+          whose != nullptr && std::find(libraries_.begin(), libraries_.end(), whose) != libraries_.end();
       if (is_theirs) sigaction(kSignals[i], &before_[i], nullptr);
     }
   }

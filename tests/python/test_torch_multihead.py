@@ -198,9 +198,9 @@ def test_compiles_as_one_graph(module, x):
     torch.testing.assert_close(first(compiled(x)), first(attend(x)))
 
 
-def test_more_ranks_than_one_have_no_gradients(monkeypatch, x):
+def test_more_ranks_than_one_take_no_masks(monkeypatch, x):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 4)
-    with pytest.raises(weft.UnavailableError, match="over 4 ranks has no gradients"):
-        made(RingMultiheadDilatedAttention)(x)
+    with pytest.raises(weft.UnavailableError, match="over 4 ranks takes neither masks nor dropout"):
+        made(RingMultiheadDilatedAttention)(x, attn_mask=torch.zeros(x.shape[1], x.shape[1], dtype=torch.bool))
     made(ImprovedMultiheadDilatedAttention)(x)
