@@ -1,5 +1,7 @@
 #include "tools/ring_run.h"
 
+#include "runtime/ring/branches.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -53,17 +55,6 @@ RingLayout to_public(ir::RingLayout layout) {
 
 TensorView read(const OutputView& view) {
   return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
-}
-
-/// The LSE of one branch: [B, H, n] of [branches, B, H, n].
-OutputView of_branch(const OutputView& from, std::int64_t branch) {
-  if (from.data == nullptr) return {};
-  auto* const data = static_cast<std::byte*>(from.data) + branch * from.stride[0] * std::ptrdiff_t{sizeof(float)};
-  return {.data = data,
-          .dtype = from.dtype,
-          .rank = 3,
-          .extent = {from.extent[1], from.extent[2], from.extent[3]},
-          .stride = {from.stride[1], from.stride[2], from.stride[3]}};
 }
 
 /// From a barrier to a barrier.

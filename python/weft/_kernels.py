@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from . import _arrays, _weft
 from ._sources import PatternSource, Source, add_places, source_of
-from ._words import dtype_name, spell_params
+from ._words import bound, spell_params
 from .errors import ArgumentError, PatternError, PatternWarning
 from .explanation import Explanation, explained
 from .picture import Picture
@@ -114,11 +114,6 @@ class Kernel:
         return self._core.drops
 
     @property
-    def said(self) -> dict[str, Any]:
-        """What it was asked for with."""
-        return dict(self._request)
-
-    @property
     def text(self) -> str:
         """The pattern, with every default written out."""
         return self._core.text
@@ -202,11 +197,6 @@ class Kernel:
     def _with_branch_lse(self) -> _weft.Kernel:
         return _weft.Kernel(self._engine, _weft.Request(**dict(self._request, branch_lse=True)))
 
-    @property
-    def backward_core(self) -> _weft.Kernel:
-        """What its backward pass runs; compiled when it is first asked for."""
-        return self._gradient
-
     @functools.cached_property
     def recording(self) -> _weft.Kernel:
         """What the forward pass of a backward pass runs."""
@@ -270,14 +260,8 @@ class Kernel:
 
 def compile_source(source: Source, params: tuple[tuple[str, str], ...], engine: Engine | None,
                    request: Mapping[str, Any]) -> Kernel:  # fmt: skip
-    request = {
-        **request,
-        "text": source.text,
-        "pattern": source.pattern,
-        "source_name": source.name,
-        "params": [f"{name}={value}" for name, value in params],
-    }
-    read = {key: request[key] for key in ("text", "pattern", "source_name", "params")}
+    read = source.request(params)
+    request = {**request, **read}
     try:
         facts = _weft.Pattern(_weft.Request(**read))
         made = Kernel(engine or default_engine(), facts, request)
@@ -307,12 +291,5 @@ def compile(source: PatternSource, *, pattern: str | None = None, heads: int | N
     >>> kernel.target.partition(":")[0]
     'cpu'
     """
-    request = {
-        "heads": heads or 0,
-        "kv_heads": kv_heads or 0,
-        "dim": dim or 0,
-        "dim_v": dim_v or 0,
-        "dtype": dtype_name(dtype),
-        "target": target or "",
-    }
+    request = bound(heads, kv_heads, dim, dim_v, dtype, target)
     return compile_source(source_of(source, pattern), spell_params(params), engine, request)

@@ -27,6 +27,11 @@ class Source(NamedTuple):
     """What messages call the text."""
     places: tuple[Place, ...] = ()
 
+    def request(self, params: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+        """What of a `_weft.Request` it says."""
+        spelled = [f"{name}={value}" for name, value in params]
+        return {"text": self.text, "pattern": self.pattern, "source_name": self.name, "params": spelled}
+
 
 class HasSource(Protocol):
     """A `weft.Set` or a `weft.Pattern`."""

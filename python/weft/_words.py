@@ -41,3 +41,9 @@ def dtype_name(dtype: Any) -> str:
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     name = name.rpartition(".")[2]
     return _DTYPES.get(name, name)
+
+
+def bound(heads: int | None, kv_heads: int | None, dim: int | None, dim_v: int | None, dtype: Any, target: str | None) -> dict[str, Any]:
+    """What of a `_weft.Request` binds a pattern; what is not said stays open."""
+    sizes = {"heads": heads, "kv_heads": kv_heads, "dim": dim, "dim_v": dim_v}
+    return {**{name: size or 0 for name, size in sizes.items()}, "dtype": dtype_name(dtype), "target": target or ""}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _weft
 from ._sources import PatternSource, add_places, source_of
-from ._words import dtype_name, spell_params
+from ._words import bound, spell_params
 from .errors import ArgumentError, PatternError
 
 if TYPE_CHECKING:
@@ -79,19 +79,7 @@ def explain(source: PatternSource, *, tokens: int | None = None, keys: int | Non
     from ._kernels import default_engine
 
     text = source_of(source, pattern)
-    request = {
-        "text": text.text,
-        "pattern": text.pattern,
-        "source_name": text.name,
-        "params": [f"{name}={value}" for name, value in spell_params(params)],
-        "heads": heads or 0,
-        "kv_heads": kv_heads or 0,
-        "dim": dim or 0,
-        "dim_v": dim_v or 0,
-        "dtype": dtype_name(dtype),
-        "target": target or "",
-        "gradient": gradient,
-    }
+    request = {**text.request(spell_params(params)), **bound(heads, kv_heads, dim, dim_v, dtype, target), "gradient": gradient}
     try:
         return explained(engine or default_engine(), request, batch=batch, tokens=tokens, keys=keys, layout=layout, ring=ring,
                          inputs=inputs)  # fmt: skip

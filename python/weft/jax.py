@@ -42,18 +42,11 @@ class _How(NamedTuple):
 
 def _named(kernel: Kernel) -> str:
     """A name that no other kernel has."""
-    name = f"{kernel.name}/{hashlib.sha256(repr(sorted(kernel.said.items())).encode()).hexdigest()[:32]}"
+    name = f"{kernel.name}/{hashlib.sha256(repr(sorted(kernel._request.items())).encode()).hexdigest()[:32]}"
     if name not in _KERNELS:
         _KERNELS[name] = kernel
         _weft.jax_keep(name + "/forward", kernel.recording)
     return name
-
-
-def _with_gradient(name: str) -> Kernel:
-    """The kernel, whose backward pass is compiled where it was not."""
-    kernel = _KERNELS[name]
-    _weft.jax_keep(name + "/backward", kernel.backward_core)
-    return kernel
 
 
 def _shape_of_lse(how: _How, q: Any) -> tuple[int, ...]:
@@ -122,7 +115,7 @@ def _attention_forward(how: _How, q: Any, k: Any, v: Any, inputs: tuple[Any, ...
 def _attention_backward(how: _How, saved: Any, given: Any) -> Any:
     q, k, v, out, lse, inputs, seed = saved
     d_out, d_lse = given
-    _with_gradient(how.kernel)
+    _weft.jax_keep(how.kernel + "/backward", _KERNELS[how.kernel]._gradient)  # compiled where it was not
     real = [x for x, is_real in zip(inputs, how.real) if is_real]
     results = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (q, k, v, *real))
     arguments = (q, k, v, out, lse, d_out.astype(q.dtype), d_lse, *inputs, *(() if seed is None else (seed,)))

@@ -72,12 +72,7 @@ class Picture:
 
 def picture_of(source: Source, tokens: int | None, head: int, keys: int | None, inputs: Mapping[str, Any] | None,
                params: Mapping[str, Any]) -> Picture:  # fmt: skip
-    request = {
-        "text": source.text,
-        "pattern": source.pattern,
-        "source_name": source.name,
-        "params": [f"{name}={value}" for name, value in spell_params(params)],
-    }
+    request = source.request(spell_params(params))
     try:
         return Picture(request, tokens, keys, head, inputs)
     except PatternError as error:

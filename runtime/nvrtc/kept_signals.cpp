@@ -1,5 +1,7 @@
 #include "runtime/nvrtc/kept_signals.h"
 
+#include "compiler/base/fork_safe.h"
+
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -7,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -23,24 +26,21 @@ const void* library_of(const void* address) {
   return address != nullptr && dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
 }
 
-/// Shared by all compilations of the process, as handlers are.
+/// One for all compilations of the process, as handlers are.
 class Watch {
  public:
   void begin(const void* library) {
-    const std::lock_guard lock(mutex_);
     {
-      const std::lock_guard listed(of_libraries_);
+      const std::lock_guard lock(mutex_);
       if (std::find(libraries_.begin(), libraries_.end(), library) == libraries_.end()) libraries_.push_back(library);
     }
     if (count_++ > 0) return;
-    for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      sigaction(kSignals[i], nullptr, &before_[i]);
-    }
-    watching_ = true;
+    look();
+    over_ = false;
     try {
       thread_ = std::thread([this] {
-        while (watching_) {
-          put_back();
+        while (!over_) {
+          look();
           std::this_thread::sleep_for(std::chrono::microseconds(200));
         }
       });
@@ -48,47 +48,55 @@ class Watch {
     }
   }
   void end() {
-    const std::lock_guard lock(mutex_);
     if (--count_ > 0) return;
-    watching_ = false;
+    over_ = true;
     if (thread_.joinable()) thread_.join();
-    put_back();
+    look();
   }
+  bool is_of_this_process() const { return generation_ == fork_generation(); }
 
  private:
-  void put_back() {
-    const std::lock_guard listed(of_libraries_);
+  /// Remembers the program's handlers, and puts them back where a library's are in their place.
+  void look() {
+    const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < kSignals.size(); ++i) {
       struct sigaction now = {};
       if (sigaction(kSignals[i], nullptr, &now) != 0) continue;
       const void* const whose = library_of(reinterpret_cast<const void*>(now.sa_handler));
-      const bool is_theirs =
-          whose != nullptr && std::find(libraries_.begin(), libraries_.end(), whose) != libraries_.end();
-      if (is_theirs) sigaction(kSignals[i], &before_[i], nullptr);
+      if (whose == nullptr || std::find(libraries_.begin(), libraries_.end(), whose) == libraries_.end())
+        programs_[i] = now;
+      else
+        sigaction(kSignals[i], &programs_[i], nullptr);
     }
   }
 
-  std::mutex mutex_, of_libraries_;
+  const unsigned long generation_ = fork_generation();
+  std::mutex mutex_;                    ///< of what the thread reads
   std::vector<const void*> libraries_;  ///< all that ever compiled
+  std::array<struct sigaction, kSignals.size()> programs_ = {};
   int count_ = 0;
-  std::array<struct sigaction, kSignals.size()> before_ = {};
-  std::atomic<bool> watching_ = false;
+  std::atomic<bool> over_ = false;
   std::thread thread_;
 };
 
-Watch& watch() {
-  static auto* const kWatch = new Watch;  // a compilation may be the last thing that a process does
-  return *kWatch;
-}
+ForkSafe<> mutex;
+/// Never destroyed: a compilation may be the last thing that a process does, and a child has the thread of its parent's
+/// only in name.
+Watch* watch = nullptr;
 
 }  // namespace
 
 KeptSignals::KeptSignals(const void* within) : library_(library_of(within)) {
-  if (library_ != nullptr) watch().begin(library_);
+  if (library_ == nullptr) return;
+  const std::lock_guard lock(mutex);
+  if (watch == nullptr || !watch->is_of_this_process()) watch = new Watch;
+  watch->begin(library_);
 }
 
 KeptSignals::~KeptSignals() {
-  if (library_ != nullptr) watch().end();
+  if (library_ == nullptr) return;
+  const std::lock_guard lock(mutex);
+  watch->end();
 }
 
 }  // namespace weft::nvrtc

@@ -1,4 +1,5 @@
 #include "compiler/base/guarded.h"
+#include "runtime/ring/branches.h"
 #include "runtime/ring/ring_plan.h"
 
 #include <fmt/format.h>
@@ -45,17 +46,6 @@ Status check_lse(const RingPlan::State& plan, const char* name, const View<Point
     return done;
   return user_error(fmt::format("{} is not the f32 tensor [{}] that rank {}'s rows have, with a last stride of 1", name,
                                 fmt::join(wanted, ", "), plan.rank()));
-}
-
-/// The LSE of one branch, as there is one of a row.
-template <typename Pointer>
-View<Pointer> of_branch(View<Pointer> view, std::int64_t branch) {
-  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const std::byte, std::byte>;
-  view.data = static_cast<Byte*>(view.data) + branch * view.stride[0] * static_cast<std::int64_t>(size_of(view.dtype));
-  --view.rank;
-  std::copy(view.extent.begin() + 1, view.extent.end(), view.extent.begin());
-  std::copy(view.stride.begin() + 1, view.stride.end(), view.stride.begin());
-  return view;
 }
 
 Status check_backward(const RingPlan::State& plan, const RingArgs& args) {
