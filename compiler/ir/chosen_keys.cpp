@@ -123,7 +123,8 @@ void choose_keys(const Pattern& pattern, const Shape& shape, const InputValues& 
   for (std::int64_t b = 0; b < extent[0]; ++b) {
     for (std::int64_t h = 0; h < extent[1]; ++h) {
       for (std::int64_t row = 0; row < extent[2]; ++row, at += extent[3]) {
-        const auto& chosen = drawn_keys(*keys.of.set, scope, {.b = b, .h = h, .q = keys.first_row + row, .k = 0});
+        const Pair pair{.b = b, .h = keys.first_head + h, .q = keys.first_row + row, .k = 0};
+        const auto& chosen = drawn_keys(*keys.of.set, scope, pair);
         std::transform(chosen.begin(), chosen.end(), at, [](std::int64_t x) { return static_cast<std::int32_t>(x); });
       }
     }
@@ -137,7 +138,7 @@ std::string wrong_choice(const Pattern& pattern, const Shape& shape, const Input
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     std::set<std::int64_t> blocks;
     for (const std::int64_t row : rows) blocks.insert(floor_div(row + shape.offset_of(b), keys.of.block));
-    for (std::int64_t h = 0; h < shape.heads; ++h) {
+    for (std::int64_t h = shape.head_begin; h < shape.head_end(); ++h) {
       for (const std::int64_t row : blocks) {
         const auto wrong = Row(keys, scope, {.b = b, .h = h, .q = row, .k = 0}).problem();
         if (wrong.empty()) continue;

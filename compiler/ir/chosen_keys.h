@@ -36,12 +36,14 @@ struct ChosenKeys {
   std::int64_t first_row = 0;               ///< number of the block of rows that stands first
   std::array<std::int64_t, 4> extent = {};  ///< batch entries (1: the same for all), heads, blocks of rows, places
   std::vector<std::int32_t> numbers = {};   ///< row-major; numbers ascend, kNoKey behind the last
+  std::int64_t first_head = 0;              ///< number of the head that stands first
 
   bool has(std::int64_t row) const { return row >= first_row && row < first_row + extent[2]; }
   /// The places of a row that it has.
   const std::int32_t* places(std::int64_t b, std::int64_t h, std::int64_t row) const {
     const std::int64_t entry = extent[0] > 1 ? b : 0;
-    return &numbers[static_cast<std::size_t>(((entry * extent[1] + h) * extent[2] + row - first_row) * extent[3])];
+    return &numbers[static_cast<std::size_t>(((entry * extent[1] + h - first_head) * extent[2] + row - first_row) *
+                                             extent[3])];
   }
 };
 

@@ -188,7 +188,7 @@ Result<Gradients> interpret_gradients(const Pattern& pattern, const Shape& shape
   std::vector<std::int64_t> all(index(shape.rows_computed()));
   std::iota(all.begin(), all.end(), shape.row_begin);
   for (std::int64_t b = 0; b < shape.batch; ++b) {
-    for (std::int64_t h = 0; h < shape.heads; ++h) {
+    for (std::int64_t h = shape.head_begin; h < shape.head_end(); ++h) {
       for (const std::int64_t row : rows == nullptr ? all : *rows) engine.run(b, h, row);
     }
   }

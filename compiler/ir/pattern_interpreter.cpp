@@ -111,7 +111,7 @@ Result<Outcome> interpret_rows(const Pattern& pattern, const Shape& shape, const
   const Problem problem{.pattern = pattern, .shape = shape, .inputs = inputs, .q = &q, .k = &k, .chosen = chosen};
   Rows engine(problem, v, out);
   for (std::int64_t b = 0; b < shape.batch; ++b) {
-    for (std::int64_t h = 0; h < shape.heads; ++h) {
+    for (std::int64_t h = shape.head_begin; h < shape.head_end(); ++h) {
       for (const std::int64_t row : rows) engine.run(b, h, row);
     }
   }

@@ -34,7 +34,8 @@ struct Tensor {
 };
 
 /// Run-time sizes. `offset` has one entry, or one per batch entry; empty: n_k - n_q. A launch may compute a slice of
-/// the rows: `n_q` counts all of them, and all sizes of inputs and positions go by it.
+/// the rows, of the heads, or of both: `n_q`, `heads` and `kv_heads` count all of them, and all sizes of inputs,
+/// positions and numbers of heads go by them.
 struct Shape {
   std::int64_t batch = 1, n_q = 0, n_k = 0, heads = 1, kv_heads = 1, d = 0, d_v = 0;
   std::vector<std::int64_t> offset = {};
@@ -44,6 +45,13 @@ struct Shape {
   bool is_slice() const { return rows > 0; }
   std::int64_t rows_computed() const { return is_slice() ? rows : n_q; }
   std::int64_t row_end() const { return is_slice() ? row_begin + rows : n_q; }
+  std::int64_t head_begin = 0;  ///< of the slice of the heads, whole groups that share K and V …
+  std::int64_t head_count = 0;  ///< … and how many it has; 0: all
+  std::int64_t group() const { return heads / kv_heads; }
+  bool is_head_slice() const { return head_count > 0; }
+  std::int64_t heads_computed() const { return is_head_slice() ? head_count : heads; }
+  std::int64_t head_end() const { return head_begin + heads_computed(); }
+  std::int64_t kv_heads_computed() const { return heads_computed() / group(); }
   std::int64_t offset_of(std::int64_t b) const {
     if (offset.empty()) return n_k - n_q;
     return offset.size() == 1 ? offset[0] : offset[static_cast<std::size_t>(b)];

@@ -283,6 +283,8 @@ typedef struct {
   size_t d_input_count;
   const uint64_t*
       dropout_seed_at; /**< where kernels read the seed when they run, in the memory of q; NULL: dropout_seed */
+  /** q, out and LSE are heads head_first, … of head_of heads: see weft::HeadSlice; 0: they are all heads */
+  int64_t head_first, head_of;
 } weft_run_args;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_run_args weft_run_args_init(void) {
@@ -301,6 +303,7 @@ WEFT_API weft_error* weft_run(const weft_kernel* kernel, const weft_run_args* ar
 typedef struct {
   int64_t batch, n_q, n_k, heads, kv_heads;
   int64_t slice_first, slice_of; /**< as in weft_run_args; n_q counts the slice's own rows */
+  int64_t head_first, head_of;   /**< likewise; heads and kv_heads count the slice's own heads */
 } weft_run_shape;
 /** Bytes of scratch a launch of this shape uses; `threads` 0: as the engine says. */
 WEFT_API weft_error* weft_kernel_workspace(const weft_kernel* kernel, weft_run_shape shape, int32_t threads,

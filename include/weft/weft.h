@@ -110,6 +110,15 @@ struct RowSlice {
   std::int64_t of = 0;  ///< 0: the launch is the whole
 };
 
+/// A launch that computes some heads and leaves the others to other launches, as ranks of a tensor-parallel layer do:
+/// its q, out and LSE have heads `first`, `first + 1`, … of `of` heads, and k and v those that these share; both ends
+/// stand between groups of heads that share K and V. What patterns say by head, random numbers and inputs go by all
+/// heads, and so do the bits.
+struct HeadSlice {
+  std::int64_t first = 0;
+  std::int64_t of = 0;  ///< 0: the launch has all heads
+};
+
 /// Everything one launch needs. Axes are `[B, n, H, d]`; position of a row: section 1 of the semantics.
 struct RunArgs {
   TensorView q = {};                          ///< [B, n_q, H, d]
@@ -122,6 +131,7 @@ struct RunArgs {
   std::span<const std::int64_t> offset = {};  ///< position of row 0: one, or one per batch entry; none: n_k - n_q
   /// Not of packed sequences, nor where `top` pools queries: the means of blocks want all rows.
   RowSlice slice = {};
+  HeadSlice head_slice = {};
   /// Sequences of different lengths behind one another, without padding: q and out are [1, total, H, d], k and v
   /// [1, total, H_kv, d]; sequence b has rows cu_q[b] .. cu_q[b + 1] - 1 and keys likewise. lse is [1, H, total],
   /// branch_lse [branches, 1, H, total]. In host memory, one entry more than sequences; none: not packed.
@@ -141,7 +151,8 @@ struct RunArgs {
   /// Of kernels compiled with CompileOptions::gradient, which launch with the forward's arguments and these: the
   /// gradients of sum(dO * O) + sum(dLSE * LSE). They read `out` and `lse`, with `sum` and `mean` `branch_lse`, as the
   /// forward wrote them, so these must have data. Gradients are written, not added to; those without data are not
-  /// wanted, and one must be. A slice of the rows gives what these rows add to dK, dV and the inputs.
+  /// wanted, and one must be. A slice of the rows gives what these rows add to dK, dV and the inputs, and a slice of
+  /// the heads what these heads add to the inputs.
   TensorView d_out = {};                       ///< as out
   TensorView d_lse = {};                       ///< as lse, with `sum` and `mean` as branch_lse; no data: 0
   OutputView dq = {}, dk = {}, dv = {};        ///< as q, k and v, of their dtype
@@ -155,10 +166,11 @@ struct RunArgs {
   void* stream = nullptr;               ///< GPUs: the CUstream to queue on; null: the default stream
 };
 
-/// The sizes of a launch without its tensors; of a slice, n_q counts its own rows.
+/// The sizes of a launch without its tensors; of slices, n_q counts the own rows, heads and kv_heads the own heads.
 struct RunShape {
   std::int64_t batch = 1, n_q = 0, n_k = 0, heads = 1, kv_heads = 1;
   RowSlice slice = {};
+  HeadSlice head_slice = {};
 };
 
 /// One list of key blocks that a kernel makes before the attention, for a `random` or `top` of its pattern. For rows

@@ -104,7 +104,8 @@ RunShape shape_of(const weft_run_shape& from) {
           .n_k = from.n_k,
           .heads = from.heads,
           .kv_heads = from.kv_heads,
-          .slice = {.first = from.slice_first, .of = from.slice_of}};
+          .slice = {.first = from.slice_first, .of = from.slice_of},
+          .head_slice = {.first = from.head_first, .of = from.head_of}};
 }
 
 /// Everything but inputs and lists.
@@ -127,6 +128,7 @@ Result<RunArgs> args_of(const weft_run_args& from) {
   WEFT_TRY(out.cu_k, numbers(from.cu_k, from.cu_k_count, "weft_run_args::cu_k"));
   WEFT_TRY(out.kv_lengths, numbers(from.kv_lengths, from.kv_length_count, "weft_run_args::kv_lengths"));
   out.slice = {.first = from.slice_first, .of = from.slice_of};
+  out.head_slice = {.first = from.head_first, .of = from.head_of};
   out.dropout_seed = from.dropout_seed;
   out.dropout_seed_at = from.dropout_seed_at;
   if (from.workspace != nullptr) {

@@ -46,20 +46,25 @@ void set_gradients(weft_args& to, const RunArgs& args) {
   }
 }
 
-/// Tensors of a slice begin with its first row: addresses count from row 0, which is not there.
-void begin_before(std::int64_t rows, std::size_t element_bytes, weft_args& to) {
+/// Tensors of a slice begin with its first row and head: addresses count from row 0 and head 0, which are not there.
+void begin_before(const ir::Shape& shape, std::size_t element_bytes, weft_args& to) {
+  const std::int64_t rows = shape.row_begin, heads = shape.head_begin, kv_heads = heads / shape.group();
   const auto back = [](auto*& data, std::int64_t bytes) {
     using Data = std::remove_reference_t<decltype(data)>;
     data = reinterpret_cast<Data>(reinterpret_cast<std::uintptr_t>(data) - static_cast<std::uintptr_t>(bytes));
   };
-  for (weft_view* view : {&to.q, &to.o, &to.d_o, &to.d_q}) {
-    if (view->data == nullptr) continue;
-    back(view->data, rows * view->stride_n * static_cast<std::int64_t>(element_bytes));
-  }
-  if (to.d_lse != nullptr) back(to.d_lse, rows * static_cast<std::int64_t>(sizeof(float)));
-  for (float** lse : {&to.lse, &to.branch_lse}) {
-    if (*lse != nullptr) back(*lse, rows * static_cast<std::int64_t>(sizeof(float)));
-  }
+  const auto view_back = [&](weft_view& view, std::int64_t elements) {
+    if (view.data != nullptr) back(view.data, elements * static_cast<std::int64_t>(element_bytes));
+  };
+  for (weft_view* view : {&to.q, &to.o, &to.d_o, &to.d_q})
+    view_back(*view, rows * view->stride_n + heads * view->stride_h);
+  for (weft_view* view : {&to.k, &to.v, &to.d_k, &to.d_v}) view_back(*view, kv_heads * view->stride_h);
+  const auto lse_back = [&](auto*& lse, std::int64_t stride_h) {
+    if (lse != nullptr) back(lse, (rows + heads * stride_h) * static_cast<std::int64_t>(sizeof(float)));
+  };
+  lse_back(to.d_lse, to.d_lse_stride_h);
+  lse_back(to.lse, to.lse_stride_h);
+  lse_back(to.branch_lse, to.branch_lse_stride_h);
 }
 
 weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunArgs& args) {
@@ -96,7 +101,7 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.page_count = args.pages.data != nullptr ? args.k.extent[0] : 0;
   set_inputs(to, launch.inputs);
   if (launch.gradient) set_gradients(to, args);
-  begin_before(shape.row_begin, size_of(args.q.dtype), to);
+  begin_before(shape, size_of(args.q.dtype), to);
   return to;
 }
 
@@ -128,14 +133,20 @@ std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const R
   const auto element_bytes = static_cast<std::int64_t>(size_of(args.q.dtype));
   const weft_args block = argument_block(plan, launch, args);
   if (launch.sequences.empty()) {
-    return {{.shape = shape, .block = block, .first_head = 0, .heads = shape.batch * shape.heads}};
+    if (!shape.is_head_slice())
+      return {{.shape = shape, .block = block, .first_head = 0, .heads = shape.batch * shape.heads}};
+    // Its heads follow one another in each entry of the batch alone.
+    std::vector<Piece> entries(static_cast<std::size_t>(shape.batch), {.shape = shape, .block = block});
+    for (std::int64_t b = 0; b < shape.batch; ++b) entries[static_cast<std::size_t>(b)].of_entry(b);
+    return entries;
   }
   std::vector<Piece> out;
   std::vector<Sequence> with;
   if (plan.transposed) with = with_gaps(launch, args);
   for (const auto& s : plan.transposed ? with : launch.sequences) {
     if (s.n_q == 0 && !plan.transposed) continue;
-    Piece piece{.shape = shape, .block = block, .first_head = s.b * shape.heads, .heads = shape.heads};
+    Piece piece{.shape = shape, .block = block};
+    piece.of_entry(s.b);
     piece.shape.n_q = s.n_q;
     piece.shape.n_k = s.n_k;
     const auto& offsets = shape.offset;

@@ -9,6 +9,7 @@
 
 #include <weft/weft.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -19,12 +20,22 @@
 /// From a checked launch to the argument block of codegen/args.h: what every backend that runs kernels shares.
 namespace weft {
 
-/// What is launched at once: the whole batch, or one sequence of it. `block` has its sizes, and tensors that begin with
-/// it; tiles are numbered as if the whole batch had its lengths, so that kernels know which entry it is.
+/// What is launched at once: the whole batch, or all heads that are computed of one entry, as of one sequence. `block`
+/// has its sizes, and tensors that begin with it; tiles are numbered as if the whole batch had its lengths, so that
+/// kernels know which entry it is.
 struct Piece {
   ir::Shape shape;
   weft_args block;
   std::int64_t first_head = 0, heads = 0;  ///< of batch x heads
+
+  void of_entry(std::int64_t b) {
+    first_head = b * shape.heads + shape.head_begin;
+    heads = shape.heads_computed();
+  }
+  std::int64_t first_entry() const { return first_head / shape.heads; }
+  std::int64_t entries() const { return std::max<std::int64_t>(1, heads / shape.heads); }
+  std::int64_t first_head_of_entry() const { return first_head % shape.heads; }
+  std::int64_t heads_of_entry() const { return std::min(heads, shape.heads); }
 };
 /// With everything in their blocks but the tables, what differs from step to step, and the memory that the executor
 /// brings. Offsets are the caller's own array where there is one per batch entry.

@@ -26,7 +26,10 @@ ir::List list_of(const ir::ChosenSet& chosen) {
 /// A list without what it holds.
 ir::ChosenKeys keys_of(const ir::ChosenSet& chosen, const ir::Shape& shape) {
   const ListShape s = chosen_shape(list_of(chosen), shape);
-  return {.of = chosen, .first_row = s.first_row, .extent = {s.batches, shape.heads, s.rows, s.count}};
+  return {.of = chosen,
+          .first_row = s.first_row,
+          .extent = {s.batches, shape.heads_computed(), s.rows, s.count},
+          .first_head = shape.head_begin};
 }
 
 /// Calls `visit(b, h, row, view's first place of that row)`.
@@ -71,7 +74,8 @@ Status use_caller_lists(const ir::Plan& plan, const ir::Pattern& pattern, const 
     to.stride_b = view.extent[0] > 1 ? view.stride[0] : 0;
     to.stride_h = view.stride[1];
     to.stride_row = view.stride[2];
-    to.data = static_cast<std::int32_t*>(view.data) - chosen_shape(list, launch.shape).first_row * to.stride_row;
+    to.data = static_cast<std::int32_t*>(view.data) - chosen_shape(list, launch.shape).first_row * to.stride_row -
+              launch.shape.head_begin * to.stride_h;
   }
   return done;
 }

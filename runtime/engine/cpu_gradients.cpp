@@ -54,7 +54,7 @@ class Units {
     first_chunk_ = args_.tile_first / tiles_;
     chunks_ = (args_.tile_first + args_.tiles_per_head - 1) / tiles_ - first_chunk_ + 1;
     groups_ = args_.heads / args_.kv_heads / args_.heads_per_tile;
-    first_entry_ = turn.piece->first_head / args_.heads;
+    first_owner_ = turn.piece->first_head / turn.piece->shape.group();
     of_owner_ = groups_ * chunks_;
     total_ = of_owner_ * static_cast<std::int64_t>(owners.size());
     const bool any_input = std::any_of(inputs.begin(), inputs.end(), [](const auto& sums) { return sums != nullptr; });
@@ -109,8 +109,7 @@ class Units {
     weft_args mine = args_;
     mine.scratch = job_.threads.of(slot);
     const std::int64_t owner = unit / of_owner_, group = unit % of_owner_ / chunks_, chunk = unit % chunks_;
-    const std::int64_t entry = first_entry_ + owner / args_.kv_heads;
-    const std::int64_t head = (entry * args_.kv_heads + owner % args_.kv_heads) * groups_ + group;
+    const std::int64_t head = (first_owner_ + owner) * groups_ + group;
     const std::int64_t begin = (first_chunk_ + chunk) * tiles_ - args_.tile_first;
     mine.tile_begin = head * args_.tiles_per_head + std::max<std::int64_t>(begin, 0);
     mine.tile_end = head * args_.tiles_per_head + std::min(begin + tiles_, args_.tiles_per_head);
@@ -150,7 +149,8 @@ class Units {
   /// Rows of dK and dV of one key/value head; of a part, those that stand in a page with one of its own.
   void store(std::int64_t number, const cpu::KeySums& sums) const {
     const auto& at = job_.kernels.at;
-    const std::int64_t entry = first_entry_ + number / args_.kv_heads, head = number % args_.kv_heads;
+    const std::int64_t entry = (first_owner_ + number) / args_.kv_heads,
+                       head = (first_owner_ + number) % args_.kv_heads;
     const std::vector<float> zeros(job_.pool.numbers());
     for (const bool of_values : {false, true}) {
       const weft_view& view = of_values ? args_.d_v : args_.d_k;
@@ -172,7 +172,8 @@ class Units {
   KeyGradients& owners_;
   InputGradients& inputs_;
   bool last_;
-  std::int64_t tiles_ = 1, first_chunk_ = 0, chunks_ = 1, groups_ = 1, first_entry_ = 0;
+  std::int64_t tiles_ = 1, first_chunk_ = 0, chunks_ = 1, groups_ = 1;
+  std::int64_t first_owner_ = 0;  ///< of batch x heads of K and V
   std::int64_t of_owner_ = 1, of_sequence_ = 1, total_ = 0;
 
   std::mutex mutex_;
@@ -224,9 +225,8 @@ void store_input_gradients(const Launch& launch, const InputGradients& sums) {
 }
 
 void run_backward(const BackwardJob& job, const Turn& turn, KeyGradients& owners, InputGradients& inputs) {
-  const auto& args = *turn.args;
   if (turn.number() == 0)
-    owners = KeyGradients(static_cast<std::size_t>(turn.piece->heads / args.heads * args.kv_heads));
+    owners = KeyGradients(static_cast<std::size_t>(turn.piece->heads / turn.piece->shape.group()));
   Units(job, turn, owners, inputs).run();
 }
 

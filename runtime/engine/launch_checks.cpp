@@ -260,6 +260,28 @@ Status take_slice(const RowSlice& slice, ir::Shape& shape) {
   return done;
 }
 
+/// Heads of a shape become all heads, of which the launch has so many.
+Status take_head_slice(const HeadSlice& slice, ir::Shape& shape) {
+  if (slice.of == 0 && slice.first == 0) return done;
+  if (slice.first < 0 || slice.of < 1 || slice.of > kMaxHeads || slice.first > slice.of - shape.heads) {
+    return user_error(fmt::format("the slice has {} heads from head {} on, of {}; it must lie in one of 1 to {}",
+                                  shape.heads, slice.first, slice.of, kMaxHeads));
+  }
+  if (shape.heads % shape.kv_heads != 0) return done;  // check_sizes says so
+  const auto group = shape.group();
+  if (slice.first % group != 0 || slice.of % group != 0) {
+    return user_error(
+        fmt::format("the slice has heads {} to {} of {}, and {} heads share one of k and v: it must begin "
+                    "and end between such groups",
+                    slice.first, slice.first + shape.heads - 1, slice.of, group));
+  }
+  shape.head_begin = slice.first;
+  shape.head_count = shape.heads;
+  shape.heads = slice.of;
+  shape.kv_heads = slice.of / group;
+  return done;
+}
+
 /// What a slice of a sequence cannot be computed of.
 Status check_slice(const ir::Pattern& pattern, const Launch& launch) {
   if (!launch.shape.is_slice()) return done;
@@ -358,6 +380,7 @@ Result<ir::Shape> check_shape(const RunShape& shape, std::span<const std::int64_
                 .kv_heads = shape.kv_heads,
                 .offset = {offset.begin(), offset.end()}};
   WEFT_CHECK(take_slice(shape.slice, out));
+  WEFT_CHECK(take_head_slice(shape.head_slice, out));
   return out;
 }
 
@@ -366,6 +389,7 @@ Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args)
   WEFT_CHECK(check_spans(args));
   WEFT_TRY(launch.shape, check_tensors(contract, args));
   WEFT_CHECK(take_slice(args.slice, launch.shape));
+  WEFT_CHECK(take_head_slice(args.head_slice, launch.shape));
   WEFT_CHECK(find_sequences(contract, args, launch));
   WEFT_CHECK(check_slice(contract.pattern, launch));
   const auto& shape = launch.shape;

@@ -36,15 +36,15 @@ class Filler {
         shape_(list_shape(plan, list, piece.shape)) {}
 
   void run(const Workers& workers, int threads) {
-    const std::int64_t heads = piece_.shape.heads, kv_heads = piece_.shape.kv_heads;
-    const std::int64_t first_b = piece_.first_head / heads, entries = piece_.heads / heads;
+    const std::int64_t heads = piece_.heads_of_entry(), first_h = piece_.first_head_of_entry();
+    const std::int64_t first_b = piece_.first_entry(), entries = piece_.entries();
     if (list_.pools()) {
-      means_.resize(static_cast<std::size_t>(piece_.shape.batch * kv_heads * shape_.blocks));
+      const std::int64_t group = piece_.shape.group(), kv_heads = heads / group;
+      means_.resize(static_cast<std::size_t>(piece_.shape.batch * piece_.shape.kv_heads * shape_.blocks));
       each(workers, threads, entries * kv_heads * shape_.blocks, [&](std::int64_t i) {
-        const std::int64_t at = first_b * kv_heads * shape_.blocks + i;
-        const std::int64_t block = at % shape_.blocks, head = at / shape_.blocks;
-        const std::int64_t b = head / kv_heads, h = head % kv_heads;
-        means_[static_cast<std::size_t>(at)] = mean(
+        const std::int64_t block = i % shape_.blocks, head = i / shape_.blocks;
+        const std::int64_t b = first_b + head / kv_heads, h = first_h / group + head % kv_heads;
+        means_[static_cast<std::size_t>((b * piece_.shape.kv_heads + h) * shape_.blocks + block)] = mean(
             block * list_.block, std::min((block + 1) * list_.block, args_.n_k),
             [&](std::int64_t n) { return key_row(b, n) + h * args_.k.stride_h; }, args_.k.data);
       });
@@ -52,7 +52,7 @@ class Filler {
     const std::int64_t batches = shape_.batches > 1 ? entries : 1;
     each(workers, threads, batches * heads * shape_.rows, [&](std::int64_t i) {
       const std::int64_t row = i % shape_.rows, head = i / shape_.rows;
-      choose(first_b + head / heads, head % heads, shape_.first_row + row);
+      choose(first_b + head / heads, first_h + head % heads, shape_.first_row + row);
     });
   }
 
@@ -111,7 +111,7 @@ class Filler {
         std::max<std::int64_t>(row * list_.block - first, 0), std::min((row + 1) * list_.block - first, args_.n_q),
         [&](std::int64_t n) { return b * args_.q.stride_b + n * args_.q.stride_n + h * args_.q.stride_h; },
         args_.q.data);
-    const std::int64_t kv = b * piece_.shape.kv_heads + h / (piece_.shape.heads / piece_.shape.kv_heads);
+    const std::int64_t kv = b * piece_.shape.kv_heads + h / piece_.shape.group();
     for (std::int64_t i = 0; i < count; ++i) {
       const auto& key = means_[static_cast<std::size_t>(kv * shape_.blocks + i)];
       out[static_cast<std::size_t>(i)] = std::inner_product(query.begin(), query.end(), key.begin(), 0.0);
@@ -232,21 +232,22 @@ std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape) {
 Status run_list(const ir::Plan& plan, const ir::Step& step, const Piece& piece, void* scratch, const RunTurn& run) {
   const bool pools = step.part == ir::Step::Part::pool;
   const ListShape s = list_shape(plan, plan.lists[static_cast<std::size_t>(step.number)], piece.shape);
-  const std::int64_t first_b = piece.first_head / piece.shape.heads, entries = piece.heads / piece.shape.heads;
-  const bool shared = s.batches == 1;
+  const std::int64_t first_b = piece.first_entry(), entries = piece.entries(), group = piece.shape.group();
+  const std::int64_t first_h = piece.first_head_of_entry(), heads = piece.heads_of_entry();
+  const bool shared = s.batches == 1, by_head = s.heads > 1;
   weft_args block = piece.block;
   block.scratch = scratch;
   block.phase = 2 * step.number + (pools ? 0 : 1);
   if (pools) {
-    block.tile_end = first_b * piece.shape.kv_heads * s.blocks;
+    block.tile_end = (first_b * piece.shape.kv_heads + first_h / group) * s.blocks;
   } else {
     block.tiles_per_head = s.units;
     block.tile_begin = s.first_row;
-    block.tile_end = (shared ? 0 : first_b) * s.heads * s.units;
+    block.tile_end = ((shared ? 0 : first_b) * s.heads + (by_head ? first_h : 0)) * s.units;
   }
-  const auto blocks = step.grid.blocks({.kv_heads = entries * piece.shape.kv_heads,
+  const auto blocks = step.grid.blocks({.kv_heads = entries * heads / group,
                                         .key_blocks = s.blocks,
-                                        .list_heads = (shared ? 1 : entries) * s.heads,
+                                        .list_heads = (shared ? 1 : entries) * (by_head ? heads : 1),
                                         .list_units = s.units});
   const bool on_gpu = plan.choices.kernel_class != ir::KernelClass::vector;
   if (on_gpu && block.tile_end + blocks > std::numeric_limits<std::int32_t>::max()) {

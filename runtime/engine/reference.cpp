@@ -95,9 +95,10 @@ void from_f64(const ir::Tensor& tensor, const OutputView& view) {
 
 namespace {
 
-/// `count` rows along an axis, from row `from` on, as rows `to`, … of a tensor that has `extent`, zeros elsewhere.
-ir::Tensor moved_rows(const ir::Tensor& rows, std::size_t axis, std::int64_t from, std::int64_t to, std::int64_t count,
-                      std::int64_t extent) {
+/// `count` rows, or heads, along an axis, from `from` on, as number `to`, … of a tensor that has `extent`, zeros
+/// elsewhere.
+ir::Tensor moved(const ir::Tensor& rows, std::size_t axis, std::int64_t from, std::int64_t to, std::int64_t count,
+                 std::int64_t extent) {
   auto extents = rows.shape;
   extents[axis] = extent;
   ir::Tensor out(extents);
@@ -109,12 +110,28 @@ ir::Tensor moved_rows(const ir::Tensor& rows, std::size_t axis, std::int64_t fro
   return out;
 }
 
-ir::Tensor all_rows(ir::Tensor slice, std::size_t axis, const ir::Shape& s) {
-  return s.is_slice() ? moved_rows(slice, axis, 0, s.row_begin, s.rows, s.n_q) : std::move(slice);
-}
+/// Where a tensor has its rows and its heads, of Q or of K and V.
+struct Axes {
+  std::size_t rows = 1, heads = 2;
+};
+constexpr Axes kOfRows = {1, 2}, kOfLse = {2, 1}, kOfEachLse = {3, 2};
 
-ir::Tensor rows_of_slice(const ir::Tensor& whole, std::size_t axis, const ir::Shape& s) {
-  return s.is_slice() ? moved_rows(whole, axis, s.row_begin, 0, s.rows, s.rows) : whole;
+/// From the launch's own to a tensor of the whole, and back.
+ir::Tensor whole_of_keys(ir::Tensor slice, const ir::Shape& s) {
+  if (!s.is_head_slice()) return slice;
+  return moved(slice, 2, 0, s.head_begin / s.group(), s.kv_heads_computed(), s.kv_heads);
+}
+ir::Tensor keys_of(ir::Tensor whole, const ir::Shape& s) {
+  if (!s.is_head_slice()) return whole;
+  return moved(whole, 2, s.head_begin / s.group(), 0, s.kv_heads_computed(), s.kv_heads_computed());
+}
+ir::Tensor whole_of(ir::Tensor slice, const Axes& axes, const ir::Shape& s) {
+  if (s.is_slice()) slice = moved(slice, axes.rows, 0, s.row_begin, s.rows, s.n_q);
+  return s.is_head_slice() ? moved(slice, axes.heads, 0, s.head_begin, s.head_count, s.heads) : std::move(slice);
+}
+ir::Tensor slice_of(ir::Tensor whole, const Axes& axes, const ir::Shape& s) {
+  if (s.is_slice()) whole = moved(whole, axes.rows, s.row_begin, 0, s.rows, s.rows);
+  return s.is_head_slice() ? moved(whole, axes.heads, s.head_begin, 0, s.head_count, s.head_count) : std::move(whole);
 }
 
 }  // namespace
@@ -122,9 +139,9 @@ ir::Tensor rows_of_slice(const ir::Tensor& whole, std::size_t axis, const ir::Sh
 Reference::Reference(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args)
     : pattern_(pattern),
       shape_(launch.shape),
-      q_(all_rows(to_f64(args.q), 1, shape_)),
-      k_(to_f64(args.k)),
-      v_(to_f64(args.v)) {
+      q_(whole_of(to_f64(args.q), kOfRows, shape_)),
+      k_(whole_of_keys(to_f64(args.k), shape_)),
+      v_(whole_of_keys(to_f64(args.v), shape_)) {
   for (const auto& view : launch.inputs) inputs_.push_back(to_f64(view));
 }
 
@@ -143,11 +160,13 @@ Result<ir::Outcome> Reference::rows(const std::vector<std::int64_t>& rows,
 Result<ir::Gradients> Reference::gradients(ir::Tensor d_o, std::optional<ir::Tensor> d_lse,
                                            const std::vector<ir::ChosenKeys>* chosen,
                                            const std::vector<std::int64_t>* rows) const {
-  d_o = all_rows(std::move(d_o), 1, shape_);
-  if (d_lse) d_lse = all_rows(std::move(*d_lse), ir::per_branch(pattern_.combine) ? 3 : 2, shape_);
+  d_o = whole_of(std::move(d_o), kOfRows, shape_);
+  if (d_lse) d_lse = whole_of(std::move(*d_lse), ir::per_branch(pattern_.combine) ? kOfEachLse : kOfLse, shape_);
   WEFT_TRY(auto out, ir::interpret_gradients(pattern_, shape_, q_, k_, v_, inputs_, d_o, d_lse ? &*d_lse : nullptr,
                                              chosen, rows));
-  out.dq = rows_of_slice(out.dq, 1, shape_);
+  out.dq = slice_of(std::move(out.dq), kOfRows, shape_);
+  out.dk = keys_of(std::move(out.dk), shape_);
+  out.dv = keys_of(std::move(out.dv), shape_);
   return out;
 }
 
@@ -159,12 +178,13 @@ void Reference::choose(const Launch& launch) const { interpret_lists(pattern_, l
 
 Status run_interpreter(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) {
   const Reference reference(pattern, launch, args);
-  WEFT_TRY(const auto outcome, reference.all());
+  WEFT_TRY(auto outcome, reference.all());
   reference.choose(launch);
   const auto& shape = launch.shape;
-  from_f64(rows_of_slice(outcome.o, 1, shape), args.out);
-  if (args.lse.data != nullptr) from_f64(rows_of_slice(outcome.lse, 2, shape), args.lse);
-  if (args.branch_lse.data != nullptr) from_f64(rows_of_slice(outcome.branch_lse, 3, shape), args.branch_lse);
+  from_f64(slice_of(std::move(outcome.o), kOfRows, shape), args.out);
+  if (args.lse.data != nullptr) from_f64(slice_of(std::move(outcome.lse), kOfLse, shape), args.lse);
+  if (args.branch_lse.data != nullptr)
+    from_f64(slice_of(std::move(outcome.branch_lse), kOfEachLse, shape), args.branch_lse);
   return done;
 }
 

@@ -46,6 +46,28 @@ TEST_F(LaunchChecks, Data) {
   EXPECT_EQ(message([](RunArgs& a) { a.q.rank = 3; }), "q has 3 dimensions; expected 4");
 }
 
+TEST_F(LaunchChecks, SlicesOfHeads) {
+  const auto cut = [&](std::int64_t first, std::int64_t of) {
+    return message(kCausal, [&](RunArgs& a) {
+      a.k.extent[2] = a.v.extent[2] = 1;
+      a.head_slice = {.first = first, .of = of};
+    });
+  };
+  const auto outside = [](std::int64_t first, std::int64_t of) {
+    return "the slice has 2 heads from head " + std::to_string(first) + " on, of " + std::to_string(of) +
+           "; it must lie in one of 1 to 65535";
+  };
+  EXPECT_EQ(cut(2, 4), "");
+  for (const auto first : {std::int64_t{-2}, std::int64_t{3}, std::numeric_limits<std::int64_t>::max()})
+    EXPECT_EQ(cut(first, 4), outside(first, 4));
+  for (const auto of : {std::int64_t{-4}, std::int64_t{1}, std::int64_t{65536}}) EXPECT_EQ(cut(0, of), outside(0, of));
+  for (const auto& [first, of] : {std::pair<std::int64_t, std::int64_t>{1, 4}, {0, 5}}) {
+    EXPECT_EQ(cut(first, of), "the slice has heads " + std::to_string(first) + " to " + std::to_string(first + 1) +
+                                  " of " + std::to_string(of) +
+                                  ", and 2 heads share one of k and v: it must begin and end between such groups");
+  }
+}
+
 TEST_F(LaunchChecks, Slices) {
   const auto cut = [&](std::int64_t first, std::int64_t of, const std::string& text = kCausal) {
     return message(text, [&](RunArgs& a) {

@@ -119,6 +119,80 @@ TEST_P(LongBackward, OfASliceHasTheBitsOfTheWhole) {
 INSTANTIATE_TEST_SUITE_P(, LongBackward, ::testing::ValuesIn(kLong),
                          [](const auto& row) { return fmt::format("case_{}", row.index); });
 
+/// What slices of the heads leave, each of one head of K and V, put together; empty: it is the whole's.
+std::string difference_of_heads(const Loss& loss, const BackwardProblem& problem, const std::string& target) {
+  const auto kernel = loss.kernel(target);
+  if (!kernel) return kernel.error().message;
+  const auto whole = kernel->run(problem);
+  if (!whole) return whole.error().message;
+  const auto& s = problem.shape;
+  const std::int64_t group = s.heads / s.kv_heads;
+  ir::Gradients joined;
+  const auto put = [](const ir::Tensor& from, ir::Tensor& to, std::int64_t first, std::int64_t count) {
+    if (to.data.empty()) to = ir::Tensor(from.shape);
+    const std::int64_t heads = from.shape[2], dim = from.shape[3];
+    std::string wrong;
+    for (std::int64_t i = 0; i < std::ssize(from.data); ++i) {
+      const std::int64_t head = i / dim % heads;
+      const auto at = static_cast<std::size_t>(i);
+      if (head >= first && head < first + count)
+        to.data[at] = from.data[at];
+      else if (!std::isnan(from.data[at]))
+        wrong = "a head of nobody is written";
+    }
+    return wrong;
+  };
+  for (std::int64_t kv = 0; kv < s.kv_heads; ++kv) {
+    const auto slice = kernel->run(problem, {.first_head = kv * group, .heads = group});
+    if (!slice) return slice.error().message;
+    for (const auto& wrong : {put(slice->dq, joined.dq, kv * group, group), put(slice->dk, joined.dk, kv, 1),
+                              put(slice->dv, joined.dv, kv, 1)}) {
+      if (!wrong.empty()) return wrong;
+    }
+    if (joined.inputs.empty()) {
+      joined.inputs = slice->inputs;
+      continue;
+    }
+    for (std::size_t i = 0; i < joined.inputs.size(); ++i) {
+      for (std::size_t at = 0; at < joined.inputs[i].data.size(); ++at)
+        joined.inputs[i].data[at] += slice->inputs[i].data[at];
+    }
+  }
+  const auto off = difference(problem, joined);
+  if (!off.empty()) return off;
+  for (std::size_t i = 0; i < joined.inputs.size(); ++i) joined.inputs[i] = whole->inputs[i];
+  return difference_of_bits(*whole, joined);
+}
+
+TEST(Backward, OfSlicesOfTheHeadsHasTheBitsOfTheWhole) {
+  for (const char* text :
+       {"pattern p { keep causal; dropout 0.2; }",
+        "pattern p { branches dilated(segments: [32, 50], rates: [2, 3]); combine sum; }",
+        "pattern p { input bias: f32[batch, heads, keys]; input gate: f32[queries]; keep causal | lag(5); "
+        "score s * gate[q] + bias[b, h, k]; }",
+        "pattern p { keep blocks(16, random(2, seed: 3) | window(1, 0)); score s + alibi(h) * (k - q); }",
+        "pattern p { keep blocks(16, top(2, by: pooled, causal: false)); }"}) {
+    for (const auto& [target, dtype] : {std::pair{"cpu", ir::DType::f32},
+                                        {"interpreter", ir::DType::f32},
+                                        {"emulate:sm_61", ir::DType::f32},
+                                        {"emulate:sm_80", ir::DType::f16}}) {
+      const Case small{text,
+                       {.batch = 2,
+                        .n_q = 90,
+                        .n_k = 90,
+                        .heads = 6,
+                        .kv_heads = 3,
+                        .d = 16,
+                        .d_v = 8,
+                        .offset = {},
+                        .dropout_seed = 5},
+                       dtype};
+      Loss loss(small, 8);
+      EXPECT_EQ(difference_of_heads(loss, loss.problem(), target), "") << text << " on " << target;
+    }
+  }
+}
+
 /// An entry of a batch has the bits that it has alone.
 TEST(Backward, DoesNotDependOnTheBatch) {
   const char* const text = "pattern p { branches dilated(segments: [64, 128], rates: [1, 2]); keep causal; }";

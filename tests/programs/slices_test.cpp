@@ -19,8 +19,8 @@
 #include <random>
 #include <string>
 
-/// A row's bits do not tell which others were computed with it: any slice of a sequence has those of the whole
-/// (semantics, section 10).
+/// A row's bits do not tell which others, and which other heads, were computed with it: any slice of a sequence and of
+/// the heads has those of the whole (semantics, section 10).
 namespace weft::test {
 namespace {
 
@@ -29,6 +29,10 @@ bool alike(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bi
 struct Results {
   Bytes out;
   std::vector<float> lse, branch_lse;
+};
+
+struct Heads {
+  std::int64_t first = 0, count = 0;  ///< 0: all
 };
 
 /// A program whose values are made, and a kernel of it.
@@ -66,29 +70,35 @@ class Launches {
 
   bool ok() const { return kernel_.ok(); }
 
-  /// Rows [begin, end); where that is not all, as a slice, or untold as a launch of its own.
-  Result<Results> run(std::int64_t begin, std::int64_t end, bool told = true) {
+  /// Rows [begin, end), and heads; where that is not all, as a slice, or untold as a launch of its own.
+  Result<Results> run(std::int64_t begin, std::int64_t end, bool told = true, Heads of = {}) {
     const auto& s = program_.shape;
-    const std::int64_t rows = end - begin, row = s.heads * s.d, row_out = s.heads * s.d_v;
+    const std::int64_t group = s.heads / s.kv_heads, heads = of.count > 0 ? of.count : s.heads;
+    const std::int64_t rows = end - begin, row = s.heads * s.d, row_out = heads * s.d_v;
     const auto branches = std::ssize(pattern_->branches);
     Results results;
     results.out.assign(static_cast<std::size_t>(s.batch * rows * row_out) * size_of(dtype_), std::byte{0xff});
-    results.lse.assign(static_cast<std::size_t>(s.batch * s.heads * rows), -7);
+    results.lse.assign(static_cast<std::size_t>(s.batch * heads * rows), -7);
     results.branch_lse.assign(static_cast<std::size_t>(branches) * results.lse.size(), -7);
     RunArgs args{.q = dense_view(q_.data(), dtype_, {s.batch, rows, s.heads, s.d}),
                  .k = dense_view(k_.data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d}),
                  .v = dense_view(v_.data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d_v}),
-                 .out = dense_output(results.out.data(), dtype_, {s.batch, rows, s.heads, s.d_v}),
+                 .out = dense_output(results.out.data(), dtype_, {s.batch, rows, heads, s.d_v}),
                  .inputs = named_,
                  .offset = s.offset,
                  .dropout_seed = s.dropout_seed};
-    args.q.data = q_.data() + static_cast<std::size_t>(begin * row) * size_of(dtype_);
+    args.q.data = q_.data() + static_cast<std::size_t>(begin * row + of.first * s.d) * size_of(dtype_);
     args.q.stride[0] = s.n_q * row;
+    args.k.data = k_.data() + static_cast<std::size_t>(of.first / group * s.d) * size_of(dtype_);
+    args.v.data = v_.data() + static_cast<std::size_t>(of.first / group * s.d_v) * size_of(dtype_);
+    args.q.extent[2] = heads;
+    args.k.extent[2] = args.v.extent[2] = heads / group;
     if (!ir::per_branch(pattern_->combine) && ir::has_lse(*pattern_))
-      args.lse = dense_output(results.lse.data(), DType::f32, {s.batch, s.heads, rows});
+      args.lse = dense_output(results.lse.data(), DType::f32, {s.batch, heads, rows});
     if (program_.branch_lse)
-      args.branch_lse = dense_output(results.branch_lse.data(), DType::f32, {branches, s.batch, s.heads, rows});
+      args.branch_lse = dense_output(results.branch_lse.data(), DType::f32, {branches, s.batch, heads, rows});
     if (told && rows < s.n_q) args.slice = {.first = begin, .of = s.n_q};
+    if (told && heads < s.heads) args.head_slice = {.first = of.first, .of = s.heads};
     const std::array<std::int64_t, 1> moved = {s.offset_of(0) + begin};
     if (!told) args.offset = moved;
     WEFT_CHECK(kernel_->run(args));
@@ -96,21 +106,22 @@ class Launches {
   }
 
   /// The rows of a slice that differ from the whole's, in words; empty: none.
-  std::string difference(const Results& whole, std::int64_t begin, std::int64_t end, bool told = true) {
-    const auto slice = run(begin, end, told);
+  std::string difference(const Results& whole, std::int64_t begin, std::int64_t end, bool told = true, Heads of = {}) {
+    const auto slice = run(begin, end, told, of);
     if (!slice) return slice.error().message;
     const auto& s = program_.shape;
-    const std::int64_t rows = end - begin;
-    const auto bytes = static_cast<std::size_t>(s.heads * s.d_v) * size_of(dtype_);
+    const std::int64_t rows = end - begin, heads = of.count > 0 ? of.count : s.heads;
+    const auto head = static_cast<std::size_t>(s.d_v) * size_of(dtype_), bytes = static_cast<std::size_t>(heads) * head;
     std::string out;
     for (std::int64_t b = 0; b < s.batch; ++b) {
       for (std::int64_t r = 0; r < rows; ++r) {
         const auto* const mine = &slice->out[static_cast<std::size_t>(b * rows + r) * bytes];
-        const auto* const its = &whole.out[static_cast<std::size_t>(b * s.n_q + begin + r) * bytes];
+        const auto* const its =
+            &whole.out[static_cast<std::size_t>((b * s.n_q + begin + r) * s.heads + of.first) * head];
         bool same = std::memcmp(mine, its, bytes) == 0;
-        for (std::int64_t h = 0; h < s.heads; ++h) {
-          const auto at = static_cast<std::size_t>((b * s.heads + h) * rows + r);
-          const auto of_whole = static_cast<std::size_t>((b * s.heads + h) * s.n_q + begin + r);
+        for (std::int64_t h = 0; h < heads; ++h) {
+          const auto at = static_cast<std::size_t>((b * heads + h) * rows + r);
+          const auto of_whole = static_cast<std::size_t>((b * s.heads + of.first + h) * s.n_q + begin + r);
           same = same && alike(slice->lse[at], whole.lse[of_whole]);
           for (std::size_t i = 0; i < pattern_->branches.size(); ++i) {
             same = same && alike(slice->branch_lse[i * slice->lse.size() + at],
@@ -120,7 +131,10 @@ class Launches {
         if (!same) out += fmt::format(" {}:{}", b, begin + r);
       }
     }
-    if (!out.empty()) out = fmt::format("rows {}..{} of {}: entry and row{} differ", begin, end, s.n_q, out);
+    if (!out.empty()) {
+      out = fmt::format("rows {}..{} of {}, heads {}..{}: entry and row{} differ", begin, end, s.n_q, of.first,
+                        of.first + heads, out);
+    }
     return out;
   }
 
@@ -161,6 +175,30 @@ int compare(const Program& program, const std::string& target, int some) {
   return some;
 }
 
+/// `some` slices of a program's heads, of all rows and of some; how many were compared.
+int compare_heads(const Program& program, const std::string& target, int some) {
+  const auto& s = program.shape;
+  Launches launches(program, target);
+  if (!launches.ok() || s.kv_heads < 2) return 0;
+  const auto whole = launches.run(0, s.n_q);
+  EXPECT_TRUE(whole.ok()) << (whole.ok() ? "" : whole.error().message) << "\n" << to_file(program);
+  if (!whole) return 0;
+  std::mt19937_64 random(program.seed);
+  const auto below = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
+  };
+  const std::int64_t group = s.heads / s.kv_heads;
+  for (int i = 0; i < some; ++i) {
+    const std::int64_t kv = 1 + below(s.kv_heads - 1), first = i == 0 ? s.kv_heads - kv : below(s.kv_heads - kv + 1);
+    const std::int64_t begin = i % 2 == 0 ? 0 : below(s.n_q);
+    auto what = launches.difference(*whole, begin, s.n_q, true, {.first = first * group, .count = kv * group});
+    if (is_refused(what)) what = {};
+    EXPECT_EQ(what, "") << target << ", seed " << program.seed << "\n" << to_file(program);
+    if (!what.empty()) return 0;
+  }
+  return some;
+}
+
 struct Way {
   const char* target;
   int programs;
@@ -184,12 +222,29 @@ TEST_P(RandomSlices, HaveTheBitsOfTheWhole) {
   EXPECT_GT(compared, programs / 3);
 }
 
+TEST_P(RandomSlices, OfHeadsHaveTheBitsOfTheWhole) {
+  const Way& way = GetParam();
+  int compared = 0;
+  const int programs = way.programs * (std::getenv("WEFT_TEST_ALL") != nullptr ? 4 : 1);
+  std::uint64_t seed = 9'100'000;
+  for (int tried = 0; tried < programs; ++seed) {
+    Program program = random_program(seed, {.most_tokens = way.most_tokens, .most_heads = 6, .nesting = 2});
+    if (program.shape.kv_heads < 2) continue;
+    program.dtype = way.dtype;
+    ++tried;
+    compared += compare_heads(program, way.target, 3) > 0 ? 1 : 0;
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(compared, programs / 3);
+}
+
 INSTANTIATE_TEST_SUITE_P(, RandomSlices,
-                         ::testing::Values(Way{"cpu", 60, 200}, Way{"cpu:x86-64", 30, 200},
+                         ::testing::Values(Way{"cpu", 60, 200}, Way{"cpu:x86-64", 30, 200}, Way{"interpreter", 20, 60},
                                            Way{"emulate:sm_61", 8, 150}, Way{"emulate:sm_80", 8, 150, ir::DType::f16}),
                          [](const auto& row) { return fmt::format("way_{}", row.index); });
 
-/// What made bits depend on the launch: tiles, zones, classes of rows, forms for few rows, chunks of keys, phases.
+/// What made bits depend on the launch, or on the number of a head: tiles, zones, classes of rows, forms for few rows,
+/// chunks of keys, phases.
 constexpr const char* kTexts[] = {
     "pattern p { keep window(256, 0); }",
     "pattern p { branches dilated(segments: [64, 128, 256], rates: [1, 2, 4]); }",
@@ -201,6 +256,9 @@ constexpr const char* kTexts[] = {
     "pattern p { keep lag(7) | window(9, 0); score s - 0.1 * (h + 1) * (q - k); }",
     "pattern p { keep causal; dropout 0.2; }",
     "pattern p { input gate: f32[queries]; keep causal; score s + gate[q]; }",
+    "pattern p { branches dilated(segments: [64, 100], rates: [4, 3], heads: groups); }",
+    "pattern p { input bias: f32[batch, heads, keys]; keep causal; score s + alibi(h) * (k - q) + bias[b, h, k]; }",
+    "pattern p { keep random(9, seed: 4) | window(20, 0); }",
 };
 
 struct Sizes {
@@ -232,8 +290,11 @@ TEST_P(CutAnywhere, HaveTheBitsOfTheWhole) {
                           .branch_lse = number++ % 2 != 0,
                           .seed = 5};
     compared += compare(program, sizes.target, slices);
+    Program heads = program;
+    if (slow) heads.shape.heads = 4, heads.shape.kv_heads = 2;
+    compared += compare_heads(heads, sizes.target, slow ? 1 : 2);
   }
-  EXPECT_EQ(compared, slices * static_cast<int>(std::size(kTexts)));
+  EXPECT_EQ(compared, (slices + (slow ? 1 : 2)) * static_cast<int>(std::size(kTexts)));
 }
 
 INSTANTIATE_TEST_SUITE_P(, CutAnywhere,

@@ -81,6 +81,12 @@ void cut_rows(View& view, int axis, const BackwardKernel::Options& options) {
   view.extent[at] = options.rows;
 }
 
+/// Some heads, which are axis number `axis`.
+template <typename View>
+void cut_heads(View& view, int axis, std::int64_t first, std::int64_t heads) {
+  cut_rows(view, axis, {.first_row = first, .rows = heads});
+}
+
 double largest(const ir::Tensor& t) {
   double most = 0;
   for (const double x : t.data) most = std::max(most, std::fabs(x));
@@ -215,6 +221,18 @@ Result<ir::Gradients> BackwardKernel::run(const BackwardProblem& problem, const 
   cut_rows(args.lse, 2, options);
   cut_rows(args.branch_lse, 3, options);
   cut_rows(args.d_lse, args.d_lse.rank - 1, options);
+  if (options.heads > 0) {
+    const std::int64_t group = s.heads / s.kv_heads;
+    args.head_slice = {.first = options.first_head, .of = s.heads};
+    const auto cut = [&](auto&... views) { (cut_heads(views, 2, options.first_head, options.heads), ...); };
+    const auto cut_keys = [&](auto&... views) {
+      (cut_heads(views, 2, options.first_head / group, options.heads / group), ...);
+    };
+    cut(args.q, args.d_out, args.out, args.dq, args.branch_lse);
+    cut_keys(args.k, args.v, args.dk, args.dv);
+    cut_heads(args.lse, 1, options.first_head, options.heads);
+    cut_heads(args.d_lse, args.d_lse.rank - 2, options.first_head, options.heads);
+  }
   WEFT_CHECK(backward_.run(args));
   ir::Gradients found;
   WEFT_TRY(found.dq, dq.values());

@@ -35,15 +35,16 @@ class BackwardKernel {
  public:
   struct Options {
     int threads = 0;
-    std::int64_t row_gap = 0;              ///< numbers between rows of everything with rows, which nobody may touch
-    std::int64_t first_row = 0, rows = 0;  ///< the backward of a slice, after the forward of the whole; 0: all
+    std::int64_t row_gap = 0;                ///< numbers between rows of everything with rows, which nobody may touch
+    std::int64_t first_row = 0, rows = 0;    ///< the backward of a slice, after the forward of the whole; 0: all
+    std::int64_t first_head = 0, heads = 0;  ///< likewise, of the heads
   };
   static Result<BackwardKernel> make(const ir::Pattern& pattern, const ir::Shape& shape, ir::DType dtype,
                                      const std::string& target);
   /// By an engine that may know the kernels already.
   static Result<BackwardKernel> make(const Engine& engine, const ir::Pattern& pattern, const ir::Shape& shape,
                                      ir::DType dtype, const std::string& target);
-  /// Outputs hold NaN before; dq still does where a slice has no rows.
+  /// Outputs hold NaN before; gradients still do where a slice has no rows and heads.
   Result<ir::Gradients> run(const BackwardProblem& problem, const Options& options) const;
   Result<ir::Gradients> run(const BackwardProblem& problem) const { return run(problem, {}); }
 
