@@ -37,12 +37,17 @@ struct Workload {
   std::string pattern;
   std::int64_t heads = 8;
   bool has_bar = true;
+  RingCarrier carrier = RingCarrier::automatic;
 };
-const Workload kWorkloads[] = {{"dense", 2}, {"longnet3", 8}, {"window", 8, false}};
+const Workload kWorkloads[] = {{"dense", 2},
+                               {"dense", 2, true, RingCarrier::heads},
+                               {"longnet3", 8},
+                               {"window", 8, false},
+                               {"window", 8, false, RingCarrier::heads}};
 
 struct Options {
   std::int64_t tokens = 16384;
-  int ranks = 2, rounds = 5;
+  int ranks = 2, rounds = 11;
 };
 
 using Numbers = std::vector<float>;
@@ -117,7 +122,7 @@ Status measure(Seconds& least, int ranks, const std::function<Status(int)>& work
 /// Ranks of weft::Ring.
 class Ours {
  public:
-  Status make(const Kernel& kernel, std::int64_t heads, const Options& options) {
+  Status make(const Kernel& kernel, std::int64_t heads, RingCarrier carrier, const Options& options) {
     const auto count = static_cast<std::size_t>(options.ranks);
     rings_.resize(count);
     plans_.resize(count);
@@ -127,7 +132,7 @@ class Ours {
     Seconds unused;
     WEFT_CHECK(measure(unused, options.ranks, [&](int rank) -> Status {
       const auto at = static_cast<std::size_t>(rank);
-      WEFT_TRY(rings_[at], Ring::join(std::move(transports[at])));
+      WEFT_TRY(rings_[at], Ring::join(std::move(transports[at]), {.carrier = carrier}));
       WEFT_TRY(plans_[at], rings_[at]->plan(kernel, {1, options.tokens, heads, heads}));
       own_[at].make(heads, plans_[at]->share().tokens, static_cast<std::uint32_t>(rank));
       return done;
@@ -283,7 +288,7 @@ Result<bool> measure(const Engine& engine, const Workload& workload, const Optio
   Own one;
   one.make(heads, n, 1);
   Ours ours;
-  WEFT_CHECK(ours.make(kernel, heads, options));
+  WEFT_CHECK(ours.make(kernel, heads, workload.carrier, options));
   Rotation peer(kernel, everything, heads, options, workload.pattern == "dense");
   const auto alone = [&](int) {
     return kernel.run({.q = rows_of(std::as_const(one.q), heads, n, 0, n),
@@ -325,7 +330,7 @@ Result<bool> run(const Options& options) {
   return all_kept;
 }
 
-/// `--tokens 16384 --ranks 2 --rounds 5`
+/// `--tokens 16384 --ranks 2 --rounds 11`
 Result<Options> options_of(int count, char** words) {
   Options out;
   for (int i = 1; i < count; i += 2) {

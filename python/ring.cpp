@@ -136,9 +136,10 @@ nb::list local_transports(std::int32_t ranks) {
 
 class Ring {
  public:
-  Ring(Transport& transport, int layout, std::int64_t timeout_ms) {
+  Ring(Transport& transport, int layout, int carrier, std::int64_t timeout_ms) {
     weft_ring_options options = weft_ring_options_init();
     options.layout = static_cast<weft_ring_layout>(layout);
+    options.carrier = static_cast<weft_ring_carrier>(carrier);
     options.timeout_ms = timeout_ms;
     weft_transport* const taken = transport.release();
     rank_ = weft_transport_rank(taken);
@@ -187,6 +188,7 @@ class RingPlan {
     }
     return out;
   }
+  std::string carrier() const { return weft_ring_plan_carrier(handle_.get()); }
   std::string layout() const { return weft_ring_plan_layout(handle_.get()); }
   nb::dict share() const {
     const weft_ring_share share = weft_ring_plan_share(handle_.get());
@@ -265,7 +267,7 @@ void bind_ring(nb::module_& module) {
   });
   module.def("local_transports", &local_transports);
   nb::class_<Ring>(module, "Ring")
-      .def(nb::init<Transport&, int, std::int64_t>())
+      .def(nb::init<Transport&, int, int, std::int64_t>())
       .def_prop_ro("rank", &Ring::rank)
       .def_prop_ro("ranks", &Ring::ranks)
       .def("barrier", &Ring::barrier);
@@ -275,6 +277,7 @@ void bind_ring(nb::module_& module) {
            nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::arg("ring"), nb::arg("kernel"), nb::arg("shape"),
            nb::arg("inputs").none())
       .def("owned", &RingPlan::owned)
+      .def("carrier", &RingPlan::carrier)
       .def("layout", &RingPlan::layout)
       .def("share", &RingPlan::share)
       .def("run", &RingPlan::run, nb::arg("arrays"), nb::arg("inputs").none(), nb::arg("seed"), nb::arg("threads"))

@@ -32,7 +32,7 @@ Options with_ranks(Options options, std::int64_t ranks) {
 
 std::string wrong_ring(const Options& options) {
   const auto& text = options.ring;
-  if (text.empty()) return {};
+  if (text.empty()) return options.ring_by.empty() ? "" : "--ring-by says how a ring travels, and there is no --ring";
   const bool mpi = is_mpi_ring(options);
   if (mpi && options.command != Command::run)
     return "--ring mpi: only `run` can be a job of MPI's; give a number of ranks";
@@ -49,8 +49,8 @@ std::string wrong_ring(const Options& options) {
 
 Result<std::optional<RingOf>> ring_of(const Options& options, const ir::Pattern& pattern) {
   if (options.ring.empty()) return std::optional<RingOf>();
-  WEFT_TRY(const auto ring,
-           explain::ring_of(ranks_of(options.ring).value_or(1), layout_of(options.ring), pattern, "--ring"));
+  WEFT_TRY(const auto ring, explain::ring_of(ranks_of(options.ring).value_or(1), layout_of(options.ring),
+                                             options.ring_by, pattern, "--ring"));
   return std::optional(ring);
 }
 

@@ -53,6 +53,12 @@ RingLayout to_public(ir::RingLayout layout) {
   return RingLayout::automatic;
 }
 
+RingOptions options_of(const RingOf& ring, std::int64_t timeout_ms) {
+  constexpr RingCarrier kCarriers[] = {RingCarrier::automatic, RingCarrier::keys, RingCarrier::heads};
+  return {
+      .layout = to_public(ring.layout), .carrier = kCarriers[static_cast<int>(ring.carrier)], .timeout_ms = timeout_ms};
+}
+
 TensorView read(const OutputView& view) {
   return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
 }
@@ -164,7 +170,7 @@ Result<RingRan> run_on_ring(const RingPasses& passes, const RingOf& ring, std::i
   WEFT_CHECK(check_square(whole));
   const auto count = static_cast<std::size_t>(ring.ranks);
   WEFT_TRY(auto transports, local_transports(static_cast<int>(ring.ranks)));
-  const RingOptions options{.layout = to_public(ring.layout), .timeout_ms = timeout_ms};
+  const auto options = options_of(ring, timeout_ms);
   // Ranks share the cores.
   const auto cores = whole.threads > 0 ? whole.threads : static_cast<int>(std::thread::hardware_concurrency());
   const int threads = std::max(1, cores / static_cast<int>(ring.ranks));
@@ -188,8 +194,7 @@ Result<RingRan> run_on_ring(const RingPasses& passes, const RingOf& ring, std::i
 Result<RingRan> run_in_ring(const RingPasses& passes, const RingOf& ring, std::int64_t timeout_ms,
                             std::unique_ptr<Transport> transport) {
   WEFT_CHECK(check_square(passes.whole));
-  WEFT_TRY(auto ran, run_rank(passes, std::move(transport),
-                              {.layout = to_public(ring.layout), .timeout_ms = timeout_ms}, passes.whole.threads));
+  WEFT_TRY(auto ran, run_rank(passes, std::move(transport), options_of(ring, timeout_ms), passes.whole.threads));
   ran.transport = "mpi";
   return ran;
 }

@@ -117,22 +117,92 @@ std::vector<Candidate> candidates(const Relation& relation, std::int64_t ranks) 
   return out;
 }
 
+/// The best of what was looked at so far.
+class Best {
+ public:
+  Best(const Relation& relation, const Machine& machine) : relation_(relation), machine_(machine) {}
+
+  /// `pairs`: by rank.
+  void look_at(Split split, const std::vector<double>& pairs) {
+    const double seconds = slowest_of_some(relation_, split, pairs, machine_);
+    choice_.reasons.push_back(
+        fmt::format("{} takes {:.4g} ms, imbalance {:.3f}", split.home.name, 1e3 * seconds, imbalance_of(pairs)));
+    if (seconds_ && seconds > 0.999 * *seconds_) return;  // the simpler one comes first
+    seconds_ = seconds;
+    choice_.split = std::move(split);
+  }
+  /// Is it about as fast as so many ranks can be?
+  bool is_ideal(std::int64_t ranks) const {
+    constexpr double kIdeal = 0.97;
+    return seconds_ && seconds_alone(relation_, machine_) / static_cast<double>(ranks) > kIdeal * *seconds_;
+  }
+  Choice take() { return std::move(choice_); }
+
+ private:
+  const Relation& relation_;
+  const Machine& machine_;
+  Choice choice_;
+  std::optional<double> seconds_;
+};
+
+/// Groups of each size in which heads can change places.
+void look_at_heads(const Relation& relation, ir::RingLayout layout, std::int64_t ranks, Best& best) {
+  const auto& shape = relation.shape();
+  std::vector<double> work;
+  for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv) work.push_back(relation.pairs_of({{0, shape.n_q}}, {kv, 1}));
+  for (std::int64_t size = 2; size <= std::min(ranks, shape.kv_heads); ++size) {
+    if (ranks % size != 0 || (relation.undivided() && size < ranks)) continue;
+    const auto lanes = lanes_of(work, size);
+    std::vector<OwnerMap> maps;
+    if (layout != ir::RingLayout::automatic) {
+      maps.push_back(owners(layout, shape.n_q, ranks / size));
+    } else {
+      for (auto& candidate : candidates(relation, ranks / size)) maps.push_back(std::move(candidate.map));
+    }
+    for (auto& map : maps) {
+      std::vector<double> pairs;
+      for (const auto& rows : map.runs) {
+        for (const auto& heads : lanes) pairs.push_back(relation.pairs_of(rows, heads));
+      }
+      best.look_at(Split::of_groups(std::move(map), lanes), pairs);
+    }
+  }
+}
+
 }  // namespace
 
-Choice choose(const Relation& relation, ir::RingLayout layout, std::int64_t ranks, const Machine& machine) {
-  if (layout != ir::RingLayout::automatic) return {.map = owners(layout, relation.shape().n_q, ranks)};
-  std::optional<OwnerMap> best;
-  double fastest = 0;
-  std::vector<std::string> reasons;
-  for (auto& candidate : candidates(relation, ranks)) {
-    const double seconds = slowest_of_some(relation, candidate.map, candidate.pairs, machine);
-    reasons.push_back(
-        fmt::format("{} takes {:.4g} ms, imbalance {:.3f}", candidate.map.name, 1e3 * seconds, candidate.imbalance));
-    if (best && seconds > 0.999 * fastest) continue;  // the simpler one comes first
-    fastest = seconds;
-    best = std::move(candidate.map);
+std::optional<Carrier> carrier_named(std::string_view word) {
+  for (const auto& [name, carrier] :
+       {std::pair{"auto", Carrier::automatic}, {"keys", Carrier::keys}, {"heads", Carrier::heads}}) {
+    if (word == name) return carrier;
   }
-  return {.map = std::move(*best), .reasons = std::move(reasons)};
+  return {};
+}
+
+Result<Choice> choose(const Relation& relation, ir::RingLayout layout, std::int64_t ranks, const Machine& machine,
+                      Carrier carrier) {
+  const auto kv_heads = relation.shape().kv_heads;
+  const bool automatic = layout == ir::RingLayout::automatic;
+  if (relation.undivided() && ranks > 1) {
+    if (carrier == Carrier::keys || ranks > kv_heads) return *relation.undivided();
+    carrier = Carrier::heads;
+  }
+  if (carrier != Carrier::heads && !automatic)
+    return Choice{.split = Split::of_owners(owners(layout, relation.shape().n_q, ranks), kv_heads)};
+  Best best(relation, machine);
+  if (carrier != Carrier::heads || ranks == 1) {
+    for (auto& candidate : candidates(relation, ranks))
+      best.look_at(Split::of_owners(std::move(candidate.map), kv_heads), candidate.pairs);
+    if (ranks == 1 || carrier == Carrier::keys || best.is_ideal(ranks)) return best.take();
+  }
+  look_at_heads(relation, layout, ranks, best);
+  auto choice = best.take();
+  if (choice.split.ranks() > 0) return choice;
+  if (kv_heads == 1) return user_error("one head of k and v cannot change places with another; use the carrier 'keys'");
+  return user_error(
+      fmt::format("heads cannot change places among {} ranks: that is no multiple of a number from 2 to {}, "
+                  "the heads of k and v; use the carrier 'keys'",
+                  ranks, kv_heads));
 }
 
 }  // namespace weft::ring

@@ -11,28 +11,6 @@ bool needs_nothing(const Needs& needs) {
   return std::all_of(needs.sets.begin(), needs.sets.end(), [](const Runs& runs) { return runs.empty(); });
 }
 
-/// The rows, ascending, in parts of about as many.
-std::vector<Runs> cut(const Runs& own, std::int64_t most) {
-  const std::int64_t rows = count_of(own), parts = std::min(most, rows);
-  std::vector<Runs> out;
-  std::int64_t done = 0;
-  for (Run run : own) {
-    while (run.count > 0) {
-      const std::int64_t part = std::ssize(out), end = part * rows / std::max<std::int64_t>(1, parts);
-      if (done == end || out.empty()) {
-        out.emplace_back();
-        continue;
-      }
-      const std::int64_t now = std::min(run.count, end - done);
-      out.back().push_back({run.first, now, run.stride});
-      run.first += now * run.stride;
-      run.count -= now;
-      done += now;
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::vector<Portion> portions_of(const Relation& relation, const Runs& own) {

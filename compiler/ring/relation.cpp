@@ -57,12 +57,11 @@ void add_foreign(const TermForm& form, const Run& rows, const Runs& own, std::in
   if (outside < rows.end()) add_pieces(form, {outside, rows.end() - outside}, rows.end(), tokens, out);
 }
 
-/// Hits of the tiles that hold rows of [begin, end) of one head: visit(y, its weight for row x, x, pass number).
-/// `wants` says of which rows and keys the weight is asked for.
-template <typename Wants, typename Visit>
-void walk(const ir::Phase& phase, const ir::HeadTable& head, const ir::Extent& extent, const Run& among,
-          const Wants& wants, const Visit& visit) {
-  const auto tiles = ir::tiles_of_rows(phase, head, extent, among.first, among.end());
+/// All hits of one head: visit(row, key, its weight, pass number).
+template <typename Visit>
+void walk(const ir::Phase& phase, const ir::HeadTable& head, const ir::Extent& extent, std::int64_t rows_of_all,
+          const Visit& visit) {
+  const auto tiles = ir::tiles_of_rows(phase, head, extent, 0, rows_of_all);
   ir::TileRows rows;
   std::vector<ir::Zone> zones;
   for (std::int64_t tile = tiles.first; tile < tiles.end; ++tile) {
@@ -72,7 +71,6 @@ void walk(const ir::Phase& phase, const ir::HeadTable& head, const ir::Extent& e
       for (const auto& zone : zones) {
         ir::for_each_hit(head.passes[p], zone, rows, extent, [&](const ir::Hit& hit) {
           for (std::size_t r = 0; r < rows.x.size(); ++r) {
-            if (!wants(rows.x[r], hit.y)) continue;
             const int weight = ir::weight_of(head.passes[p], hit, zone.full, rows, r, extent);
             if (weight > 0) visit(rows.x[r], hit.y, weight, p);
           }
@@ -118,18 +116,34 @@ std::vector<char> marks_of(const Runs& rows, std::int64_t tokens) {
 
 }  // namespace
 
+void KeysOfRows::add(std::vector<Keys> of_row) {
+  std::sort(of_row.begin(), of_row.end(), [](const Keys& a, const Keys& b) { return a.first < b.first; });
+  const auto begin = keys_.size();
+  for (const auto& keys : of_row) {
+    if (keys_.size() == begin || keys_.back().first + keys_.back().count < keys.first) {
+      keys_.push_back(keys);
+      continue;
+    }
+    auto& last = keys_.back();
+    last.count = std::max(last.count, keys.first + keys.count - last.first);
+  }
+  if (!rows_.empty()) {
+    const auto [first, end] = rows_.back();
+    const auto before = std::span(keys_).subspan(first, end - first), now = std::span(keys_).subspan(begin);
+    if (std::equal(before.begin(), before.end(), now.begin(), now.end())) {
+      keys_.resize(begin);
+      rows_.push_back(rows_.back());
+      return;
+    }
+  }
+  rows_.emplace_back(begin, keys_.size());
+}
+
 Result<Relation> Relation::make(const ir::Plan& plan, const ir::Tables& tables, const ir::Shape& shape,
                                 const std::vector<ir::Tensor>& inputs) {
   if (shape.n_q != shape.n_k) {
     return user_error(fmt::format("a ring splits tokens that are queries and keys; here are {} queries and {} keys",
                                   shape.n_q, shape.n_k));
-  }
-  for (const auto& list : plan.lists) {
-    if (list.kind != ir::List::Kind::top || list.input >= 0 || list.summarizes()) continue;
-    return user_error(
-        fmt::format("{}: 'top({}, by: pooled)' pools all queries and keys, which no rank of a ring has; 'by: input(…)' "
-                    "takes scores that every rank has",
-                    plan.name, list.count));
   }
   Relation out;
   out.plan_ = &plan;
@@ -138,18 +152,26 @@ Result<Relation> Relation::make(const ir::Plan& plan, const ir::Tables& tables, 
   out.inputs_ = &inputs;
   out.closed_ = has_closed_forms(plan);
   out.entries_ = planner::differs_by_entry(plan, shape) ? shape.batch : 1;
-  if (out.closed_) {
+  for (const auto& list : plan.lists) {
+    if (list.kind != ir::List::Kind::top || list.input >= 0 || list.summarizes()) continue;
+    out.undivided_ = user_error(fmt::format(
+        "{}: 'top({}, by: pooled)' pools all queries and keys, which no rank of a ring has unless there is a "
+        "head of k and v for each; 'by: input(…)' takes scores that every rank has",
+        plan.name, list.count));
+  }
+  if (out.closed_ && !out.undivided_) {
     out.make_forms();
     return out;
   }
-  if (const double pairs = planner::count_work(plan, tables, shape, inputs).pairs; pairs > kMostWalked) {
-    return user_error(fmt::format(
+  out.all_pairs_ = planner::count_work(plan, tables, shape, inputs).pairs;
+  if (!out.undivided_ && out.all_pairs_ > kMostWalked) {
+    out.undivided_ = user_error(fmt::format(
         "{}: needs of a ring are looked for pair by pair where conditions have no closed form, up to {:.0e} pairs; "
         "{} tokens have {:.1e}",
-        plan.name, kMostWalked, shape.n_q, pairs));
+        plan.name, kMostWalked, shape.n_q, out.all_pairs_));
   }
-  out.values_ = std::make_shared<const ir::PairValues>(plan, shape, inputs);
-  out.count_rows();
+  if (out.undivided_) return out;
+  out.read_rows();
   return out;
 }
 
@@ -172,13 +194,26 @@ void Relation::make_forms() {
 }
 
 ir::Extent Relation::extent_of(const ir::Phase& phase, std::int64_t entry) const {
-  auto extent = ir::extent_of(*shape_, entry, phase.stationary, inputs_, tables_);
-  extent.pairs = values_.get();
-  return extent;
+  return ir::extent_of(*shape_, entry, phase.stationary, inputs_, tables_);
+}
+
+Needs Needs::of_heads(const Heads& heads) const {
+  if (heads.count == kv_heads) return *this;
+  Needs out{.sets = sets, .of = {}, .kv_heads = heads.count};
+  for (std::int64_t entry = 0; entry * kv_heads < std::ssize(of); ++entry) {
+    const auto first = of.begin() + entry * kv_heads + heads.first;
+    out.of.insert(out.of.end(), first, first + heads.count);
+  }
+  return out;
 }
 
 std::vector<Needs> Relation::needs_by_portion(const std::vector<Runs>& portions, const Runs& own) const {
   if (portions.empty()) return {};  // of a rank without tokens
+  if (undivided_) {
+    const Needs nothing{
+        .sets = {{}}, .of = std::vector<int>(static_cast<std::size_t>(shape_->kv_heads)), .kv_heads = shape_->kv_heads};
+    return std::vector(portions.size(), nothing);
+  }
   return closed_ ? closed_needs(portions, own) : walked_needs(portions, own);
 }
 
@@ -216,53 +251,54 @@ std::vector<Needs> Relation::closed_needs(const std::vector<Runs>& portions, con
 std::vector<Needs> Relation::walked_needs(const std::vector<Runs>& portions, const Runs& own) const {
   std::vector<Needs> out(portions.size());
   for (auto& needs : out) needs.kv_heads = shape_->kv_heads;
-  const std::int64_t group = shape_->heads / shape_->kv_heads;
   const auto owned = marks_of(own, shape_->n_k);
-  for (std::int64_t entry = 0; entry < entries_; ++entry) {
-    for (std::int64_t kv = 0; kv < shape_->kv_heads; ++kv) {
-      std::vector<char> had = owned;
-      for (std::size_t i = 0; i < portions.size(); ++i) {
-        const auto asked = marks_of(portions[i], shape_->n_k);
-        std::vector<char> marked(had.size(), 0);
-        for (std::size_t p = 0; p < plan_->phases.size(); ++p) {
-          auto extent = extent_of(plan_->phases[p], entry);
-          for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
-            extent.h = h;
-            const auto wanted = [&](std::int64_t x, std::int64_t y) {
-              return asked[static_cast<std::size_t>(x)] != 0 && had[static_cast<std::size_t>(y)] == 0;
-            };
-            const auto mark = [&](std::int64_t, std::int64_t y, int, std::size_t) {
-              had[static_cast<std::size_t>(y)] = marked[static_cast<std::size_t>(y)] = 1;
-            };
-            for (const auto& run : portions[i])
-              walk(plan_->phases[p], tables_->phases[p].of(h), extent, run, wanted, mark);
-          }
+  for (const auto& keys_of : keys_) {
+    std::vector<char> had = owned;
+    for (std::size_t i = 0; i < portions.size(); ++i) {
+      std::vector<char> marked(had.size(), 0);
+      for (const auto& run : portions[i]) {
+        for (std::int64_t at = 0; at < run.count; ++at) {
+          const std::int64_t row = run.first + at * run.stride;
+          if (at > 0 && run.stride == 1 && keys_of.as_before(row)) continue;
+          for (const auto& keys : keys_of.of(row)) std::fill_n(marked.begin() + keys.first, keys.count, char{1});
         }
-        out[i].of.push_back(static_cast<int>(out[i].sets.size()));
-        out[i].sets.push_back(runs_of(marked));
       }
+      for (std::size_t key = 0; key < had.size(); ++key) {
+        if (had[key] != 0) marked[key] = 0;
+        had[key] = static_cast<char>(had[key] | marked[key]);
+      }
+      out[i].of.push_back(static_cast<int>(out[i].sets.size()));
+      out[i].sets.push_back(runs_of(marked));
     }
   }
   return out;
 }
 
-double Relation::pairs_of(const Runs& rows) const {
-  if (closed_) return closed_pairs(rows);
+double Relation::pairs_of(const Runs& rows, const Heads& heads) const {
+  if (undivided_) {
+    return all_pairs_ * static_cast<double>(count_of(rows)) / static_cast<double>(shape_->n_q) *
+           static_cast<double>(heads.count) / static_cast<double>(shape_->kv_heads);
+  }
+  if (closed_) return closed_pairs(rows, heads);
   double pairs = 0;
-  for (const auto& run : rows) {
-    if (run.stride == 1) {
-      pairs += pairs_before_[static_cast<std::size_t>(run.end())] - pairs_before_[static_cast<std::size_t>(run.first)];
-      continue;
-    }
-    for (std::int64_t i = 0; i < run.count; ++i) {
-      const auto x = static_cast<std::size_t>(run.first + i * run.stride);
-      pairs += pairs_before_[x + 1] - pairs_before_[x];
+  for (std::int64_t kv = heads.first; kv < heads.end(); ++kv) {
+    const auto& before = pairs_before_[static_cast<std::size_t>(kv)];
+    for (const auto& run : rows) {
+      if (run.stride == 1) {
+        pairs += before[static_cast<std::size_t>(run.end())] - before[static_cast<std::size_t>(run.first)];
+        continue;
+      }
+      for (std::int64_t i = 0; i < run.count; ++i) {
+        const auto x = static_cast<std::size_t>(run.first + i * run.stride);
+        pairs += before[x + 1] - before[x];
+      }
     }
   }
   return pairs;
 }
 
-double Relation::closed_pairs(const Runs& rows) const {
+double Relation::closed_pairs(const Runs& rows, const Heads& of) const {
+  const std::int64_t group = shape_->heads / shape_->kv_heads;
   double pairs = 0;
   for (std::int64_t entry = 0; entry < entries_; ++entry) {
     for (std::size_t p = 0; p < plan_->phases.size(); ++p) {
@@ -271,7 +307,9 @@ double Relation::closed_pairs(const Runs& rows) const {
       const auto extent = extent_of(phase, entry);
       for (std::size_t t = 0; t < tables.head.size(); ++t) {
         const auto& head = tables.head[t];
-        const auto heads = std::count(tables.head_of.begin(), tables.head_of.end(), static_cast<int>(t));
+        const auto heads = std::count(tables.head_of.begin() + of.first * group,
+                                      tables.head_of.begin() + of.end() * group, static_cast<int>(t));
+        if (heads == 0) continue;
         double of_head = 0;
         for (std::size_t s = 0; s < head.passes.size(); ++s) {
           if (!phase.passes[s].out) continue;
@@ -296,25 +334,40 @@ double Relation::closed_pairs(const Runs& rows) const {
   return pairs * static_cast<double>(shape_->batch) / static_cast<double>(entries_);
 }
 
-void Relation::count_rows() {
-  std::vector<double> pairs(static_cast<std::size_t>(shape_->n_q) + 1, 0);
+void Relation::read_rows() {
+  const ir::PairValues values(*plan_, *shape_, *inputs_);
+  const std::int64_t group = shape_->heads / shape_->kv_heads;
+  const auto rows = static_cast<std::size_t>(shape_->n_q);
+  pairs_before_.assign(static_cast<std::size_t>(shape_->kv_heads), std::vector<double>(rows + 1, 0));
   for (std::int64_t entry = 0; entry < entries_; ++entry) {
-    for (std::size_t p = 0; p < plan_->phases.size(); ++p) {
-      const auto& phase = plan_->phases[p];
-      auto extent = extent_of(phase, entry);
-      for (std::int64_t h = 0; h < shape_->heads; ++h) {
-        extent.h = h;
-        walk(
-            phase, tables_->phases[p].of(h), extent, {0, shape_->n_q}, [](std::int64_t, std::int64_t) { return true; },
-            [&](std::int64_t x, std::int64_t, int weight, std::size_t pass) {
-              if (phase.passes[pass].out) pairs[static_cast<std::size_t>(x) + 1] += weight;
-            });
+    for (std::int64_t kv = 0; kv < shape_->kv_heads; ++kv) {
+      auto& pairs = pairs_before_[static_cast<std::size_t>(kv)];
+      std::vector<std::vector<KeysOfRows::Keys>> keys(rows);
+      for (std::size_t p = 0; p < plan_->phases.size(); ++p) {
+        const auto& phase = plan_->phases[p];
+        auto extent = extent_of(phase, entry);
+        extent.pairs = &values;
+        for (extent.h = kv * group; extent.h < (kv + 1) * group; ++extent.h) {
+          walk(phase, tables_->phases[p].of(extent.h), extent, shape_->n_q,
+               [&](std::int64_t x, std::int64_t y, int weight, std::size_t pass) {
+                 if (phase.passes[pass].out) pairs[static_cast<std::size_t>(x) + 1] += weight;
+                 auto& of_row = keys[static_cast<std::size_t>(x)];
+                 const auto key = static_cast<std::int32_t>(y);
+                 if (!of_row.empty() && of_row.back().first + of_row.back().count == key)
+                   ++of_row.back().count;
+                 else
+                   of_row.push_back({key, 1});
+               });
+        }
       }
+      auto& of_rows = keys_.emplace_back();
+      for (auto& of_row : keys) of_rows.add(std::move(of_row));
     }
   }
   const double times = static_cast<double>(shape_->batch) / static_cast<double>(entries_);
-  for (std::size_t x = 1; x < pairs.size(); ++x) pairs[x] = pairs[x] * times + pairs[x - 1];
-  pairs_before_ = std::move(pairs);
+  for (auto& pairs : pairs_before_) {
+    for (std::size_t x = 1; x < pairs.size(); ++x) pairs[x] = pairs[x] * times + pairs[x - 1];
+  }
 }
 
 }  // namespace weft::ring

@@ -51,30 +51,46 @@ class OwnerIndex {
   std::vector<Owned> owned_;
 };
 
-/// Seconds of one rank: portions in their order, beside transfers that go on all the time.
-double seconds_of(const Relation& relation, const Runs& own, const RankShare& share, const Machine& machine) {
+/// Seconds of one rank: what changes places before, then portions in their order, beside transfers that go on all the
+/// time, then what goes back.
+double seconds_of(const Relation& relation, const Split& split, std::int64_t rank, const RankShare& share,
+                  const Machine& machine) {
   constexpr double kBeside = 1.05;  // what computing takes while transfers share the memory
   const auto& shape = relation.shape();
+  const auto& rows = split.computed(rank);
+  const auto& heads = split.heads(rank);
   const double flops_of_pair = 2 * static_cast<double>(shape.d + shape.d_v);
-  const double near = share.needed_bytes > 0 ? share.near_bytes / share.needed_bytes : 0;
+  const double keys = share.keys_bytes();
+  const double near = keys > 0 ? share.near_bytes / keys : 0;
   const double s_per_byte = std::max(near / machine.near_bytes_per_s, (1 - near) / machine.far_bytes_per_s);
   const double first_byte = near < 1 ? machine.far_s : machine.near_s;
-  const double own_bytes = static_cast<double>(share.tokens * shape.kv_heads * shape.batch) * row_bytes(relation);
+  const std::int64_t first = split.rank_of(split.group_of(rank), 0);
+  const bool is_near = first / machine.node == (first + split.group_size() - 1) / machine.node;
+  const auto exchange = [&](double bytes) {
+    if (!split.changes_heads()) return 0.0;
+    // It goes into a buffer and out of one.
+    return (is_near ? machine.near_s : machine.far_s) + 2 * bytes / machine.bytes_per_s +
+           bytes / (is_near ? machine.near_bytes_per_s : machine.far_bytes_per_s);
+  };
+  double now = exchange(share.exchanged_before);
+  const double own_bytes = static_cast<double>(count_of(rows) * heads.count * shape.batch) * row_bytes(relation);
   // Its own rows go into the arena, where there is one.
-  double now = share.needed_bytes > 0 || own.size() > 1 ? 2 * own_bytes / machine.bytes_per_s : 0;
-  const double transferred = first_byte + share.needed_bytes * s_per_byte;
+  if (keys > 0 || rows.size() > 1) now += 2 * own_bytes / machine.bytes_per_s;
+  // Keys travel while own rows are put in their place, but not before these have come.
+  const double begun = exchange(share.exchanged_before);
+  const double transferred = begun + first_byte + keys * s_per_byte;
   double needed = 0, launched = 0;
-  for (const auto& portion : portions_of(relation, own)) {
-    const double bytes = bytes_of(relation, portion.news);
+  for (const auto& portion : portions_of(relation, rows)) {
+    const double bytes = bytes_of(relation, portion.news.of_heads(heads));
     needed += bytes;
-    const double arrival = portion.local ? 0 : first_byte + needed * s_per_byte;
+    const double arrival = portion.local ? 0 : begun + first_byte + needed * s_per_byte;
     // Portions that wait for nothing are one launch.
     if (arrival > now || launched == 0) now = std::max(now, arrival) + machine.launch_s, launched = 1;
-    const double computing = relation.pairs_of(portion.rows) * flops_of_pair / machine.flops_per_s;
+    const double computing = relation.pairs_of(portion.rows, heads) * flops_of_pair / machine.flops_per_s;
     const double beside = std::clamp((transferred - now) / std::max(computing, 1e-30), 0.0, 1.0);
-    now += computing * (1 + (share.needed_bytes > 0 ? kBeside - 1 : 0) * beside);
+    now += computing * (1 + (keys > 0 ? kBeside - 1 : 0) * beside);
   }
-  return now;
+  return now + exchange(share.exchanged_behind);
 }
 
 }  // namespace
@@ -95,6 +111,13 @@ double Report::most_needed() const {
   return most;
 }
 
+const char* carrier_of(const Split& split, const Report& report) {
+  const bool keys = std::any_of(report.ranks.begin(), report.ranks.end(),
+                                [](const RankShare& share) { return share.keys_bytes() > 0; });
+  if (split.changes_heads()) return keys ? "heads, keys" : "heads";
+  return keys ? "keys" : "local";
+}
+
 double imbalance_of(const std::vector<double>& pairs) {
   const double all = std::accumulate(pairs.begin(), pairs.end(), 0.0);
   const double most = *std::max_element(pairs.begin(), pairs.end());
@@ -103,41 +126,74 @@ double imbalance_of(const std::vector<double>& pairs) {
 
 namespace {
 
-/// What one rank computes and receives; `from`, by rank, is from whom.
-RankShare share_of(const Relation& relation, const OwnerMap& map, const OwnerIndex& owner, std::size_t g,
+/// What changes places inside a group for its member `to`, from another: Q, K and V of the other's rows, and O and LSE
+/// of its own.
+struct Exchanged {
+  double before = 0, behind = 0;
+};
+Exchanged exchanged(const Relation& relation, const Split& split, std::int64_t to, std::int64_t from) {
+  const auto& shape = relation.shape();
+  const auto element = static_cast<double>(ir::size_of(relation.plan().bind.dtype));
+  const auto group = shape.heads / shape.kv_heads;
+  const auto rows_heads = [&](std::int64_t owner, std::int64_t lane) {
+    return static_cast<double>(shape.batch * count_of(split.owned(owner)) * split.heads(lane).count);
+  };
+  const auto& plan = relation.plan();
+  const double of_all = plan.weights == ir::Weights::softmax && !ir::per_branch(plan.combine) ? 1 : 0;
+  const double lse = 4 * (of_all + (plan.bind.branch_lse ? static_cast<double>(plan.branches) : 0));
+  return {
+      .before = rows_heads(from, to) * element * static_cast<double>(group * shape.d + shape.d + shape.d_v),
+      .behind = rows_heads(to, from) * static_cast<double>(group) * (element * static_cast<double>(shape.d_v) + lse)};
+}
+
+/// What one rank computes and receives; `from`, by rank, is from whom. `owner`: of groups.
+RankShare share_of(const Relation& relation, const Split& split, const OwnerIndex& owner, std::int64_t g,
                    std::int64_t node, std::vector<double>& from) {
   const auto& shape = relation.shape();
-  const auto& own = map.runs[g];
-  RankShare share{.tokens = count_of(own), .pairs = relation.pairs_of(own)};
+  const auto& rows = split.computed(g);
+  const auto& heads = split.heads(g);
+  RankShare share{.tokens = count_of(split.owned(g)), .pairs = relation.pairs_of(rows, heads)};
   share.field_bytes =
-      static_cast<double>((map.tokens - share.tokens) * shape.kv_heads * shape.batch) * row_bytes(relation);
+      static_cast<double>((split.home.tokens - share.tokens) * shape.kv_heads * shape.batch) * row_bytes(relation);
   const double of_key =
       row_bytes(relation) * static_cast<double>(shape.batch) / static_cast<double>(relation.entries());
-  const Needs needs = relation.needs_of(own);
+  const Needs needs = relation.needs_of(rows).of_heads(heads);
   std::vector<double> times(needs.sets.size(), 0);  // heads and entries that need a set
   for (const int set : needs.of) ++times[static_cast<std::size_t>(set)];
-  from.assign(map.runs.size(), 0);
+  from.assign(static_cast<std::size_t>(split.ranks()), 0);
   for (std::size_t set = 0; set < needs.sets.size(); ++set) {
+    if (times[set] == 0) continue;
     for (const auto& run : needs.sets[set]) {
-      owner.each(run, [&](std::int64_t j, std::int64_t tokens) {
-        from[static_cast<std::size_t>(j)] += static_cast<double>(tokens) * times[set] * of_key;
+      owner.each(run, [&](std::int64_t group, std::int64_t tokens) {
+        from[static_cast<std::size_t>(split.rank_of(group, split.lane_of(g)))] +=
+            static_cast<double>(tokens) * times[set] * of_key;
       });
     }
   }
   for (std::size_t j = 0; j < from.size(); ++j) {
-    if (from[j] == 0) continue;
+    if (static_cast<std::int64_t>(j) / node == g / node) share.near_bytes += from[j];
+  }
+  for (std::int64_t lane = 0; lane < split.group_size(); ++lane) {
+    const auto j = split.rank_of(split.group_of(g), lane);
+    if (j == g) continue;
+    const auto [before, behind] = exchanged(relation, split, g, j);
+    share.exchanged_before += before;
+    share.exchanged_behind += behind;
+    from[static_cast<std::size_t>(j)] += before + behind;
+  }
+  for (const double bytes : from) {
+    if (bytes == 0) continue;
     ++share.messages;
-    share.needed_bytes += from[j];
-    if (static_cast<std::int64_t>(j) / node == static_cast<std::int64_t>(g) / node) share.near_bytes += from[j];
+    share.needed_bytes += bytes;
   }
   return share;
 }
 
 }  // namespace
 
-double slowest_of_some(const Relation& relation, const OwnerMap& map, const std::vector<double>& pairs,
+double slowest_of_some(const Relation& relation, const Split& split, const std::vector<double>& pairs,
                        const Machine& machine) {
-  const OwnerIndex owner(map);
+  const OwnerIndex owner(split.groups);
   const auto last = pairs.size() - 1;
   std::vector<std::size_t> some = {
       0, last / 3, 2 * last / 3, last,
@@ -146,22 +202,28 @@ double slowest_of_some(const Relation& relation, const OwnerMap& map, const std:
   some.erase(std::unique(some.begin(), some.end()), some.end());
   double slowest = 0;
   std::vector<double> from;
-  for (const auto g : some) {
-    const auto share = share_of(relation, map, owner, g, machine.node, from);
-    slowest = std::max(slowest, seconds_of(relation, map.runs[g], share, machine));
+  for (const auto at : some) {
+    const auto g = static_cast<std::int64_t>(at);
+    const auto share = share_of(relation, split, owner, g, machine.node, from);
+    slowest = std::max(slowest, seconds_of(relation, split, g, share, machine));
   }
   return slowest;
 }
 
-Report report_of(const Relation& relation, const OwnerMap& map, const Machine& machine) {
+double seconds_alone(const Relation& relation, const Machine& machine) {
   const auto& shape = relation.shape();
-  const OwnerIndex owner(map);
+  return relation.pairs_of({{0, shape.n_q}}) * 2 * static_cast<double>(shape.d + shape.d_v) / machine.flops_per_s +
+         machine.launch_s;
+}
+
+Report report_of(const Relation& relation, const Split& split, const Machine& machine) {
+  const OwnerIndex owner(split.groups);
   Report out;
-  out.ranks.resize(map.runs.size());
+  out.ranks.resize(static_cast<std::size_t>(split.ranks()));
   std::vector<double> pairs, from;
-  for (std::size_t g = 0; g < map.runs.size(); ++g) {
+  for (std::size_t g = 0; g < out.ranks.size(); ++g) {
     const double sent = out.ranks[g].sent_bytes;
-    out.ranks[g] = share_of(relation, map, owner, g, machine.node, from);
+    out.ranks[g] = share_of(relation, split, owner, static_cast<std::int64_t>(g), machine.node, from);
     out.ranks[g].sent_bytes = sent;
     for (std::size_t j = 0; j < from.size(); ++j) out.ranks[j].sent_bytes += from[j];
     pairs.push_back(out.ranks[g].pairs);
@@ -173,11 +235,12 @@ Report report_of(const Relation& relation, const OwnerMap& map, const Machine& m
         std::max_element(out.ranks.begin(), out.ranks.end(), [&](auto& a, auto& b) { return a.*member < b.*member; }) -
         out.ranks.begin());
   };
-  for (const std::size_t g : {most(&RankShare::pairs), most(&RankShare::needed_bytes)})
-    out.predicted_s = std::max(out.predicted_s, seconds_of(relation, map.runs[g], out.ranks[g], machine));
-  const double all = std::accumulate(pairs.begin(), pairs.end(), 0.0);
-  const double alone = all * 2 * static_cast<double>(shape.d + shape.d_v) / machine.flops_per_s + machine.launch_s;
-  out.efficiency = out.predicted_s > 0 ? alone / static_cast<double>(map.ranks()) / out.predicted_s : 1;
+  for (const std::size_t g : {most(&RankShare::pairs), most(&RankShare::needed_bytes)}) {
+    out.predicted_s =
+        std::max(out.predicted_s, seconds_of(relation, split, static_cast<std::int64_t>(g), out.ranks[g], machine));
+  }
+  const double alone = seconds_alone(relation, machine) / static_cast<double>(split.ranks());
+  out.efficiency = out.predicted_s > 0 ? alone / out.predicted_s : 1;
   return out;
 }
 

@@ -12,11 +12,15 @@ namespace weft::ring {
 struct RankShare {
   std::int64_t tokens = 0;
   double pairs = 0;
-  double needed_bytes = 0;    ///< of K and V, from others: what it receives
+  double needed_bytes = 0;    ///< from others: what it receives
   double sent_bytes = 0;      ///< to others
   std::int64_t messages = 0;  ///< ranks that it receives from
   double field_bytes = 0;     ///< what it would receive in a ring or all-gather of all keys
-  double near_bytes = 0;      ///< of needed_bytes those from its own node
+  double near_bytes = 0;      ///< of needed_bytes, but for what follows, those from its own node
+  /// Where heads change places, of needed_bytes: Q, K and V for its heads, before it computes, and O and LSE of its
+  /// rows, behind.
+  double exchanged_before = 0, exchanged_behind = 0;
+  double keys_bytes() const { return needed_bytes - exchanged_before - exchanged_behind; }
 };
 
 struct Report {
@@ -29,13 +33,19 @@ struct Report {
   double most_needed() const;
 };
 
+/// What travels, in a word or two.
+const char* carrier_of(const Split& split, const Report& report);
+
 /// The largest of these by their mean.
 double imbalance_of(const std::vector<double>& pairs);
 
+/// One device's predicted time.
+double seconds_alone(const Relation& relation, const Machine& machine);
+
 /// Predicted seconds of the slowest of a few ranks: those of `pairs`, by rank, with the most, and some spread evenly.
-double slowest_of_some(const Relation& relation, const OwnerMap& map, const std::vector<double>& pairs,
+double slowest_of_some(const Relation& relation, const Split& split, const std::vector<double>& pairs,
                        const Machine& machine);
 
-Report report_of(const Relation& relation, const OwnerMap& map, const Machine& machine);
+Report report_of(const Relation& relation, const Split& split, const Machine& machine);
 
 }  // namespace weft::ring

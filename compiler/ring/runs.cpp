@@ -50,4 +50,25 @@ std::optional<Run> common(const Run& a, const Run& b) {
   return out;
 }
 
+std::vector<Runs> cut(const Runs& rows, std::int64_t parts) {
+  const std::int64_t all = count_of(rows), most = std::min(parts, all);
+  std::vector<Runs> out;
+  std::int64_t done = 0;
+  for (Run run : rows) {
+    while (run.count > 0) {
+      const std::int64_t part = std::ssize(out), end = part * all / std::max<std::int64_t>(1, most);
+      if (done == end || out.empty()) {
+        out.emplace_back();
+        continue;
+      }
+      const std::int64_t now = std::min(run.count, end - done);
+      out.back().push_back({run.first, now, run.stride});
+      run.first += now * run.stride;
+      run.count -= now;
+      done += now;
+    }
+  }
+  return out;
+}
+
 }  // namespace weft::ring

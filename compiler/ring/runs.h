@@ -41,4 +41,7 @@ inline std::int64_t count_of(std::span<const Run> runs) {
   return count;
 }
 
+/// Tokens, in their order, in parts of about as many; as many parts as there are tokens at most.
+std::vector<Runs> cut(const Runs& runs, std::int64_t parts);
+
 }  // namespace weft::ring

@@ -82,10 +82,14 @@ typedef enum WEFT_INT {
   WEFT_RING_STRIPED = 3
 } weft_ring_layout;
 
+/** What travels: see weft::RingCarrier. */
+typedef enum WEFT_INT { WEFT_RING_BY_AUTO = 0, WEFT_RING_BY_KEYS = 1, WEFT_RING_BY_HEADS = 2 } weft_ring_carrier;
+
 typedef struct {
   size_t size;
   weft_ring_layout layout;
   int64_t timeout_ms; /**< without a sign of life, after which a rank that is waited for is lost; 0: 60 s */
+  weft_ring_carrier carrier;
 } weft_ring_options;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_ring_options weft_ring_options_init(void) {
@@ -123,6 +127,8 @@ WEFT_API size_t weft_ring_plan_run_count(const weft_ring_plan* plan, int32_t ran
 WEFT_API weft_token_run weft_ring_plan_run(const weft_ring_plan* plan, int32_t rank, size_t number);
 /** `contiguous`, `snake(group 8, rounds 2)`, … */
 WEFT_API const char* weft_ring_plan_layout(const weft_ring_plan* plan);
+/** `local`, `keys`, `heads`, … */
+WEFT_API const char* weft_ring_plan_carrier(const weft_ring_plan* plan);
 
 /** What this rank has to do, and did in its last run. */
 typedef struct {

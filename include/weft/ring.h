@@ -91,8 +91,14 @@ WEFT_API Result<std::unique_ptr<Transport>> message_transport(std::unique_ptr<Me
 /// Which rank owns which tokens.
 enum class RingLayout : std::uint8_t { automatic, contiguous, zigzag, striped };
 
+/// What travels: rows of K and V to the ranks whose rows keep them, or whole heads of Q, K, V and O, which change
+/// places between ranks that follow one another, so that each computes more rows of fewer heads; what rows of other
+/// such groups keep then travels as rows of K and V. `automatic`: what is predicted faster.
+enum class RingCarrier : std::uint8_t { automatic, keys, heads };
+
 struct RingOptions {
   RingLayout layout = RingLayout::automatic;
+  RingCarrier carrier = RingCarrier::automatic;
   /// A rank that is waited for and gives no sign of life for so long is lost. One that computes for long is not.
   std::int64_t timeout_ms = 60'000;
 };
@@ -135,7 +141,7 @@ struct RingShare {
 struct RingSummary {
   int ranks = 1;
   std::string layout;    ///< `contiguous`, `snake(group 8, rounds 2)`
-  std::string carrier;   ///< `local`: no byte travels; `keys`: rows of K and V do
+  std::string carrier;   ///< `local`: no byte travels; `keys`: rows of K and V do; `heads`, `heads, keys`
   double imbalance = 1;  ///< the largest rank's pairs by the mean
   std::vector<std::string> reasons = {};
 };
@@ -149,8 +155,8 @@ class WEFT_API RingPlan {
   const std::vector<TokenRun>& owned(int rank) const;
   const RingSummary& summary() const;
   const RingShare& share() const;  ///< of this rank
-  /// Where K and V of this rank's rows may be written instead of being copied, where it owns one run of tokens; else
-  /// without data.
+  /// Where K and V of this rank's rows may be written instead of being copied, where it owns one run of tokens and
+  /// computes it; else without data.
   OutputView own_k() const, own_v() const;
 
   /// Brings rows of all ranks together on rank 0. Collective. `axis`: which of the rows' axes counts them, 1 of Q and

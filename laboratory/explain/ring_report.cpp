@@ -21,8 +21,6 @@ std::string bytes(double value) {
   return fmt::format("{:.0f} B", value);
 }
 
-const char* carrier_of(const ring::Report& report) { return report.is_local() ? "local" : "keys"; }
-
 struct Extremes {
   double mean = 0, most = 0;
 };
@@ -41,8 +39,8 @@ Json json_of(const Extremes& of) { return {{"mean", of.mean}, {"max", of.most}};
 
 }  // namespace
 
-Result<RingOf> ring_of(std::int64_t ranks, const std::string& layout, const ir::Pattern& pattern,
-                       const std::string& said) {
+Result<RingOf> ring_of(std::int64_t ranks, const std::string& layout, const std::string& carrier,
+                       const ir::Pattern& pattern, const std::string& said) {
   if (ranks < 1 || ranks > ring::kMostRanks)
     return user_error(fmt::format("{} {}: expected from 1 to {} ranks", said, ranks, ring::kMostRanks));
   RingOf out{.ranks = ranks};
@@ -51,6 +49,11 @@ Result<RingOf> ring_of(std::int64_t ranks, const std::string& layout, const ir::
                                     [&](const auto& word) { return layout == word.name; });
     if (found == std::end(ir::kLayouts)) return user_error(fmt::format("{}: '{}' is not a layout", said, layout));
     out.layout = found->value;
+  }
+  if (!carrier.empty()) {
+    const auto named = ring::carrier_named(carrier);
+    if (!named) return user_error(fmt::format("{}: '{}' is no carrier; expected auto, keys or heads", said, carrier));
+    out.carrier = *named;
   }
   if (!pattern.ring) return out;
   const auto& own = *pattern.ring;
@@ -67,11 +70,12 @@ Result<RingOf> ring_of(std::int64_t ranks, const std::string& layout, const ir::
 Result<ring::Choice> owners_of(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs,
                                const RingOf& ring) {
   // Others need no look at the pattern.
-  if (ring.layout != ir::RingLayout::automatic && shape.n_q == shape.n_k)
-    return ring::Choice{.map = ring::owners(ring.layout, shape.n_q, ring.ranks)};
+  if (ring.layout != ir::RingLayout::automatic && ring.carrier != ring::Carrier::heads && shape.n_q == shape.n_k)
+    return ring::Choice{.split =
+                            ring::Split::of_owners(ring::owners(ring.layout, shape.n_q, ring.ranks), shape.kv_heads)};
   WEFT_TRY(const auto tables, ir::make_tables(planned.plan, shape.heads));
   WEFT_TRY(const auto relation, ring::Relation::make(planned.plan, tables, shape, inputs));
-  return ring::choose(relation, ring.layout, ring.ranks, ring::machine_of(planned.plan, planned.target));
+  return ring::choose(relation, ring.layout, ring.ranks, ring::machine_of(planned.plan, planned.target), ring.carrier);
 }
 
 Result<RingReport> ring_report(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs,
@@ -80,13 +84,15 @@ Result<RingReport> ring_report(const Planned& planned, const ir::Shape& shape, c
   WEFT_TRY(const auto tables, ir::make_tables(planned.plan, shape.heads));
   WEFT_TRY(const auto relation, ring::Relation::make(planned.plan, tables, shape, inputs));
   const auto machine = ring::machine_of(planned.plan, planned.target);
-  auto choice = ring::choose(relation, ring.layout, ring.ranks, machine);
-  auto report = ring::report_of(relation, choice.map, machine);
+  WEFT_TRY(auto choice, ring::choose(relation, ring.layout, ring.ranks, machine, ring.carrier));
+  auto report = ring::report_of(relation, choice.split, machine);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   return RingReport{.choice = std::move(choice),
                     .report = std::move(report),
                     .assumed = machine.assumed,
-                    .closed = relation.is_closed(),
+                    .needs = relation.undivided()   ? "even"
+                             : relation.is_closed() ? "closed"
+                                                    : "walked",
                     .plan_ms = took.count()};
 }
 
@@ -102,14 +108,17 @@ std::string to_text(const RingReport& ring) {
     out += '\n';
   };
   line("ring of {} ranks: {}, {:.0f} tokens a rank at most, carrier {}, bits of one device", report.ranks.size(),
-       ring.choice.map.name, tokens.most, carrier_of(report));
+       ring.choice.split.home.name, tokens.most, carrier_of(ring.choice.split, report));
   if (report.is_local())
     line("  no rank needs a key of another; a ring or all-gather of all keys moves {} to each", bytes(field.mean));
   else
-    line("  a rank receives {} of K and V, {} at most, from {:.0f} ranks at most; a ring or all-gather of all keys {}",
-         bytes(needed.mean), bytes(needed.most), messages.most, bytes(field.mean));
+    line("  a rank receives {}{}, {} at most, from {:.0f} ranks at most; a ring or all-gather of all keys {}",
+         bytes(needed.mean), ring.choice.split.changes_heads() ? "" : " of K and V", bytes(needed.most), messages.most,
+         bytes(field.mean));
   line("  pairs: the rank with the most has {:.3f} times the mean; needs {}", report.imbalance,
-       ring.closed ? "in closed form" : "looked for pair by pair");
+       ring.needs == "closed"   ? "in closed form"
+       : ring.needs == "walked" ? "looked for pair by pair"
+                                : "nothing of other rows, and pairs are taken to be spread evenly");
   line("  predicted: {:.4g} ms for the slowest rank, efficiency {:.3f}, on {}", 1e3 * report.predicted_s,
        report.efficiency, ring.assumed);
   for (const auto& reason : ring.choice.reasons) line("  because {}", reason);
@@ -121,14 +130,14 @@ Json to_json(const RingReport& ring) {
   using Share = ring::RankShare;
   const auto& report = ring.report;
   return {{"ranks", report.ranks.size()},
-          {"layout", ring.choice.map.name},
-          {"carrier", carrier_of(report)},
+          {"layout", ring.choice.split.home.name},
+          {"carrier", carrier_of(ring.choice.split, report)},
           {"bits", "one device"},
           {"imbalance", report.imbalance},
           {"efficiency", report.efficiency},
           {"predicted_ms", 1e3 * report.predicted_s},
           {"assumed", ring.assumed},
-          {"needs", ring.closed ? "closed" : "walked"},
+          {"needs", ring.needs},
           {"needed_bytes", json_of(extremes_of(report, &Share::needed_bytes))},
           {"sent_bytes", json_of(extremes_of(report, &Share::sent_bytes))},
           {"field_bytes", json_of(extremes_of(report, &Share::field_bytes))},

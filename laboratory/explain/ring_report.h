@@ -14,19 +14,23 @@ namespace weft::explain {
 struct RingOf {
   std::int64_t ranks = 1;
   ir::RingLayout layout = ir::RingLayout::automatic;
+  ring::Carrier carrier = ring::Carrier::automatic;
 };
 
 /// What the caller, in words that begin with `said`, and the pattern's own `ring` say together. An empty layout leaves
-/// it to the pattern, else `auto`. User error where the two contradict each other, and of no such ring.
-Result<RingOf> ring_of(std::int64_t ranks, const std::string& layout, const ir::Pattern& pattern,
-                       const std::string& said);
+/// it to the pattern, else `auto`; an empty carrier is `auto`. User error where the two contradict each other, and of
+/// no such ring.
+Result<RingOf> ring_of(std::int64_t ranks, const std::string& layout, const std::string& carrier,
+                       const ir::Pattern& pattern, const std::string& said);
 
 /// What such a ring does.
 struct RingReport {
   ring::Choice choice;
   ring::Report report;
   std::string assumed;  ///< the machine that times are predicted for
-  bool closed = true;   ///< needs in closed form; else looked for pair by pair
+  /// How needs and pairs were found: `closed` form, `walked` pair by pair, or `even`: all ranks compute all rows, of
+  /// some heads, and pairs are taken to be spread evenly.
+  std::string needs;
   double plan_ms = 0;
 };
 

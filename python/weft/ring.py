@@ -23,6 +23,7 @@ from .errors import ArgumentError
 __all__ = ["Messenger", "Ring", "RingGradients", "RingPlan", "threads"]
 
 _LAYOUTS = {"auto": 0, "contiguous": 1, "zigzag": 2, "striped": 3}
+_CARRIERS = {"auto": 0, "keys": 1, "heads": 2}
 
 
 class Messenger(Protocol):
@@ -63,18 +64,20 @@ class RingGradients(NamedTuple):
 
 class Ring:
     """Ranks that came together. `messenger`: this rank's, or one of `threads`. `layout` says which rank owns which tokens:
-    `"auto"`, `"contiguous"`, `"zigzag"` or `"striped"`. `timeout`: seconds without a sign of life, after which a rank that is
+    `"auto"`, `"contiguous"`, `"zigzag"` or `"striped"`. `by`: what travels, `"keys"`, `"heads"` or `"auto"`. `timeout`: seconds without a sign of life, after which a rank that is
     waited for is lost.
 
     Raises `ArgumentError` where ranks disagree, and names them; `UnavailableError` where one does not come."""
 
-    def __init__(self, messenger: Messenger | _weft.Transport, *, layout: str = "auto", timeout: float = 60.0) -> None:
+    def __init__(self, messenger: Messenger | _weft.Transport, *, layout: str = "auto", by: str = "auto", timeout: float = 60.0) -> None:
         if layout not in _LAYOUTS:
             raise ArgumentError(f"layout is '{layout}'; expected one of {', '.join(_LAYOUTS)}")
+        if by not in _CARRIERS:
+            raise ArgumentError(f"by is '{by}'; expected one of {', '.join(_CARRIERS)}")
         if not timeout > 0:
             raise ArgumentError(f"timeout is {timeout}; expected seconds above 0")
         transport = messenger if isinstance(messenger, _weft.Transport) else _weft.Transport(messenger)
-        self._core = _weft.Ring(transport, _LAYOUTS[layout], round(timeout * 1000))
+        self._core = _weft.Ring(transport, _LAYOUTS[layout], _CARRIERS[by], round(timeout * 1000))
 
     @property
     def rank(self) -> int:
@@ -124,6 +127,11 @@ class RingPlan:
     def layout(self) -> str:
         """Such as `contiguous` or `snake(group 8, rounds 2)`."""
         return self._forward.layout()
+
+    @property
+    def carrier(self) -> str:
+        """What travels: `local` (nothing), `keys`, `heads` or `heads, keys`."""
+        return self._forward.carrier()
 
     def owned(self, rank: int) -> list[range]:
         """Tokens of a rank, in the order of its rows; none where there are more ranks than tokens."""

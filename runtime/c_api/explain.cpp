@@ -73,7 +73,8 @@ weft_error* weft_explain(weft_engine* engine, const char* text, size_t text_leng
     std::optional<explain::RingOf> ring;
     if (from.ranks > 0) {
       const std::string layout = from.layout == nullptr ? "" : from.layout;
-      WEFT_TRY(ring, explain::ring_of(from.ranks, layout, front.pattern, "ring"));
+      const std::string carrier = from.carrier == nullptr ? "" : from.carrier;
+      WEFT_TRY(ring, explain::ring_of(from.ranks, layout, carrier, front.pattern, "ring"));
     }
     made.heads = shape.heads;
     made.kv_heads = shape.kv_heads;

@@ -57,8 +57,11 @@ OutputView Arena::whole(std::size_t number) const {
   const auto& of = tensors_[number];
   const auto& [heads, dim, dtype, by_head, branches] = of.tensor;
   if (branches > 0) return dense_output(memory_ + of.begin, dtype, {branches, shape_.batch, heads, shape_.n_k});
-  return by_head ? dense_output(memory_ + of.begin, dtype, {shape_.batch, heads, shape_.n_k})
-                 : dense_output(memory_ + of.begin, dtype, {shape_.batch, shape_.n_k, heads, dim});
+  if (by_head) return dense_output(memory_ + of.begin, dtype, {shape_.batch, heads, shape_.n_k});
+  auto out = dense_output(memory_ + of.begin, dtype, {shape_.batch, heads, shape_.n_k, dim});
+  std::swap(out.extent[1], out.extent[2]);
+  std::swap(out.stride[1], out.stride[2]);
+  return out;
 }
 
 TensorView Arena::read(std::size_t number) const {
@@ -78,9 +81,7 @@ OutputView Arena::rows(std::size_t number, const ring::Run& run) const {
 
 std::byte* Arena::address(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
                           std::int64_t token) const {
-  const auto& tensor = of.tensor;
-  const auto row = tensor.by_head ? ((branch * shape_.batch + entry) * tensor.heads + head) * shape_.n_k + token
-                                  : (entry * shape_.n_k + token) * tensor.heads + head;
+  const auto row = ((branch * shape_.batch + entry) * of.tensor.heads + head) * shape_.n_k + token;
   return memory_ + of.begin + static_cast<std::size_t>(row) * of.row;
 }
 
@@ -118,16 +119,17 @@ void Arena::copy_out(std::size_t number, const ring::Runs& own, const OutputView
 }
 
 template <typename Use>
-void Arena::each_row(const ring::Needs& rows, const Use& use) const {
+void Arena::each_run(const ring::Needs& rows, const Use& use) const {
   for (std::int64_t b = 0; b < shape_.batch; ++b) {
     for (std::int64_t kv = 0; kv < shape_.kv_heads; ++kv) {
       for (const auto& of : tensors_) {
         const auto group = of.tensor.heads / shape_.kv_heads;
-        for (const auto& run : rows.at(b, kv)) {
-          for (std::int64_t i = 0; i < run.count; ++i) {
-            for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
-              for (std::int64_t branch = 0; branch < branches_of(of); ++branch)
-                use(address(of, branch, b, h, run.first + i * run.stride), of.row);
+        for (std::int64_t branch = 0; branch < branches_of(of); ++branch) {
+          for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+            for (const auto& run : rows.at(b, kv)) {
+              const std::int64_t together = run.stride == 1 ? run.count : 1;
+              for (std::int64_t i = 0; i < run.count; i += together)
+                use(address(of, branch, b, h, run.first + i * run.stride), static_cast<std::size_t>(together) * of.row);
             }
           }
         }
@@ -137,15 +139,15 @@ void Arena::each_row(const ring::Needs& rows, const Use& use) const {
 }
 
 void Arena::pack(const ring::Needs& rows, std::byte* to) const {
-  each_row(rows, [&](const std::byte* row, std::size_t bytes) {
-    std::memcpy(to, row, bytes);
+  each_run(rows, [&](const std::byte* here, std::size_t bytes) {
+    std::memcpy(to, here, bytes);
     to += bytes;
   });
 }
 
 void Arena::unpack(const ring::Needs& rows, const std::byte* from) {
-  each_row(rows, [&](std::byte* row, std::size_t bytes) {
-    std::memcpy(row, from, bytes);
+  each_run(rows, [&](std::byte* here, std::size_t bytes) {
+    std::memcpy(here, from, bytes);
     from += bytes;
   });
 }

@@ -13,13 +13,14 @@
 namespace weft {
 
 /// Tensors of a whole sequence by position, of which a rank fills in its own rows and those that it needs. The others
-/// are address space without memory, and read as zeros: kernels know of no holes.
+/// are address space without memory, and read as zeros: kernels know of no holes. Each head's rows lie side by side: at
+/// a distance of many heads they would share few lines of a cache.
 class Arena {
  public:
   struct Tensor {
     std::int64_t heads = 1, dim = 1;
     DType dtype = DType::f32;
-    bool by_head = false;       ///< [B, heads, n] as LSE is, with a dim of 1; else [B, n, heads, dim]
+    bool by_head = false;       ///< seen as [B, heads, n] as LSE is, with a dim of 1; else as [B, n, heads, dim]
     std::int64_t branches = 0;  ///< of an LSE of each: [branches, B, heads, n]
   };
   static Result<Arena> make(const ir::Shape& shape, const std::vector<Tensor>& tensors);
@@ -35,7 +36,7 @@ class Arena {
   /// The rank's own rows of a tensor, in the order of `own`.
   void copy_in(std::size_t number, const ring::Runs& own, const TensorView& from);
   void copy_out(std::size_t number, const ring::Runs& own, const OutputView& to) const;
-  /// Rows of one tensor after the other, for each batch entry and kv head; as many bytes as `bytes_of`.
+  /// Rows of one tensor after the other, for each batch entry and head; as many bytes as `bytes_of`.
   void pack(const ring::Needs& rows, std::byte* to) const;
   void unpack(const ring::Needs& rows, const std::byte* from);
   std::size_t bytes_of(const ring::Needs& rows) const;
@@ -49,9 +50,9 @@ class Arena {
   Arena() = default;
   std::byte* address(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
                      std::int64_t token) const;
-  /// Calls use(address of a row, its bytes) for all rows, in the order that they travel in.
+  /// Calls use(address, bytes) for rows that lie side by side, in the order that they travel in.
   template <typename Use>
-  void each_row(const ring::Needs& rows, const Use& use) const;
+  void each_run(const ring::Needs& rows, const Use& use) const;
   /// Calls use(address of a row here, its element in `view`) for own rows.
   template <typename Pointer, typename Use>
   void each_own(std::size_t number, const ring::Runs& own, const View<Pointer>& view, const Use& use) const;

@@ -45,19 +45,28 @@ ring::Runs rows_with_their_keys(const ring::Needs& rows, const ring::Runs& own) 
 }  // namespace
 
 Result<Backward> Backward::make(const Kernel& kernel, const ir::Shape& shape, const ring::Relation& forward,
-                                const ring::Relation& transposed, const ring::OwnerMap& map, int rank) {
+                                const ring::Relation& transposed, const ring::Split& split, int rank) {
   const auto& pattern = kernel.state().pattern;
   const auto dtype = from_ir(kernel.state().bind.dtype);
   const bool finds_deltas = kernel.state().plan.finds_deltas();
   const std::int64_t branches = ir::per_branch(pattern.combine) ? std::ssize(pattern.branches) : 0;
-  const auto own_of = [&](int of) -> const ring::Runs& { return map.runs[static_cast<std::size_t>(of)]; };
-  const auto rows_of = [&](int of) {
-    return own_of(of).empty() ? std::vector<ring::Needs>() : transposed.needs_by_portion({own_of(of)}, own_of(of));
+  const auto own_of = [&](std::int64_t group) -> const ring::Runs& {
+    return split.groups.runs[static_cast<std::size_t>(group)];
   };
-  const auto keys_of = [&](int of) {
-    if (own_of(of).empty()) return std::vector<ring::Needs>();
-    const auto rows = finds_deltas ? rows_with_their_keys(rows_of(of)[0], own_of(of)) : own_of(of);
-    return forward.needs_by_portion({rows}, own_of(of));
+  const auto of_heads = [&](std::vector<ring::Needs> needs) {
+    for (auto& of : needs) of = of.of_heads(split.heads(rank));
+    return needs;
+  };
+  const auto all_rows_of = [&](std::int64_t group) {
+    const auto& own = own_of(group);
+    return own.empty() ? std::vector<ring::Needs>() : transposed.needs_by_portion({own}, own);
+  };
+  const auto rows_of = [&](std::int64_t group) { return of_heads(all_rows_of(group)); };
+  const auto keys_of = [&](std::int64_t group) {
+    const auto& own = own_of(group);
+    if (own.empty()) return std::vector<ring::Needs>();
+    const auto rows = finds_deltas ? rows_with_their_keys(all_rows_of(group)[0], own) : own;
+    return of_heads(forward.needs_by_portion({rows}, own));
   };
   std::vector<Arena::Tensor> row_tensors = {{.heads = shape.heads, .dim = shape.d, .dtype = dtype},
                                             {.heads = shape.heads, .dim = shape.d_v, .dtype = dtype}};
@@ -70,15 +79,17 @@ Result<Backward> Backward::make(const Kernel& kernel, const ir::Shape& shape, co
   WEFT_TRY(auto keys, Arena::make(shape, {k, v}));
   WEFT_TRY(auto rows, Arena::make(shape, row_tensors));
   WEFT_TRY(auto results, Arena::make(shape, {row_tensors[kQ], k, v}));
-  Transfers of_keys(keys_of, map, rank, keys), of_rows(rows_of, map, rank, rows);
-  auto needed = rows_of(rank);
-  const ring::Needs none{.sets = {}, .of = {}, .kv_heads = shape.kv_heads};
-  auto part = part_of(needed.empty() ? none : needed[0], own_of(rank), shape.n_q);
+  Transfers of_keys(keys_of, split, rank, keys), of_rows(rows_of, split, rank, rows);
+  // Kernels know heads by their numbers among all.
+  const auto needed = all_rows_of(split.group_of(rank));
+  const ring::Needs none{.sets = {}, .of = {}, .kv_heads = forward.shape().kv_heads};
+  auto part = part_of(needed.empty() ? none : needed[0], split.computed(rank), shape.n_q);
   return Backward(std::move(keys), std::move(rows), std::move(results), std::move(of_keys), std::move(of_rows),
                   std::move(part));
 }
 
-Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, const RingArgs& args, double& wait_ms) {
+Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, const HeadSlice& heads,
+                     const RingArgs& args, double& wait_ms) {
   const auto read = [](const OutputView& view) {
     return TensorView{
         .data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
@@ -101,12 +112,13 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
   WEFT_CHECK(of_rows_.post(link, rows_));
   const auto start = std::chrono::steady_clock::now();
   WEFT_CHECK(link.wait(of_rows_.last_step()));
-  wait_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  wait_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (own.empty()) return done;
   of_keys_.unpack(0, keys_);
   of_rows_.unpack(0, rows_);
 
   RunArgs run{.q = rows_.read(kQ), .k = keys_.read(kK), .v = keys_.read(kV), .inputs = args.inputs};
+  run.head_slice = heads;
   run.d_out = rows_.read(kDOut);
   if (has_lse) {
     run.out = rows_.whole(kOut);

@@ -12,12 +12,14 @@ namespace weft {
 /// rings sums of dK and dV do. Nothing is added up across ranks, so that gradients have the bits of one device.
 class Backward {
  public:
-  /// `forward` and `transposed` are the pattern's relation and its transpose: rows are keys, keys are rows.
+  /// `forward` and `transposed` are the pattern's relation and its transpose: rows are keys, keys are rows. `shape`: of
+  /// the heads that the rank computes.
   static Result<Backward> make(const Kernel& kernel, const ir::Shape& shape, const ring::Relation& forward,
-                               const ring::Relation& transposed, const ring::OwnerMap& map, int rank);
+                               const ring::Relation& transposed, const ring::Split& split, int rank);
 
-  /// Collective. `wait_ms`: until everything that is needed was there.
-  Status run(Link& link, const Kernel& kernel, const ring::Runs& own, const RingArgs& args, double& wait_ms);
+  /// Collective. `own`: the rows that the rank computes. `wait_ms` grows by what it waits for what is needed.
+  Status run(Link& link, const Kernel& kernel, const ring::Runs& own, const HeadSlice& heads, const RingArgs& args,
+             double& wait_ms);
 
   std::size_t needed_bytes() const { return of_keys_.needed_bytes() + of_rows_.needed_bytes(); }
   std::size_t received_bytes() const { return of_keys_.received_bytes() + of_rows_.received_bytes(); }

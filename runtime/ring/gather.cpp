@@ -68,7 +68,8 @@ Status RingPlan::gather(const TensorView& rows, int axis, const OutputView& whol
     const auto last = rows.rank == 4 ? static_cast<std::size_t>(rows.extent[3]) : 1;
     const auto row = last * static_cast<std::size_t>(rows.extent[0] * rows.extent[other]) * element;
     std::vector<std::size_t> sizes;
-    for (const auto& own : state_->map.runs) sizes.push_back(row * static_cast<std::size_t>(ring::count_of(own)));
+    for (const auto& own : state_->split.home.runs)
+      sizes.push_back(row * static_cast<std::size_t>(ring::count_of(own)));
     std::vector<std::byte> mine(sizes[static_cast<std::size_t>(link.rank())]);
     auto dense = dense_rows(rows, at, rows.extent[at], mine.data());
     const ring::Runs all = {{0, rows.extent[at], 1}};
@@ -80,7 +81,7 @@ Status RingPlan::gather(const TensorView& rows, int axis, const OutputView& whol
     });
     WEFT_TRY(const auto brought, bring(link, mine, sizes));
     for (std::size_t rank = 0; rank < brought.size(); ++rank) {
-      const auto& own = state_->map.runs[rank];
+      const auto& own = state_->split.home.runs[rank];
       dense = dense_rows(rows, at, ring::count_of(own), brought[rank].data());
       each_row(whole, dense, own, at, [&](std::int64_t there, std::int64_t here) {
         std::memcpy(static_cast<std::byte*>(whole.data) + static_cast<std::size_t>(there) * element,

@@ -13,6 +13,11 @@ const char* word_of(RingLayout layout) {
   return kWords[static_cast<std::size_t>(layout)];
 }
 
+const char* word_of(RingCarrier carrier) {
+  constexpr std::array kWords = {"auto", "keys", "heads"};
+  return kWords[static_cast<std::size_t>(carrier)];
+}
+
 }  // namespace
 
 Ring::Ring(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -27,7 +32,8 @@ Result<std::unique_ptr<Ring>> Ring::join(std::unique_ptr<Transport> transport, c
     auto state = std::make_shared<State>(std::move(transport), options);
     WEFT_CHECK(agree(state->link, {{"version of Weft", version()},
                                    {"number of ranks", std::to_string(state->link.ranks())},
-                                   {"layout", word_of(options.layout)}}));
+                                   {"layout", word_of(options.layout)},
+                                   {"carrier", word_of(options.carrier)}}));
     return std::make_unique<Ring>(std::move(state));
   });
 }

@@ -5,6 +5,7 @@
 #include "compiler/ir/launchable.h"
 #include "compiler/planner/planner.h"
 #include "compiler/ring/report.h"
+#include "runtime/engine/front.h"
 #include "runtime/engine/reference.h"
 #include "runtime/ring/agreement.h"
 
@@ -28,6 +29,18 @@ ir::RingLayout layout_of(RingLayout layout) {
       break;
   }
   return ir::RingLayout::automatic;
+}
+
+ring::Carrier carrier_of(RingCarrier carrier) {
+  switch (carrier) {
+    case RingCarrier::keys:
+      return ring::Carrier::keys;
+    case RingCarrier::heads:
+      return ring::Carrier::heads;
+    case RingCarrier::automatic:
+      break;
+  }
+  return ring::Carrier::automatic;
 }
 
 /// What is compiled into the forward; the interpreter compiles nothing in, and has what the pattern is bound to.
@@ -84,12 +97,15 @@ std::string digest_of(const ir::InputValues& inputs) {
   return hex(sha256(bytes)).substr(0, 40);
 }
 
-std::string digest_of(const ring::OwnerMap& map) {
+std::string digest_of(const ring::Split& split) {
   std::string text;
-  for (const auto& runs : map.runs) {
-    for (const auto& run : runs) text += fmt::format("{} {} {},", run.first, run.count, run.stride);
-    text += ';';
+  for (const auto* map : {&split.home, &split.groups}) {
+    for (const auto& runs : map->runs) {
+      for (const auto& run : runs) text += fmt::format("{} {} {},", run.first, run.count, run.stride);
+      text += ';';
+    }
   }
+  for (const auto& heads : split.lanes) text += fmt::format("{} {};", heads.first, heads.count);
   return hex(sha256(text)).substr(0, 40);
 }
 
@@ -103,6 +119,44 @@ Status check_agreement(Link& link, const Kernel::State& state, const ir::Shape& 
                       {"head dims", fmt::format("{} and {}", shape.d, shape.d_v)},
                       {"dtype", ir::to_string(bind_of(state).dtype)},
                       {"inputs", digest_of(inputs)}});
+}
+
+/// What changes places for a pass, where heads do, in the order that run.cpp has.
+Exchange exchange_of(const RingPlan::State& plan) {
+  const auto& state = plan.kernel.state();
+  const auto& s = plan.shape;
+  const auto rows = [&](std::int64_t dim) {
+    return Exchange::Tensor{.of_key_head = s.group(), .dim = dim, .dtype = plan.dtype};
+  };
+  const auto keys = [&](std::int64_t dim) { return Exchange::Tensor{.dim = dim, .dtype = plan.dtype}; };
+  const auto numbers = [&](std::int64_t branches) {
+    return Exchange::Tensor{.of_key_head = s.group(), .by_head = true, .branches = branches};
+  };
+  const auto branches = std::ssize(state.pattern.branches);
+  const bool has_lse = ir::has_lse(state.pattern), by_branch = ir::per_branch(state.pattern.combine);
+  std::vector<Exchange::Tensor> before = {rows(s.d), keys(s.d), keys(s.d_v)}, behind;
+  if (plan.backward) {
+    before.push_back(rows(s.d_v));
+    if (has_lse)
+      before.insert(before.end(), {rows(s.d_v), numbers(by_branch ? branches : 0), numbers(by_branch ? branches : 0)});
+    behind = {rows(s.d), keys(s.d), keys(s.d_v)};
+  } else {
+    behind = {rows(s.d_v)};
+    if (has_lse && !by_branch) behind.push_back(numbers(0));
+    if (plan.gives_branch_lse()) behind.push_back(numbers(branches));
+  }
+  return Exchange(plan.split, plan.rank(), s.batch, before, behind);
+}
+
+/// Where heads change places.
+void add_exchange(RingPlan::State& plan) {
+  if (!plan.split.changes_heads()) return;
+  plan.exchange.emplace(exchange_of(plan));
+  plan.share.needed_bytes += plan.exchange->needed_bytes();
+  // K and V go straight to where kernels read them.
+  if (!plan.arena || !plan.computes_one_run()) return;
+  plan.exchange->place_before(1, plan.arena->rows(0, plan.computed()[0]));
+  plan.exchange->place_before(2, plan.arena->rows(1, plan.computed()[0]));
 }
 
 }  // namespace
@@ -135,20 +189,24 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   WEFT_TRY(const auto tables, ir::make_tables(plan, shape.heads));
   WEFT_TRY(const auto relation, ring::Relation::make(plan, tables, shape, values));
   const auto machine = ring::machine_of(plan, target);
-  auto choice = ring::choose(relation, layout_of(ring->options.layout), link.ranks(), machine);
-  WEFT_CHECK(agree(link, {{"owners of tokens", digest_of(choice.map)}}));
+  WEFT_TRY(auto choice, ring::choose(relation, layout_of(ring->options.layout), link.ranks(), machine,
+                                     carrier_of(ring->options.carrier)));
+  WEFT_CHECK(agree(link, {{"owners of tokens", digest_of(choice.split)}}));
 
-  const auto report = ring::report_of(relation, choice.map, machine);
+  const auto report = ring::report_of(relation, choice.split, machine);
   auto out = std::make_unique<RingPlan::State>(
       RingPlan::State{.ring = std::move(ring), .kernel = kernel, .shape = shape, .dtype = from_ir(bind.dtype)});
-  out->map = std::move(choice.map);
-  for (const auto& runs : out->map.runs) {
+  out->split = std::move(choice.split);
+  out->inner = shape;
+  out->inner.kv_heads = out->split.heads(link.rank()).count;
+  out->inner.heads = out->inner.kv_heads * shape.group();
+  for (const auto& runs : out->split.home.runs) {
     auto& tokens = out->owned.emplace_back();
     for (const auto& run : runs) tokens.push_back({run.first, run.count, run.stride});
   }
   out->summary = {.ranks = link.ranks(),
-                  .layout = out->map.name,
-                  .carrier = report.is_local() ? "local" : "keys",
+                  .layout = out->split.home.name,
+                  .carrier = ring::carrier_of(out->split, report),
                   .imbalance = report.imbalance,
                   .reasons = std::move(choice.reasons)};
   const auto& mine = report.ranks[static_cast<std::size_t>(link.rank())];
@@ -161,26 +219,37 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
              planner::plan(state.pattern, bind, target, {.stationary = ir::Stationary::key, .for_kernels = false}));
     WEFT_TRY(const auto tables_by_key, ir::make_tables(by_key, shape.heads));
     WEFT_TRY(const auto transposed, ring::Relation::make(by_key, tables_by_key, shape, values));
-    WEFT_TRY(auto backward, Backward::make(kernel, shape, relation, transposed, out->map, link.rank()));
+    WEFT_TRY(auto backward, Backward::make(kernel, out->inner, relation, transposed, out->split, link.rank()));
     out->backward.emplace(std::move(backward));
     out->share.needed_bytes = out->backward->needed_bytes();
-    out->share.messages = out->backward->peers();
+    out->share.messages = out->backward->peers() + out->split.group_size() - 1;
+    add_exchange(*out);
     return out;
   }
-  const auto portions_of = [&](int rank) {
-    return ring::portions_of(relation, out->map.runs[static_cast<std::size_t>(rank)]);
+  const auto portions_of = [&](std::int64_t group) {
+    auto portions = ring::portions_of(relation, out->split.groups.runs[static_cast<std::size_t>(group)]);
+    for (auto& portion : portions) portion.news = portion.news.of_heads(out->split.heads(link.rank()));
+    return portions;
   };
-  out->portions = portions_of(link.rank());
-  WEFT_TRY(auto arena, Arena::make(shape, {{.heads = shape.kv_heads, .dim = shape.d, .dtype = out->dtype},
-                                           {.heads = shape.kv_heads, .dim = shape.d_v, .dtype = out->dtype}}));
+  out->portions = portions_of(out->split.group_of(link.rank()));
+  const auto& inner = out->inner;
+  WEFT_TRY(auto arena, Arena::make(inner, {{.heads = inner.kv_heads, .dim = shape.d, .dtype = out->dtype},
+                                           {.heads = inner.kv_heads, .dim = shape.d_v, .dtype = out->dtype}}));
   out->arena.emplace(std::move(arena));
-  const auto needs_of = [&](int rank) {
+  const auto needs_of = [&](std::int64_t group) {
     std::vector<ring::Needs> needs;
-    for (auto& portion : portions_of(rank)) needs.push_back(std::move(portion.news));
+    for (auto& portion : portions_of(group)) needs.push_back(std::move(portion.news));
     return needs;
   };
-  out->transfers.emplace(needs_of, out->map, link.rank(), *out->arena);
+  out->transfers.emplace(needs_of, out->split, link.rank(), *out->arena);
+  out->share.needed_bytes = out->transfers->needed_bytes();
+  add_exchange(*out);
   return out;
+}
+
+bool RingPlan::State::gives_branch_lse() const {
+  const auto& of = kernel.state();
+  return of.bind.branch_lse && check_branch_lse(of.pattern).ok();
 }
 
 RingPlan::RingPlan(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -190,10 +259,10 @@ const RingSummary& RingPlan::summary() const { return state_->summary; }
 const RingShare& RingPlan::share() const { return state_->share; }
 
 OutputView RingPlan::own_k() const {
-  return state_->arena && state_->owns_one_run() ? state_->arena->rows(0, state_->own()[0]) : OutputView();
+  return state_->lends() ? state_->arena->rows(0, state_->computed()[0]) : OutputView();
 }
 OutputView RingPlan::own_v() const {
-  return state_->arena && state_->owns_one_run() ? state_->arena->rows(1, state_->own()[0]) : OutputView();
+  return state_->lends() ? state_->arena->rows(1, state_->computed()[0]) : OutputView();
 }
 
 }  // namespace weft

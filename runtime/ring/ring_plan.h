@@ -4,6 +4,7 @@
 #include "compiler/ring/portions.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/ring/backward.h"
+#include "runtime/ring/exchange.h"
 #include "runtime/ring/transfers.h"
 
 #include <optional>
@@ -22,7 +23,8 @@ struct RingPlan::State {
   Kernel kernel;
   ir::Shape shape;
   DType dtype = DType::f32;
-  ring::OwnerMap map = {};
+  ring::Split split = {};
+  ir::Shape inner = {};  ///< the shape with the heads that this rank computes
   std::vector<std::vector<TokenRun>> owned = {};
   RingSummary summary = {};
   RingShare share = {};
@@ -31,10 +33,20 @@ struct RingPlan::State {
   std::optional<Arena> arena = {};  ///< K, V
   std::optional<Transfers> transfers = {};
   std::optional<Backward> backward = {};  ///< of a backward pass
+  std::optional<Exchange> exchange = {};  ///< where heads change places
 
   int rank() const { return ring->link.rank(); }
-  const ring::Runs& own() const { return map.runs[static_cast<std::size_t>(rank())]; }
-  bool owns_one_run() const { return own().size() == 1 && own()[0].stride == 1; }
+  /// The rows that it computes; where heads change places, those of its group.
+  const ring::Runs& computed() const { return split.computed(rank()); }
+  bool computes_one_run() const { return computed().size() == 1 && computed()[0].stride == 1; }
+  /// May K and V be written into the ring's memory?
+  bool lends() const { return arena && !exchange && computes_one_run(); }
+  /// May RingArgs::branch_lse be asked for?
+  bool gives_branch_lse() const;
+  HeadSlice head_slice() const {
+    if (!split.changes_heads()) return {};
+    return {.first = split.heads(rank()).first * shape.group(), .of = shape.heads};
+  }
 };
 
 /// Everything of a plan on this rank. Collective.

@@ -89,7 +89,7 @@ Status check_rows(const RingPlan::State& plan, const RingArgs& args) {
     return user_error("gradients are asked for, but the kernel was compiled without CompileOptions::gradient");
   if ((args.k.data == nullptr) != (args.v.data == nullptr)) return user_error("k and v go together");
   if (args.k.data == nullptr) {
-    if (rows == 0 || plan.owns_one_run()) return done;
+    if (rows == 0 || plan.lends()) return done;
     return user_error("k and v have no data, and this rank's rows are no single run: see RingPlan::own_k");
   }
   WEFT_CHECK(check_tensor(plan, "k", args.k, {s.batch, rows, s.kv_heads, s.d}));
@@ -116,7 +116,8 @@ Status launch(const RingPlan::State& plan, const RingArgs& args, std::int64_t lo
               .out = rows_of(args.out, 1, local, count),
               .lse = rows_of(args.lse, 2, local, count),
               .branch_lse = rows_of(args.branch_lse, 3, local, count),
-              .inputs = args.inputs};
+              .inputs = args.inputs,
+              .head_slice = plan.head_slice()};
   if (count < plan.shape.n_q) run.slice = {.first = token, .of = plan.shape.n_q};
   run.dropout_seed = args.dropout_seed;
   run.threads = args.threads;
@@ -150,7 +151,7 @@ TensorView read(const OutputView& view) {
 
 /// One launch of tokens that are not consecutive, among others between them.
 Status launch_apart(const RingPlan::State& plan, const RingArgs& args, std::int64_t local, const ring::Run& run) {
-  const auto& s = plan.shape;
+  const auto& s = plan.inner;
   const std::int64_t span = run.end() - run.first;
   const auto bytes = [&](std::int64_t dim) {
     return std::vector<std::byte>(static_cast<std::size_t>(s.batch * span * s.heads * dim) * size_of(plan.dtype));
@@ -189,7 +190,7 @@ Status compute(const RingPlan::State& plan, const RingArgs& args, std::size_t be
   for (std::size_t p = begin; p < end; ++p) {
     for (const auto& run : plan.portions[p].rows) {
       std::int64_t before = 0;
-      for (const auto& own : plan.own()) {
+      for (const auto& own : plan.computed()) {
         if (run.first >= own.first && run.first < own.end()) {
           const auto local = before + (run.first - own.first) / own.stride;
           if (run.stride > 1 && run.stride <= kMostApart) {
@@ -240,11 +241,75 @@ Status run_portions(RingPlan::State& plan, const RingArgs& args) {
   return link.wait(transfers.last_step());
 }
 
-Status run_backward(RingPlan::State& plan, const RingArgs& args) {
-  auto& backward = *plan.backward;
-  WEFT_CHECK(backward.run(plan.ring->link, plan.kernel, plan.own(), args, plan.share.wait_ms));
-  plan.share.received_bytes = backward.received_bytes();
-  plan.share.sent_bytes = backward.sent_bytes();
+/// The rows that a rank computes, for its heads.
+Status run_computed(RingPlan::State& plan, const RingArgs& args) {
+  auto& link = plan.ring->link;
+  if (plan.backward) {
+    auto& backward = *plan.backward;
+    WEFT_CHECK(backward.run(link, plan.kernel, plan.computed(), plan.head_slice(), args, plan.share.wait_ms));
+    plan.share.received_bytes = backward.received_bytes();
+    plan.share.sent_bytes = backward.sent_bytes();
+    return done;
+  }
+  if (args.k.data != nullptr) {
+    plan.arena->copy_in(0, plan.computed(), args.k);
+    plan.arena->copy_in(1, plan.computed(), args.v);
+  }
+  WEFT_CHECK(plan.transfers->post(link, *plan.arena));
+  WEFT_CHECK(run_portions(plan, args));
+  plan.share.received_bytes = plan.transfers->received_bytes();
+  plan.share.sent_bytes = plan.transfers->sent_bytes();
+  return done;
+}
+
+/// What changes places, in the order of exchange_of, and the arguments of what is computed.
+Status run_exchanged(RingPlan::State& plan, const RingArgs& args) {
+  auto& link = plan.ring->link;
+  auto& exchange = *plan.exchange;
+  const auto& pattern = plan.kernel.state().pattern;
+  const bool has_lse = ir::has_lse(pattern), by_branch = ir::per_branch(pattern.combine);
+  RingArgs inner = args;
+  std::vector<TensorView> given = {args.q, args.k, args.v};
+  std::vector<OutputView> wanted;
+  if (plan.backward) {
+    given.push_back(args.d_out);
+    if (has_lse) given.insert(given.end(), {read(args.out), read(by_branch ? args.branch_lse : args.lse), args.d_lse});
+    wanted = {args.dq, args.dk, args.dv};
+  } else {
+    wanted = {args.out};
+    if (has_lse && !by_branch) wanted.push_back(args.lse);
+    if (plan.gives_branch_lse()) wanted.push_back(args.branch_lse);
+  }
+  const auto start = Clock::now();
+  WEFT_CHECK(exchange.to_heads(link, given));
+  plan.share.wait_ms += std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  inner.q = read(exchange.before(0));
+  inner.k = read(exchange.before(1));
+  inner.v = read(exchange.before(2));
+  if (plan.backward) {
+    inner.d_out = read(exchange.before(3));
+    if (has_lse) {
+      inner.out = exchange.before(4);
+      (by_branch ? inner.branch_lse : inner.lse) = exchange.before(5);
+      inner.d_lse = read(exchange.before(6));
+    }
+    inner.dq = exchange.behind(0);
+    inner.dk = exchange.behind(1);
+    inner.dv = exchange.behind(2);
+  } else {
+    std::size_t number = 0;
+    inner.out = exchange.behind(number++);
+    if (has_lse && !by_branch) inner.lse = exchange.behind(number++);
+    if (plan.gives_branch_lse()) inner.branch_lse = exchange.behind(number++);
+    // They are where kernels read them.
+    if (plan.computes_one_run()) inner.k = inner.v = {};
+  }
+  WEFT_CHECK(run_computed(plan, inner));
+  const auto end = Clock::now();
+  WEFT_CHECK(exchange.to_rows(link, wanted));
+  plan.share.wait_ms += std::chrono::duration<double, std::milli>(Clock::now() - end).count();
+  plan.share.received_bytes += exchange.needed_bytes();
+  plan.share.sent_bytes += exchange.sent_bytes();
   return done;
 }
 
@@ -257,16 +322,7 @@ Status RingPlan::run(const RingArgs& args) {
     const auto run = [&]() -> Status {
       WEFT_CHECK(check_rows(plan, args));
       plan.share.wait_ms = 0;
-      if (plan.backward) return run_backward(plan, args);
-      if (args.k.data != nullptr) {
-        plan.arena->copy_in(0, plan.own(), args.k);
-        plan.arena->copy_in(1, plan.own(), args.v);
-      }
-      WEFT_CHECK(plan.transfers->post(link, *plan.arena));
-      WEFT_CHECK(run_portions(plan, args));
-      plan.share.received_bytes = plan.transfers->received_bytes();
-      plan.share.sent_bytes = plan.transfers->sent_bytes();
-      return done;
+      return plan.exchange ? run_exchanged(plan, args) : run_computed(plan, args);
     };
     auto status = run();
     if (!status) return link.give_up(status.error());

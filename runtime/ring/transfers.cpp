@@ -30,22 +30,24 @@ void Transfers::add(std::vector<Message>& to, int peer, ring::Needs rows, const 
   to.push_back(std::move(message));
 }
 
-Transfers::Transfers(const NeedsOf& needs_of, const ring::OwnerMap& map, int rank, const Arena& arena) {
+Transfers::Transfers(const NeedsOf& needs_of, const ring::Split& split, int rank, const Arena& arena) {
   std::size_t in = 0, out = 0;
   const auto steps = [&](std::size_t count) {
     steps_ = std::max(steps_, count);
     sends_.resize(steps_);
     receives_.resize(steps_);
   };
-  const auto mine = needs_of(rank);
+  const std::int64_t group = split.group_of(rank);
+  const auto mine = needs_of(group);
   steps(mine.size());
   for (const auto& needs : mine) needed_ += arena.bytes_of(needs);
-  const auto& own = map.runs[static_cast<std::size_t>(rank)];
-  for (int peer = 0; peer < static_cast<int>(map.ranks()); ++peer) {
-    if (peer == rank) continue;
-    const auto& others = map.runs[static_cast<std::size_t>(peer)];
+  const auto& own = split.computed(rank);
+  for (std::int64_t other = 0; other < split.groups.ranks(); ++other) {
+    if (other == group) continue;
+    const auto peer = static_cast<int>(split.rank_of(other, split.lane_of(rank)));
+    const auto& others = split.computed(peer);
     for (std::size_t p = 0; p < mine.size(); ++p) add(receives_[p], peer, owned(mine[p], others), arena, in);
-    const auto theirs = needs_of(peer);
+    const auto theirs = needs_of(other);
     steps(theirs.size());
     for (std::size_t p = 0; p < theirs.size(); ++p) add(sends_[p], peer, owned(theirs[p], own), arena, out);
   }

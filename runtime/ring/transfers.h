@@ -8,13 +8,13 @@
 
 namespace weft {
 
-/// What one rank sends and receives, step by step: both sides of a message know its rows and their order, so it has no
-/// header. Bytes travel from and to buffers of the ring's own.
+/// What one rank sends to and receives from the same lane of other groups, step by step: both sides of a message know
+/// its rows and their order, so it has no header. Bytes travel from and to buffers of the ring's own.
 class Transfers {
  public:
-  /// What a rank needs of others, a step each.
-  using NeedsOf = std::function<std::vector<ring::Needs>(int rank)>;
-  Transfers(const NeedsOf& needs_of, const ring::OwnerMap& map, int rank, const Arena& arena);
+  /// What the rows of a group need of others, a step each, of the rank's heads.
+  using NeedsOf = std::function<std::vector<ring::Needs>(std::int64_t group)>;
+  Transfers(const NeedsOf& needs_of, const ring::Split& split, int rank, const Arena& arena);
 
   /// Begins all steps, as many as any rank has. After it, `last_step()` is the link's last.
   Status post(Link& link, const Arena& arena);

@@ -130,6 +130,7 @@ class CRing : public ::testing::Test {
       }
       mine[3].resize(mine[0].size());
       const auto count = weft_ring_plan_share(plan).tokens;
+      EXPECT_STREQ(weft_ring_plan_carrier(plan), "keys");
       weft_ring_args args = weft_ring_args_init();
       args.q = rows(mine[0], count);
       args.k = rows(mine[1], count);
@@ -255,6 +256,9 @@ TEST_F(CRing, ErrorsSayWhatAndWhich) {
   weft_error_free(error);
   EXPECT_EQ(ring, nullptr);
   weft_transport_free(transports[1]);
+  ASSERT_EQ(message(weft_local_transports(1, transports)), "");
+  options.carrier = static_cast<weft_ring_carrier>(9);
+  EXPECT_EQ(message(weft_ring_join(transports[0], &options, &ring)), "weft_ring_options::carrier is 9");
   EXPECT_NE(message(weft_local_transports(0, transports)), "");
   EXPECT_NE(message(weft_local_transports(1, nullptr)), "");
   EXPECT_NE(message(weft_ring_join(nullptr, nullptr, &ring)), "");

@@ -55,6 +55,8 @@ const Row kRows[] = {
     {"--ring", {"4:striped", "--batch", "2", "--lse", "@lse.npy"}},
     {"--ring", {"100:zigzag", "--layout", "bhnd", "--heads", "3", "--lse", "@lse.npy"}},
     {"--ring", {"2", "--pattern", "biased", "--target", "interpreter"}},
+    {"--ring-by", {"heads", "--ring", "2", "--heads", "4", "--kv-heads", "2", "--lse", "@lse.npy"}},
+    {"--ring-by", {"keys", "--ring", "2"}},
     {"--ring-timeout", {"30000", "--ring", "2"}},
     {"--lse", {"@lse.npy"}},
     {"--lse-per-branch", {"--lse", "@lse.npy"}},

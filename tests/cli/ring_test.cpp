@@ -62,9 +62,32 @@ TEST_F(RingCommand, WhatCannotBeIsRefused) {
   EXPECT_NE(with("4").err.find("'ring 8'"), std::string::npos);
   EXPECT_EQ(with("8:contiguous").status, 1);
   const auto top = scratch_.write("t.weft", "pattern p { branch blocks(16, top(2, by: pooled)); }\n");
-  const auto pooled = run_weft(scratch_, {"explain", top, "--tokens", "1k", "--target", "cpu", "--ring", "2"});
-  EXPECT_EQ(pooled.status, 1);
-  EXPECT_NE(pooled.err.find("top(2, by: pooled)"), std::string::npos) << pooled.err;
+  const auto pooled = [&](const char* ring, const char* carrier) {
+    return run_weft(scratch_, {"explain", top, "--tokens", "1k", "--target", "cpu", "--heads", "4", "--ring", ring,
+                               "--ring-by", carrier});
+  };
+  for (const auto& [ring, carrier] : {std::pair{"5", "auto"}, {"2", "keys"}}) {
+    EXPECT_EQ(pooled(ring, carrier).status, 1);
+    EXPECT_NE(pooled(ring, carrier).err.find("top(2, by: pooled)"), std::string::npos) << pooled(ring, carrier).err;
+  }
+  EXPECT_EQ(pooled("2", "auto").status, 0) << "each rank computes all rows of two heads";
+  EXPECT_EQ(pooled("2", "rows").status, 2);
+  EXPECT_EQ(explain({"--tokens", "1k", "--ring-by", "keys"}).status, 2);
+}
+
+TEST_F(RingCommand, HeadsChangePlaces) {
+  const auto said =
+      Json::parse(explain({"--tokens", "64k", "--ring", "4", "--ring-by", "heads", "--json"}).out)["ring"];
+  EXPECT_TRUE(said["carrier"].get<std::string>().starts_with("heads")) << said;
+  EXPECT_GT(said["needed_bytes"]["mean"], 1e6);
+  EXPECT_EQ(said["needed_bytes"]["mean"], said["sent_bytes"]["mean"]);
+  const auto ran = run_weft(scratch_, {"run", in_checkout("examples/bigbird.weft"), "--tokens", "1k", "--heads", "4",
+                                       "--dim", "32", "--target", "cpu", "--ring", "4", "--ring-by", "heads", "--grad",
+                                       "random", "--check", "--json", "--quiet"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  const auto ring = Json::parse(ran.out)["ring"];
+  EXPECT_EQ(ring["carrier"], "heads");
+  EXPECT_EQ(ring["needed_bytes"], ring["received_bytes"]);
 }
 
 std::string bytes_of(const std::string& path) {

@@ -98,6 +98,26 @@ def test_rows_have_the_bits_of_one_device(tensors, kind, layout):
     assert any(received > 0 for *_, received, _ in found), "no key travelled"
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_heads_change_places(tensors, ranks):
+    q, k, v = tensors(n_q=TOKENS, kv_heads=2)
+    d_out = np.full_like(q, 0.5)
+    want, pullback = weft.vjp(q, k, v, WINDOW)
+    of = pullback(d_out)
+
+    def work(ring):
+        plan = ring.plan(WINDOW, tokens=TOKENS, heads=4, kv_heads=2, dim=16, batch=2, gradient=True)
+        own = [plan.own(x) for x in (q, k, v)]
+        out, lse = plan(*own, return_lse=True)
+        found = plan.backward(*own, out, lse, plan.own(d_out))
+        np.testing.assert_array_equal(out, plan.own(want))
+        for ours, theirs in zip(found, (of.q, of.k, of.v)):
+            np.testing.assert_array_equal(ours, plan.own(theirs))
+        return plan.carrier
+
+    assert {carrier.split(",")[0] for carrier in on_ranks(weft.ring.threads(ranks), work, by="heads")} == {"heads"}
+
+
 def test_gradients_have_the_bits_of_one_device(tensors):
     q, k, v = tensors(n_q=TOKENS, kv_heads=2)
     d_out, d_lse = np.ones_like(q), np.full((2, 4, TOKENS), 0.5, np.float32)
@@ -200,7 +220,7 @@ def test_messengers_are_ended_with_their_ring():
     assert [one.ended for one in pair] == [1, 1]
 
 
-@pytest.mark.parametrize("broken, match", [({"layout": "round"}, "layout is 'round'"), ({"timeout": -1.0}, "timeout")])
+@pytest.mark.parametrize("broken, match", [({"layout": "round"}, "layout is 'round'"), ({"by": "cart"}, "by is 'cart'"), ({"timeout": -1.0}, "timeout")])
 def test_bad_options(broken, match):
     with pytest.raises(weft.ArgumentError, match=match):
         weft.ring.Ring(weft.ring.threads(1)[0], **broken)

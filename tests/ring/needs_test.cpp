@@ -65,8 +65,9 @@ std::string check(const RandomProblem& problem, const OwnerMap& map, Counted& co
   const auto tables = ir::make_tables(*plan, problem.shape.heads);
   if (!tables.ok()) return "";
   const auto relation = Relation::make(*plan, *tables, problem.shape, problem.inputs);
-  if (!relation.ok())
-    return relation.error().message.find("by: pooled") != std::string::npos ? "" : relation.error().message;
+  if (!relation.ok()) return relation.error().message;
+  if (relation->undivided())
+    return relation->undivided()->message.find("by: pooled") != std::string::npos ? "" : relation->undivided()->message;
   (relation->is_closed() ? counted.closed : counted.walked) += 1;
 
   const auto& shape = problem.shape;

@@ -212,10 +212,17 @@ void RingRunner::run_rank(std::unique_ptr<Transport> transport, const RingOption
     if (has_lse_) (branches_ > 0 ? args.branch_lse : args.lse) = lse_of(lse, rows);
     if (lend && plan->own_k().data != nullptr) {
       const auto write = [&](const OutputView& to, const Bytes& from) {
-        const auto width = from.size() / static_cast<std::size_t>(s.batch * rows);
+        const auto heads = to.extent[2], dim = to.extent[3];
+        const auto bytes = static_cast<std::size_t>(dim) * size_of(dtype_);
+        const auto* next = from.data();
         for (std::int64_t b = 0; b < s.batch; ++b) {
-          std::memcpy(static_cast<std::byte*>(to.data) + static_cast<std::size_t>(b * to.stride[0]) * size_of(dtype_),
-                      from.data() + static_cast<std::size_t>(b * rows) * width, static_cast<std::size_t>(rows) * width);
+          for (std::int64_t row = 0; row < rows; ++row) {
+            for (std::int64_t h = 0; h < heads; ++h, next += bytes) {
+              const auto at = b * to.stride[0] + row * to.stride[1] + h * to.stride[2];
+              std::memcpy(static_cast<std::byte*>(to.data) + static_cast<std::size_t>(at) * size_of(dtype_), next,
+                          bytes);
+            }
+          }
         }
       };
       write(plan->own_k(), k);

@@ -18,10 +18,10 @@ struct Tally {
 };
 
 /// What is wrong with one run; empty: nothing, or the pattern cannot be split.
-std::string wrong_with(RingRunner& runner, int ranks, RingLayout layout, Tally& tally, int times = 1,
-                       bool lend = false) {
-  const auto outcomes =
-      runner.run_ring(local_transports(ranks).value(), {.layout = layout, .timeout_ms = 20'000}, times, lend);
+std::string wrong_with(RingRunner& runner, int ranks, RingLayout layout, Tally& tally, int times = 1, bool lend = false,
+                       RingCarrier carrier = RingCarrier::automatic) {
+  const auto outcomes = runner.run_ring(local_transports(ranks).value(),
+                                        {.layout = layout, .carrier = carrier, .timeout_ms = 20'000}, times, lend);
   std::size_t sent = 0, received = 0;
   for (const auto& outcome : outcomes) {
     if (!outcome.status.ok()) return outcome.status.error().message;

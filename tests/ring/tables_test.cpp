@@ -51,9 +51,10 @@ class Sized {
                .d_v = workload.bind.d_v},
         relation_(Relation::make(plan_, tables_, shape_, inputs_).value()) {}
 
-  Report report(const OwnerMap& map) const { return report_of(relation_, map, machine_of(plan_, target_)); }
-  Choice choice(std::int64_t ranks) const {
-    return choose(relation_, ir::RingLayout::automatic, ranks, machine_of(plan_, target_));
+  Report report(const Split& split) const { return report_of(relation_, split, machine_of(plan_, target_)); }
+  Report report(const OwnerMap& map) const { return report(Split::of_owners(map, shape_.kv_heads)); }
+  Choice choice(std::int64_t ranks, Carrier carrier = Carrier::keys) const {
+    return choose(relation_, ir::RingLayout::automatic, ranks, machine_of(plan_, target_), carrier).value();
   }
 
  private:
@@ -123,7 +124,7 @@ TEST(Tables, ChoicesAreBalancedAndEfficient) {
   for (const auto& workload : {kLongnet3, kWindow, kDense}) {
     for (std::int64_t ranks : {8, 64}) {
       const Sized sized(workload, kM);
-      const auto report = sized.report(sized.choice(ranks).map);
+      const auto report = sized.report(sized.choice(ranks).split);
       EXPECT_LE(report.imbalance, 1.03) << workload.text << ranks;
       EXPECT_GE(report.efficiency, 0.95) << workload.text << ranks;
       double needed = 0, sent = 0;
@@ -137,7 +138,7 @@ TEST(Tables, ChoicesAreBalancedAndEfficient) {
   }
   // No map of another kind is taken where the plainest is as good.
   const Sized window(kWindow, kM);
-  EXPECT_EQ(window.choice(64).map.name, "contiguous");
+  EXPECT_EQ(window.choice(64).split.home.name, "contiguous");
 }
 
 /// Rows of one document at the end have almost all of the work: no snake is balanced, chunks that change places are.
@@ -146,8 +147,8 @@ TEST(Tables, ChunksBalanceWhatSnakesDoNot) {
       "pattern p { branch causal & where(q >= 20000 and q < 26000 or q - k < 8); }", {.d = 64, .d_v = 64}, 1, 1};
   const Sized sized(uneven, 1 << 15, "cpu:x86-64-v3");
   const auto choice = sized.choice(6);
-  EXPECT_TRUE(choice.map.name.starts_with("chunks of")) << choice.map.name;
-  const auto report = sized.report(choice.map);
+  EXPECT_TRUE(choice.split.home.name.starts_with("chunks of")) << choice.split.home.name;
+  const auto report = sized.report(choice.split);
   EXPECT_LE(report.imbalance, 1.06);
   EXPECT_GE(sized.report(snake(1 << 15, 6, 6, 2)).imbalance, 1.3);
 }
@@ -159,10 +160,10 @@ TEST(Tables, PlanningGrowsWithRanksNotWithTokens) {
       const Sized sized(workload, tokens);
       const auto start = std::chrono::steady_clock::now();
       const auto choice = sized.choice(ranks);
-      const auto report = sized.report(choice.map);
+      const auto report = sized.report(choice.split);
       const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
       EXPECT_LE(report.imbalance, 1.031) << workload.text << ranks;
-      std::printf("  %d ranks: %.1f ms, %s\n", ranks, ms, choice.map.name.c_str());
+      std::printf("  %d ranks: %.1f ms, %s\n", ranks, ms, choice.split.home.name.c_str());
     }
   }
 }

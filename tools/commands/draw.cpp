@@ -50,7 +50,7 @@ Result<draw::Picture> picture_of(const Options& options, const PatternFile& file
   if (ring) {
     WEFT_TRY(const auto planned, plan_file(file, options, quiet_console()));
     WEFT_TRY(const auto choice, explain::owners_of(planned, shape, inputs, *ring));
-    draw::mark_owners(picture, choice.map);
+    draw::mark_owners(picture, choice.split.home);
   }
   return picture;
 }
