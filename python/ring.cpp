@@ -203,8 +203,9 @@ class RingPlan {
     return out;
   }
 
-  /// `arrays`: by the names of weft_ring_args; None where there is none.
-  void run(const nb::dict& arrays, const nb::object& inputs, std::uint64_t seed, std::int32_t threads) const {
+  /// `arrays`: by the names of weft_ring_args; None where there is none. `d_inputs`: a dict, or None.
+  void run(const nb::dict& arrays, const nb::object& inputs, const nb::object& d_inputs, std::uint64_t seed,
+           std::int32_t threads) const {
     static constexpr std::pair<const char*, weft_tensor weft_ring_args::*> kPlaces[] = {
         {"q", &weft_ring_args::q},
         {"k", &weft_ring_args::k},
@@ -219,7 +220,7 @@ class RingPlan {
         {"branch_lse", &weft_ring_args::branch_lse}};
     weft_ring_args args = weft_ring_args_init();
     Stream none = Stream::unready();
-    const NamedViews views(inputs, kernel_.pattern(), none);
+    const NamedViews views(inputs, kernel_.pattern(), none), gradients(d_inputs, kernel_.pattern(), none);
     std::optional<View> held[std::size(kPlaces)];
     for (std::size_t i = 0; i < std::size(kPlaces); ++i) {
       const auto& [name, place] = kPlaces[i];
@@ -233,6 +234,8 @@ class RingPlan {
     }
     args.inputs = views.tensors().data();
     args.input_count = views.tensors().size();
+    args.d_inputs = gradients.tensors().data();
+    args.d_input_count = gradients.tensors().size();
     args.dropout_seed = seed;
     args.threads = threads;
     check_unlocked(Stage::arguments, [&] { return weft_ring_run(handle_.get(), &args); });
@@ -280,7 +283,8 @@ void bind_ring(nb::module_& module) {
       .def("carrier", &RingPlan::carrier)
       .def("layout", &RingPlan::layout)
       .def("share", &RingPlan::share)
-      .def("run", &RingPlan::run, nb::arg("arrays"), nb::arg("inputs").none(), nb::arg("seed"), nb::arg("threads"))
+      .def("run", &RingPlan::run, nb::arg("arrays"), nb::arg("inputs").none(), nb::arg("d_inputs").none(),
+           nb::arg("seed"), nb::arg("threads"))
       .def("gather", &RingPlan::gather, nb::arg("rows"), nb::arg("axis"), nb::arg("whole").none());
 }
 

@@ -88,6 +88,17 @@ Status run_backward(Ring& ring, const RingPasses& passes, const RingShape& shape
     made[i].resize(static_cast<std::size_t>(extent[0] * rows * extent[2] * extent[3]) * size_of(from[i]->dtype));
     *to[i] = dense_output(made[i].data(), from[i]->dtype, {extent[0], rows, extent[2], extent[3]});
   }
+  // All ranks write the whole of them; where ranks are threads, rank 0's is what is wanted.
+  std::vector<Bytes> of_inputs;
+  std::vector<NamedOutput> d_inputs(whole.d_inputs.begin(), whole.d_inputs.end());
+  for (auto& wanted : d_inputs) {
+    if (ring.rank() == 0) break;
+    std::size_t bytes = size_of(wanted.view.dtype);
+    for (int axis = 0; axis < wanted.view.rank; ++axis)
+      bytes *= static_cast<std::size_t>(wanted.view.extent[static_cast<std::size_t>(axis)]);
+    wanted.view.data = of_inputs.emplace_back(bytes).data();
+  }
+  args.d_inputs = d_inputs;
   WEFT_TRY(ran.backward_ms, timed(ring, *plan, args));
   WEFT_TRY(ran.backward_shares, plan->shares());
   for (std::size_t i = 0; i < made.size(); ++i) {
@@ -155,8 +166,7 @@ Status check_square(const RunArgs& whole) {
 
 std::string wrong_with_ring(const Options& options) {
   if (options.ring.empty()) return {};
-  for (const auto& [given, name] : {std::pair{!options.dinput.empty(), "--dinput"},
-                                    {!options.rows.empty(), "--rows"},
+  for (const auto& [given, name] : {std::pair{!options.rows.empty(), "--rows"},
                                     {!options.offset.empty(), "--offset"},
                                     {!options.lists.empty(), "--lists"},
                                     {options.prepare, "--prepare"}}) {

@@ -150,8 +150,10 @@ typedef struct {
   int32_t threads; /**< 0: as the engine says */
   /* Of kernels compiled with weft_compile_options::gradient: see weft::RingArgs. */
   weft_tensor d_out, d_lse;
-  weft_tensor dq, dk, dv; /**< no data: not wanted */
-  weft_tensor branch_lse; /**< [branches, B, H, own rows] f32: see weft::RingArgs; no data: not wanted */
+  weft_tensor dq, dk, dv;            /**< no data: not wanted */
+  weft_tensor branch_lse;            /**< [branches, B, H, own rows] f32: see weft::RingArgs; no data: not wanted */
+  const weft_named_tensor* d_inputs; /**< whole, on every rank: see weft::RingArgs */
+  size_t d_input_count;
 } weft_ring_args;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_ring_args weft_ring_args_init(void) {

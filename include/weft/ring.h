@@ -128,6 +128,10 @@ struct RingArgs {
   /// [branches, B, H, own rows]: of `combine sum` and `mean`, where the kernel was compiled with branch_lse; no data:
   /// not wanted.
   OutputView branch_lse = {};
+  /// Gradients of f32 inputs, whole, written on every rank; every rank asks for the same. Each rank adds up those of
+  /// its rows, and the ranks' sums are added in their order: to one device's it is the rounding of f32, and bits depend
+  /// on how the ring splits tokens.
+  std::span<const NamedOutput> d_inputs = {};
 };
 
 /// What one rank has to do, and did in its last run.

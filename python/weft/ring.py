@@ -10,7 +10,7 @@ of the project says which rank owns what, and what travels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from . import _arrays, _weft
@@ -55,11 +55,13 @@ class Messenger(Protocol):
 
 
 class RingGradients(NamedTuple):
-    """Of `sum(d_out * out) + sum(d_lse * lse)` over all ranks, by this rank's rows."""
+    """Of `sum(d_out * out) + sum(d_lse * lse)` over all ranks, by this rank's rows. Those of inputs are whole, and the same on
+    every rank."""
 
     q: Any
     k: Any
     v: Any
+    inputs: dict[str, Any]
 
 
 class Ring:
@@ -145,14 +147,14 @@ class RingPlan:
     def __call__(self, q: Any, k: Any, v: Any, *, seed: int | None = None, return_lse: bool = False, threads: int = 0) -> Any:
         """Attention of this rank's rows: q [B, own rows, H, d], k [B, own rows, H_kv, d], v [B, own rows, H_kv, d_v] on the host.
         O [B, own rows, H, d_v], or `(O, LSE)` with LSE [B, H, own rows] f32. Where weights are dropped, `seed` must be given, and
-        be the same on every rank. Tensors of PyTorch that record gradients go through autograd, whose backward pass is
-        collective, too."""
+        be the same on every rank. Tensors of PyTorch that record gradients, the plan's inputs among them, go through autograd,
+        whose backward pass is collective, too; gradients of inputs are those of all ranks' rows."""
         if return_lse and self._kernel.lse != "rows":
             raise ArgumentError("return_lse: there is no LSE of the rows: combine sum and mean have one per branch, 'weights sigmoid' none")
-        if _weft.records_gradients(q, k, v, None):
+        if _weft.records_gradients(q, k, v, self._inputs):
             from .torch.ring import ring_attention
 
-            out, lse = ring_attention(self, q, k, v, self._seed(seed), threads)
+            out, lse = ring_attention(self, q, k, v, self._inputs or {}, self._seed(seed), threads)
         else:
             out, lse = self.forward(q, k, v, self._seed(seed), threads, return_lse)
         return (out, lse) if return_lse else out
@@ -165,18 +167,25 @@ class RingPlan:
         with_lse = with_lse and self._kernel.lse != "none"
         lse = _arrays.empty(q, (*self._branches, batch, heads, rows), "f32", False) if with_lse else None
         arrays = {"q": q, "k": k, "v": v, "out": out, self._lse: lse}
-        self._forward.run(arrays, self._inputs, seed, threads)
+        self._forward.run(arrays, self._inputs, None, seed, threads)
         return out, lse
 
     def backward(self, q: Any, k: Any, v: Any, out: Any, lse: Any, d_out: Any, d_lse: Any = None, *, seed: int = 0,
-                 threads: int = 0) -> RingGradients:  # fmt: skip
-        """Gradients of this rank's rows, from what `forward` with an LSE returned."""
+                 threads: int = 0, inputs: Sequence[str] = ()) -> RingGradients:  # fmt: skip
+        """Gradients of this rank's rows, from what `forward` with an LSE returned. `inputs`: names of the plan's f32 inputs
+        whose gradients are wanted, the same on every rank."""
         if self._backward is None:
             raise ArgumentError("the plan was made without gradient=True, and gradients are asked for")
         made = [_arrays.empty(x, tuple(x.shape), _dtype(x), True) for x in (q, k, v)]
         arrays = {"q": q, "k": k, "v": v, "out": out, self._lse: lse, "d_out": d_out, "d_lse": d_lse}
-        self._backward.run({**arrays, "dq": made[0], "dk": made[1], "dv": made[2]}, self._inputs, seed, threads)
-        return RingGradients(*made)
+        given = self._inputs or {}
+        for name in inputs:
+            if name not in given:
+                raise ArgumentError(f"the plan has no input '{name}'")
+        of_inputs = {name: _arrays.empty(q, tuple(_weft.View(given[name], name).shape), "f32", False) for name in inputs}
+        wanted = {"dq": made[0], "dk": made[1], "dv": made[2]}
+        self._backward.run({**arrays, **wanted}, self._inputs, of_inputs, seed, threads)
+        return RingGradients(made[0], made[1], made[2], of_inputs)
 
     def own(self, whole: Any, axis: int = 1, rank: int | None = None) -> Any:
         """Of an array with all tokens along `axis` the rows of this rank, or of `rank`: a view where they are one run of

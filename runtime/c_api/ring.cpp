@@ -225,8 +225,11 @@ weft_error* weft_ring_run(weft_ring_plan* plan, const weft_ring_args* args) {
     if (args == nullptr) return missing("the arguments");
     WEFT_TRY(const auto from, read_versioned(args, "weft_ring_args", weft_ring_args_init()));
     WEFT_TRY(const auto inputs, named_tensors<NamedInput>(from.inputs, from.input_count, "weft_ring_args::inputs"));
+    WEFT_TRY(const auto d_inputs,
+             named_tensors<NamedOutput>(from.d_inputs, from.d_input_count, "weft_ring_args::d_inputs"));
     WEFT_TRY(auto made, args_of(from));
     made.inputs = inputs;
+    made.d_inputs = d_inputs;
     return plan->plan->run(made);
   });
 }

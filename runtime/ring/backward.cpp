@@ -1,9 +1,15 @@
 #include "runtime/ring/backward.h"
 
 #include "runtime/engine/front.h"
+#include "runtime/ring/agreement.h"
+#include "runtime/ring/reduce.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <iterator>
+#include <numeric>
 
 namespace weft {
 
@@ -32,6 +38,30 @@ cpu::Part part_of(const ring::Needs& rows, const ring::Runs& own, std::int64_t t
     out.of.assign(static_cast<std::size_t>(out.kv_heads), 0);
   }
   return out;
+}
+
+TensorView read_only(const OutputView& view) {
+  return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
+}
+
+std::size_t numbers_of(const OutputView& view) {
+  std::int64_t out = 1;
+  for (int axis = 0; axis < view.rank; ++axis) out *= view.extent[static_cast<std::size_t>(axis)];
+  return static_cast<std::size_t>(out);
+}
+
+/// Numbers, row-major, where the view says.
+void store(const float* from, const OutputView& to) {
+  std::array<std::int64_t, kMaxRank> at = {};
+  for (std::size_t left = numbers_of(to); left > 0; --left, ++from) {
+    std::int64_t place = 0;
+    for (std::size_t axis = 0; axis < static_cast<std::size_t>(to.rank); ++axis) place += at[axis] * to.stride[axis];
+    static_cast<float*>(to.data)[place] = *from;
+    for (auto axis = static_cast<std::size_t>(to.rank); axis-- > 0;) {
+      if (++at[axis] < to.extent[axis]) break;
+      at[axis] = 0;
+    }
+  }
 }
 
 /// Where deltas are found from pairs, as of a branch or a softmax of its own, rows of others want their keys, too: all
@@ -90,10 +120,6 @@ Result<Backward> Backward::make(const Kernel& kernel, const ir::Shape& shape, co
 
 Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, const HeadSlice& heads,
                      const RingArgs& args, double& wait_ms) {
-  const auto read = [](const OutputView& view) {
-    return TensorView{
-        .data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
-  };
   const auto& pattern = kernel.state().pattern;
   const bool has_lse = ir::has_lse(pattern), by_branch = ir::per_branch(pattern.combine);
   const auto fill = [&](Arena& arena, std::size_t number, const TensorView& from) {
@@ -104,8 +130,8 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
   fill(rows_, kQ, args.q);
   fill(rows_, kDOut, args.d_out);
   if (has_lse) {
-    fill(rows_, kOut, read(args.out));
-    fill(rows_, kLse, read(by_branch ? args.branch_lse : args.lse));
+    fill(rows_, kOut, read_only(args.out));
+    fill(rows_, kLse, read_only(by_branch ? args.branch_lse : args.lse));
     fill(rows_, kDLse, args.d_lse);
   }
   WEFT_CHECK(of_keys_.post(link, keys_));
@@ -113,7 +139,7 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
   const auto start = std::chrono::steady_clock::now();
   WEFT_CHECK(link.wait(of_rows_.last_step()));
   wait_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  if (own.empty()) return done;
+  if (own.empty()) return run_inputs(link, kernel, own, {}, args);
   of_keys_.unpack(0, keys_);
   of_rows_.unpack(0, rows_);
 
@@ -131,11 +157,70 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
   }
   run.dropout_seed = args.dropout_seed;
   run.threads = args.threads;
-  WEFT_TRY(auto launch, check_launch(contract_of(kernel.state()), run));
-  launch.part = &part_;
-  WEFT_CHECK(kernel.state().executor->run(launch, run));
+  const bool any = std::any_of(wanted.begin(), wanted.end(), [](const auto& of) { return of.second->data != nullptr; });
+  if (any) {
+    WEFT_TRY(auto launch, check_launch(contract_of(kernel.state()), run));
+    launch.part = &part_;
+    WEFT_CHECK(kernel.state().executor->run(launch, run));
+  }
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i].second->data != nullptr) results_.copy_out(i, own, *wanted[i].second);
+  }
+  return run_inputs(link, kernel, own, run, args);
+}
+
+Status Backward::run_inputs(Link& link, const Kernel& kernel, const ring::Runs& own, RunArgs run,
+                            const RingArgs& args) const {
+  const auto& inputs = kernel.state().pattern.inputs;
+  if (std::none_of(inputs.begin(), inputs.end(), [](const auto& input) { return input.type == ir::InputType::f32; }))
+    return done;
+  // A rank that asks for others than the rest would wait for ever.
+  std::string names;
+  for (const auto& wanted : args.d_inputs) names += fmt::format("{} ", wanted.name);
+  WEFT_CHECK(agree(link, {{"inputs whose gradients are wanted", names.empty() ? "none" : names}}));
+  if (args.d_inputs.empty()) return done;
+
+  std::vector<std::size_t> sizes;
+  std::vector<float> sums;
+  for (const auto& wanted : args.d_inputs) sizes.push_back(numbers_of(wanted.view));
+  sums.resize(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
+  std::vector<float> of_rows(sums.size());
+  std::vector<NamedOutput> places;
+  auto* place = of_rows.data();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    auto view = args.d_inputs[i].view;
+    view.data = place;
+    std::int64_t stride = 1;
+    for (auto axis = static_cast<std::size_t>(view.rank); axis-- > 0; stride *= view.extent[axis])
+      view.stride[axis] = stride;
+    places.push_back({.name = args.d_inputs[i].name, .view = view});
+    place += sizes[i];
+  }
+  run.dq = run.dk = run.dv = {};
+  run.d_inputs = places;
+  const auto tokens = run.k.extent[1];
+  for (const auto& rows : own) {
+    const std::int64_t together = rows.stride == 1 ? rows.count : 1;
+    for (std::int64_t i = 0; i < rows.count; i += together) {
+      const ring::Run some{rows.first + i * rows.stride, together};
+      run.q = read_only(rows_.rows(kQ, some));
+      run.d_out = read_only(rows_.rows(kDOut, some));
+      if (ir::has_lse(kernel.state().pattern)) {
+        run.out = rows_.rows(kOut, some);
+        (ir::per_branch(kernel.state().pattern.combine) ? run.branch_lse : run.lse) = rows_.rows(kLse, some);
+        run.d_lse = read_only(rows_.rows(kDLse, some));
+      }
+      // Those that pool all rows have no slices, and here they have all rows.
+      run.slice = together < tokens ? RowSlice{.first = some.first, .of = tokens} : RowSlice{};
+      WEFT_CHECK(kernel.run(run));
+      for (std::size_t at = 0; at < sums.size(); ++at) sums[at] += of_rows[at];
+    }
+  }
+  WEFT_CHECK(add_over_ranks(link, sums));
+  const auto* sum = sums.data();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    store(sum, args.d_inputs[i].view);
+    sum += sizes[i];
   }
   return done;
 }

@@ -27,6 +27,9 @@ class Backward {
   std::int64_t peers() const { return std::max(of_keys_.peers(), of_rows_.peers()); }
 
  private:
+  /// The gradients of inputs of a rank's rows, and then their sums over all ranks. `run`: the launch of the others.
+  Status run_inputs(Link& link, const Kernel& kernel, const ring::Runs& own, RunArgs run, const RingArgs& args) const;
+
   Backward(Arena keys, Arena rows, Arena results, Transfers of_keys, Transfers of_rows, cpu::Part part)
       : keys_(std::move(keys)),
         rows_(std::move(rows)),

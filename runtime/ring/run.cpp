@@ -48,6 +48,25 @@ Status check_lse(const RingPlan::State& plan, const char* name, const View<Point
                                 fmt::join(wanted, ", "), plan.rank()));
 }
 
+/// A launch of this rank's rows would say the same, but not on a rank without rows.
+Status check_inputs(const RingPlan::State& plan, const RingArgs& args) {
+  const auto& inputs = plan.kernel.state().pattern.inputs;
+  for (const auto& wanted : args.d_inputs) {
+    const auto input =
+        std::find_if(inputs.begin(), inputs.end(), [&](const auto& of) { return of.name == wanted.name; });
+    if (input == inputs.end()) return user_error(fmt::format("the pattern has no input '{}'", wanted.name));
+    const auto given =
+        std::find_if(args.inputs.begin(), args.inputs.end(), [&](const auto& of) { return of.name == wanted.name; });
+    const auto& view = wanted.view;
+    if (given == args.inputs.end()) return user_error(fmt::format("input '{}' is missing", wanted.name));
+    if (input->type != ir::InputType::f32 || view.data == nullptr || view.dtype != DType::f32 ||
+        view.rank != given->view.rank ||
+        !std::equal(view.extent.begin(), view.extent.begin() + view.rank, given->view.extent.begin()))
+      return user_error(fmt::format("the gradient of input '{}' is no f32 tensor of its extents", wanted.name));
+  }
+  return done;
+}
+
 Status check_backward(const RingPlan::State& plan, const RingArgs& args) {
   const std::int64_t rows = plan.share.tokens;
   const auto& s = plan.shape;
@@ -67,8 +86,10 @@ Status check_backward(const RingPlan::State& plan, const RingArgs& args) {
     WEFT_CHECK(check_lse(plan, name, lse, by_branch));
     if (args.d_lse.data != nullptr) WEFT_CHECK(check_lse(plan, "d_lse", args.d_lse, by_branch));
   }
-  if (rows > 0 && args.dq.data == nullptr && args.dk.data == nullptr && args.dv.data == nullptr)
-    return user_error("no gradient is wanted: give at least one of dq, dk and dv");
+  if (rows > 0 && args.dq.data == nullptr && args.dk.data == nullptr && args.dv.data == nullptr &&
+      args.d_inputs.empty())
+    return user_error("no gradient is wanted: give at least one of dq, dk, dv and d_inputs");
+  WEFT_CHECK(check_inputs(plan, args));
   if (args.dq.data != nullptr) WEFT_CHECK(check_tensor(plan, "dq", args.dq, of_q));
   if (args.dk.data != nullptr) WEFT_CHECK(check_tensor(plan, "dk", args.dk, of_k));
   if (args.dv.data != nullptr) WEFT_CHECK(check_tensor(plan, "dv", args.dv, of_v));

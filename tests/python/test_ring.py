@@ -118,6 +118,29 @@ def test_heads_change_places(tensors, ranks):
     assert {carrier.split(",")[0] for carrier in on_ranks(weft.ring.threads(ranks), work, by="heads")} == {"heads"}
 
 
+@pytest.mark.parametrize("by", ["keys", "heads"])
+def test_gradients_of_inputs_are_those_of_all_rows(tensors, by):
+    q, k, v = tensors(n_q=TOKENS, kv_heads=2)
+    biased = "pattern biased { input bias: f32[heads, keys]; keep causal; score s + bias[h, k]; }"
+    inputs = {"bias": np.linspace(-1, 1, 4 * TOKENS, dtype=np.float32).reshape(4, TOKENS)}
+    d_out = np.full_like(q, 0.5)
+    _, pullback = weft.vjp(q, k, v, biased, inputs=inputs)
+    want = pullback(d_out).inputs["bias"]
+
+    def work(ring):
+        plan = ring.plan(biased, tokens=TOKENS, heads=4, kv_heads=2, dim=16, batch=2, inputs=inputs, gradient=True)
+        own = [plan.own(x) for x in (q, k, v)]
+        out, lse = plan(*own, return_lse=True)
+        with pytest.raises(weft.ArgumentError, match="no input 'gate'"):
+            plan.backward(*own, out, lse, plan.own(d_out), inputs=["gate"])
+        assert plan.backward(*own, out, lse, plan.own(d_out)).inputs == {}
+        return plan.backward(*own, out, lse, plan.own(d_out), inputs=["bias"]).inputs["bias"]
+
+    found = on_ranks(weft.ring.threads(2), work, by=by)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_allclose(found[0], want, atol=1e-5 * np.abs(want).max())
+
+
 def test_gradients_have_the_bits_of_one_device(tensors):
     q, k, v = tensors(n_q=TOKENS, kv_heads=2)
     d_out, d_lse = np.ones_like(q), np.full((2, 4, TOKENS), 0.5, np.float32)

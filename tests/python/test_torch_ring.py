@@ -72,6 +72,20 @@ def test_a_step_of_training_is_that_of_one_device(tmp_path):
     on_ranks(tmp_path, _trains)
 
 
+def _trains_a_bias(rank, ranks):
+    biased = "pattern biased { input bias: f32[heads]; keep causal; score s + bias[h] * (k - q); }"
+    q, k, v = whole()
+    bias, of_all = (torch.linspace(0.01, 0.1, HEADS).requires_grad_() for _ in range(2))
+    weft.attention(q, k, v, biased, inputs={"bias": of_all}).sin().sum().backward()
+    plan = weft.torch.ring().plan(biased, tokens=TOKENS, heads=HEADS, dim=DIM, inputs={"bias": bias}, gradient=True)
+    plan(*(plan.own(x) for x in (q, k, v))).sin().sum().backward()  # nothing else wants a gradient
+    torch.testing.assert_close(bias.grad, of_all.grad)
+
+
+def test_inputs_are_trained(tmp_path):
+    on_ranks(tmp_path, _trains_a_bias)
+
+
 def _uses_modules(rank, ranks):
     q, k, v = whole()
     with torch.no_grad():

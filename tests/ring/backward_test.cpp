@@ -73,6 +73,25 @@ TEST(RingBackward, HasTheBitsOfOneDevice) {
   EXPECT_GT(tally.moved, 40);
 }
 
+TEST(RingBackward, GradientsOfInputsAreAddedOverRanks) {
+  Tally tally;
+  for (const char* text :
+       {"pattern p { input bias: f32[batch, heads, keys]; keep causal; score s + bias[b, h, k]; }",
+        "pattern p { input gate: f32[queries]; input shift: f32[heads, 9]; branch window(40, 7); "
+        "score s * gate[q] + shift[h, min(abs(q - k), 8)]; dropout 0.2; }",
+        "pattern p { input z: f32[heads]; branches dilated(segments: [64, 256], rates: [1, 2]); sink_logit z[h]; }",
+        "pattern p { input doc: i32[tokens]; input bias: f32[heads]; keep document(doc) & causal; score s + bias[h]; "
+        "}"}) {
+    RingRunner runner(program(text, 300, 4, 2, ir::DType::f32, 2), "cpu", true);
+    ASSERT_EQ(runner.refused(), "") << text;
+    ASSERT_TRUE(runner.run_whole().ok()) << text;
+    for (const int ranks : {1, 2, 5}) {
+      for (const auto layout : kLayouts)
+        EXPECT_EQ(wrong_with(runner, ranks, layout, tally), "") << text << ' ' << ranks;
+    }
+  }
+}
+
 TEST(RingBackward, RunsAgainAndOnMoreRanksThanTokens) {
   Tally tally;
   RingRunner again(program("pattern p { branch window(100, 0); }", 600, 2, 2), "cpu", true);

@@ -56,6 +56,7 @@ TEST(RingOfHeads, HasTheBitsOfOneDevice) {
         "pattern p { branches dilated(segments: [64, 256], rates: [1, 2]); combine joint detached; }",
         "pattern p { branches dilated(segments: [32, 100], rates: [2, 3], heads: groups); combine mean; }",
         "pattern p { keep blocks(16, random(2, seed: 4) | window(1, 0)); }",
+        "pattern p { input bias: f32[batch, heads, keys]; keep causal; score s + bias[b, h, k]; }",
         "pattern p { branch window(50, 3); weights sigmoid; }"}) {
     for (const auto dtype : {ir::DType::f32, ir::DType::bf16}) {
       RingRunner runner(program(text, sized(260, 6, 3, 2), dtype), "cpu", true);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -149,6 +150,43 @@ Status RingRunner::run_whole() {
   return backward_ ? run_whole_backward(args) : done;
 }
 
+std::vector<NamedOutput> RingRunner::places_of(OfInputs& gradients) const {
+  std::vector<NamedOutput> out;
+  for (std::size_t i = 0; i < named_.size(); ++i) {
+    const auto& like = named_[i].view;
+    if (like.dtype != DType::f32) continue;
+    std::size_t numbers = 1;
+    for (int axis = 0; axis < like.rank; ++axis)
+      numbers *= static_cast<std::size_t>(like.extent[static_cast<std::size_t>(axis)]);
+    auto& room = gradients[i];
+    room.assign(numbers, -5);
+    out.push_back({.name = named_[i].name,
+                   .view = {.data = room.data(),
+                            .dtype = DType::f32,
+                            .rank = like.rank,
+                            .extent = like.extent,
+                            .stride = like.stride}});
+  }
+  return out;
+}
+
+std::string RingRunner::difference_of_inputs() const {
+  for (const auto& [number, whole] : whole_inputs_) {
+    float largest = 0;
+    for (const float x : whole) largest = std::max(largest, std::abs(x));
+    for (const auto& of_rank : ring_inputs_) {
+      const auto& found = of_rank.at(number);
+      if (std::memcmp(found.data(), ring_inputs_[0].at(number).data(), found.size() * sizeof(float)) != 0)
+        return fmt::format(" ranks differ in the gradient of {}", names_[number]);
+      for (std::size_t i = 0; i < whole.size(); ++i) {
+        if (!(std::abs(found[i] - whole[i]) <= 1e-5F * largest))
+          return fmt::format(" the gradient of {} is {} at {}, not {}", names_[number], found[i], i, whole[i]);
+      }
+    }
+  }
+  return {};
+}
+
 Status RingRunner::run_whole_backward(RunArgs args) {
   const auto& s = program_.shape;
   const Bytes* const like[] = {&q_, &k_, &v_};
@@ -161,6 +199,8 @@ Status RingRunner::run_whole_backward(RunArgs args) {
   args.dv = dense_output(whole_d_[2].data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d_v});
   args.d_out = dense_view(d_out_.data(), dtype_, {s.batch, s.n_q, s.heads, s.d_v});
   if (has_lse_) args.d_lse = read(lse_of(d_lse_, s.n_q));
+  const auto places = places_of(whole_inputs_);
+  args.d_inputs = places;
   return backward_->run(args);
 }
 
@@ -181,6 +221,8 @@ Status RingRunner::run_backward(Ring& ring, const RingShape& shape, RingArgs arg
   args.dq = dense_output(results[0].data(), dtype_, {s.batch, rows, s.heads, s.d});
   args.dk = dense_output(results[1].data(), dtype_, {s.batch, rows, s.kv_heads, s.d});
   args.dv = dense_output(results[2].data(), dtype_, {s.batch, rows, s.kv_heads, s.d_v});
+  const auto places = places_of(ring_inputs_[static_cast<std::size_t>(ring.rank())]);
+  args.d_inputs = places;
   for (int i = 0; i < times; ++i) WEFT_CHECK(plan->run(args));
   for (std::size_t i = 0; i < 3; ++i) put_rows(results[i], ring_d_[i], own, s.batch, s.n_q);
   outcome.backward = plan->share();
@@ -248,6 +290,7 @@ void RingRunner::run_rank(std::unique_ptr<Transport> transport, const RingOption
 std::vector<RankOutcome> RingRunner::run_ring(Transports transports, const RingOptions& options, int times, bool lend) {
   ring_out_.assign(whole_out_.size(), std::byte{0xdd});
   ring_lse_.assign(whole_lse_.size(), -9);
+  ring_inputs_.assign(transports.size(), {});
   std::vector<RankOutcome> outcomes(transports.size());
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < transports.size(); ++rank) {
@@ -275,7 +318,7 @@ std::string RingRunner::difference() const {
     out +=
         fmt::format(" d{} differs from row {} on", "qkv"[i], static_cast<std::size_t>(at - whole_d_[i].begin()) / row);
   }
-  return out;
+  return out + (backward_ ? difference_of_inputs() : std::string());
 }
 
 }  // namespace weft::test

@@ -41,7 +41,8 @@ class RingRunner {
   /// memory where it has one run of tokens.
   std::vector<RankOutcome> run_ring(Transports transports, const RingOptions& options, int times = 1,
                                     bool lend = false);
-  /// Rows of the ring, and of its gradients, whose bits are not those of the whole, in words; empty: none.
+  /// Rows of the ring, and of its gradients, whose bits are not those of the whole, and gradients of inputs that are
+  /// not the same on all ranks and the whole's but for rounding, in words; empty: none.
   std::string difference() const;
   const std::vector<std::byte>& out() const { return ring_out_; }
 
@@ -49,10 +50,16 @@ class RingRunner {
   std::function<void(int rank, RingShape&)> distort = {};
 
  private:
+  /// Gradients of f32 inputs, by their number among all.
+  using OfInputs = std::map<std::size_t, std::vector<float>>;
+
   void run_rank(std::unique_ptr<Transport> transport, const RingOptions& options, int times, bool lend,
                 RankOutcome& outcome);
   std::int64_t lse_of_a_row() const { return std::max<std::int64_t>(1, branches_); }
   OutputView lse_of(std::vector<float>& numbers, std::int64_t rows) const;
+  /// Makes room for them, and says where it is.
+  std::vector<NamedOutput> places_of(OfInputs& gradients) const;
+  std::string difference_of_inputs() const;
   Status run_whole_backward(RunArgs args);
   Status run_backward(Ring& ring, const RingShape& shape, RingArgs args, int times, RankOutcome& outcome);
 
@@ -70,6 +77,8 @@ class RingRunner {
   std::vector<std::byte> d_out_;
   std::vector<float> d_lse_;
   std::array<std::vector<std::byte>, 3> whole_d_, ring_d_;  ///< of Q, K and V
+  OfInputs whole_inputs_;
+  std::vector<OfInputs> ring_inputs_;
 };
 
 }  // namespace weft::test

@@ -405,12 +405,6 @@ int run(const Options& options, std::unique_ptr<Transport> transport, const Cons
   if (!ring) return console.fail(ring.error());
   if (job.file.pattern.ring && !*ring)
     console.remark("{}: running on one device; --ring R splits the tokens over R ranks", job.file.pattern.name);
-  if (*ring && job.gradients) {
-    for (auto& array : job.gradients->d_inputs) {
-      if (!array.bytes.empty()) console.remark("ranks of a ring give no gradients of inputs in this version");
-      array = {};
-    }
-  }
   if (const auto added = add_lse(job, options); !added) return console.fail(added.error());
 
   auto compile = compile_for(job);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -29,11 +29,12 @@ def ring(group: Any = None, *, layout: str = "auto", by: str = "auto", timeout: 
 
 class _RingAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, plan: RingPlan, seed: int, threads: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, plan: RingPlan, seed: int, threads: int, names: tuple[str, ...], q: Tensor, k: Tensor, v: Tensor,
+                *_: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
         out, lse = plan.forward(q, k, v, seed, threads, True)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.set_materialize_grads(False)
-        ctx.plan, ctx.seed, ctx.threads = plan, seed, threads
+        ctx.plan, ctx.seed, ctx.threads, ctx.names = plan, seed, threads, names
         return out, lse
 
     @staticmethod
@@ -41,12 +42,15 @@ class _RingAttention(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor | None, d_lse: Tensor | None) -> Any:
         q, k, v, out, lse = ctx.saved_tensors
         d_out = torch.zeros_like(out) if d_out is None else d_out
-        return (None, None, None, *ctx.plan.backward(q, k, v, out, lse, d_out, d_lse, seed=ctx.seed, threads=ctx.threads))
+        wanted = [name for name, wants in zip(ctx.names, ctx.needs_input_grad[7:]) if wants]
+        found = ctx.plan.backward(q, k, v, out, lse, d_out, d_lse, seed=ctx.seed, threads=ctx.threads, inputs=wanted)
+        return (None, None, None, None, *found[:3], *(found.inputs.get(name) for name in ctx.names))
 
 
-def ring_attention(plan: RingPlan, q: Tensor, k: Tensor, v: Tensor, seed: int, threads: int) -> tuple[Tensor, Tensor]:
+def ring_attention(plan: RingPlan, q: Tensor, k: Tensor, v: Tensor, inputs: Mapping[str, Any], seed: int,
+                   threads: int) -> tuple[Tensor, Tensor]:  # fmt: skip
     """O and the LSE of this rank's rows, for autograd."""
-    return _RingAttention.apply(plan, seed, threads, q, k, v)
+    return _RingAttention.apply(plan, seed, threads, tuple(inputs), q, k, v, *inputs.values())
 
 
 def ranks() -> int:
@@ -89,7 +93,7 @@ class _OnAllRanks(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor) -> Any:
         q, k, v, out, lse = ctx.saved_tensors
         found = ctx.plan.backward(q, k, v, out, lse, ctx.plan.own(d_out).contiguous())
-        return (None, *(_on_all_ranks(ctx.plan, x, ctx.tokens) for x in found))
+        return (None, *(_on_all_ranks(ctx.plan, x, ctx.tokens) for x in found[:3]))
 
 
 @atexit.register
