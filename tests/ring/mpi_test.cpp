@@ -99,9 +99,17 @@ TEST_F(MpiJob, GradientsHaveTheBitsOfOneDevice) {
                          "--quiet --dq q1.npy --dk k1.npy --dv v1.npy >/dev/null")
                             .c_str()),
             0);
-  ASSERT_EQ(run(3, window + "--check --dq q.npy --dk k.npy --dv v.npy --ring mpi"), 0) << err();
-  for (const std::string of : {"q", "k", "v"})
-    EXPECT_EQ(text_of(folder_ / (of + ".npy")), text_of(folder_ / (of + "1.npy"))) << of;
+  for (const auto& [ranks, carrier] : {std::pair{3, "keys"}, {4, "heads"}}) {
+    ASSERT_EQ(run(ranks, window + "--check --dq q.npy --dk k.npy --dv v.npy --ring mpi --ring-by " + carrier), 0)
+        << err();
+    for (const std::string of : {"q", "k", "v"})
+      EXPECT_EQ(text_of(folder_ / (of + ".npy")), text_of(folder_ / (of + "1.npy"))) << of << carrier;
+  }
+  const auto biased = in_checkout("examples/t5.weft") +
+                      " --pattern t5_decoder --tokens 300 --heads 2 --dim 16 --target cpu "
+                      "--threads 1 --grad random --check --dinput bias=b.npy --ring mpi";
+  ASSERT_EQ(run(3, biased), 0) << err();
+  EXPECT_FALSE(text_of(folder_ / "b.npy").empty());
 }
 
 TEST_F(MpiJob, RanksThatDisagreeEndWithStatusOne) {
