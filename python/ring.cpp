@@ -219,16 +219,18 @@ class RingPlan {
         {"dv", &weft_ring_args::dv},
         {"branch_lse", &weft_ring_args::branch_lse}};
     weft_ring_args args = weft_ring_args_init();
-    Stream none = Stream::unready();
-    const NamedViews views(inputs, kernel_.pattern(), none), gradients(d_inputs, kernel_.pattern(), none);
+    const bool on_gpu = std::string_view(weft_kernel_target(kernel_.handle())).starts_with("sm_");
+    Stream stream = on_gpu ? Stream(nb::none()) : Stream::unready();
+    const NamedViews views(inputs, kernel_.pattern(), stream), gradients(d_inputs, kernel_.pattern(), stream);
     std::optional<View> held[std::size(kPlaces)];
     for (std::size_t i = 0; i < std::size(kPlaces); ++i) {
       const auto& [name, place] = kPlaces[i];
       if (!arrays.contains(name) || arrays[name].is_none()) continue;
-      view_input(held[i], nb::object(arrays[name]), name, none);
-      if (held[i]->device() != "cpu") {
-        throw_named("ArgumentError",
-                    std::string(name) + " is on " + held[i]->device() + "; expected cpu, as rings run on CPUs");
+      view_input(held[i], nb::object(arrays[name]), name, stream);
+      if (held[i]->device().starts_with("cuda") != on_gpu) {
+        throw_named("ArgumentError", std::string(name) + " is on " + held[i]->device() + "; expected " +
+                                         (on_gpu ? "a GPU" : "cpu") + ", as the plan's target is " +
+                                         weft_kernel_target(kernel_.handle()));
       }
       args.*place = held[i]->tensor(false);
     }
@@ -238,6 +240,7 @@ class RingPlan {
     args.d_input_count = gradients.tensors().size();
     args.dropout_seed = seed;
     args.threads = threads;
+    args.stream = reinterpret_cast<void*>(stream.address());
     check_unlocked(Stage::arguments, [&] { return weft_ring_run(handle_.get(), &args); });
   }
 

@@ -1,5 +1,7 @@
 #include "tools/ring_run.h"
 
+#include "runtime/cuda/memory.h"
+#include "runtime/engine/cuda_executor.h"
 #include "runtime/ring/branches.h"
 
 #include <fmt/format.h>
@@ -107,6 +109,30 @@ Status run_backward(Ring& ring, const RingPasses& passes, const RingShape& shape
   return done;
 }
 
+/// Where the kernel is a GPU's, copies of the rows there, which the arguments then name.
+Result<std::vector<cuda::Buffer>> place_rows(const Kernel& kernel, RingArgs& args) {
+  std::vector<cuda::Buffer> out;
+  const auto device = device_of(kernel);
+  if (device == nullptr) return out;
+  const auto place = [&](auto& view) -> Status {
+    if (view.data == nullptr) return done;
+    std::size_t bytes = size_of(view.dtype);
+    for (int axis = 0; axis < view.rank; ++axis)
+      bytes *= static_cast<std::size_t>(view.extent[static_cast<std::size_t>(axis)]);
+    WEFT_TRY(auto buffer, cuda::Buffer::upload(device, view.data, bytes));
+    view.data = buffer.data();
+    out.push_back(std::move(buffer));
+    return done;
+  };
+  WEFT_CHECK(place(args.q));
+  WEFT_CHECK(place(args.k));
+  WEFT_CHECK(place(args.v));
+  WEFT_CHECK(place(args.out));
+  WEFT_CHECK(place(args.lse));
+  WEFT_CHECK(place(args.branch_lse));
+  return out;
+}
+
 /// What one rank does, from joining to its rows of the outputs, which come together on rank 0.
 Result<RingRan> run_rank(const RingPasses& passes, std::unique_ptr<Transport> transport, const RingOptions& options,
                          int threads) {
@@ -133,6 +159,7 @@ Result<RingRan> run_rank(const RingPasses& passes, std::unique_ptr<Transport> tr
   if (branches > 0)
     args.branch_lse = dense_output(branch_lse.data(), DType::f32, {branches, shape.batch, shape.heads, rows});
   RingRan ran{.rank = rank, .summary = plan->summary()};
+  WEFT_TRY(const auto on_device, place_rows(passes.forward, args));
   WEFT_TRY(ran.ms, timed(*ring, *plan, args));
   WEFT_TRY(ran.shares, plan->shares());
   WEFT_CHECK(plan->gather(read(args.out), 1, whole.out));

@@ -154,6 +154,7 @@ typedef struct {
   weft_tensor branch_lse;            /**< [branches, B, H, own rows] f32: see weft::RingArgs; no data: not wanted */
   const weft_named_tensor* d_inputs; /**< whole, on every rank: see weft::RingArgs */
   size_t d_input_count;
+  void* stream; /**< GPUs: the CUstream that all of it goes by; when weft_ring_run returns O is written */
 } weft_ring_args;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_ring_args weft_ring_args_init(void) {

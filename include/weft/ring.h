@@ -113,7 +113,8 @@ struct TokenRun {
   std::int64_t first = 0, count = 0, stride = 1;
 };
 
-/// The rows that this rank owns, in the order of RingPlan::owned. A plan of a backward pass reads O and the LSE that
+/// The rows that this rank owns, in the order of RingPlan::owned, in the memory that the kernel's launches want, as are
+/// inputs. A plan of a backward pass reads O and the LSE that
 /// the forward's run left, and gives the gradients of sum(dO * O) + sum(dLSE * LSE), as RunArgs say.
 struct RingArgs {
   TensorView q = {}, k = {}, v = {};        ///< [B, own rows, H or H_kv, d]; k and v without data: see RingPlan::own_k
@@ -132,6 +133,7 @@ struct RingArgs {
   /// its rows, and the ranks' sums are added in their order: to one device's it is the rounding of f32, and bits depend
   /// on how the ring splits tokens.
   std::span<const NamedOutput> d_inputs = {};
+  void* stream = nullptr;  ///< GPUs: the CUstream that all of it goes by; when run() returns O is written
 };
 
 /// What one rank has to do, and did in its last run.
@@ -164,7 +166,8 @@ class WEFT_API RingPlan {
   OutputView own_k() const, own_v() const;
 
   /// Brings rows of all ranks together on rank 0. Collective. `axis`: which of the rows' axes counts them, 1 of Q and
-  /// O, 2 of LSE, of one branch where there are several. `whole` is looked at by rank 0 alone.
+  /// O, 2 of LSE, of one branch where there are several. `whole`, which may be in host memory, is looked at by rank 0
+  /// alone.
   Status gather(const TensorView& rows, int axis, const OutputView& whole) const;
   /// What each rank has to do and did in its last run; empty but on rank 0. Collective.
   Result<std::vector<RingShare>> shares() const;

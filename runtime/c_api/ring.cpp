@@ -37,6 +37,7 @@ Result<RingArgs> args_of(const weft_ring_args& from) {
   WEFT_TRY(out.dv, tensor_of<OutputView>(from.dv, "dv"));
   out.dropout_seed = from.dropout_seed;
   out.threads = from.threads;
+  out.stream = from.stream;
   return out;
 }
 

@@ -29,9 +29,26 @@ inline constexpr int kFunctionMostDynamicShared = 8;
 inline constexpr int kPointerMemoryType = 2;
 inline constexpr int kPointerIsManaged = 8;
 inline constexpr int kPointerDevice = 9;
-inline constexpr int kMemoryDevice = 2;
+inline constexpr int kMemoryHost = 1, kMemoryDevice = 2;
 /// A stream handle that means another stream in each thread.
 inline constexpr std::uintptr_t kStreamPerThread = 2;
+
+/// CUDA_MEMCPY2D: lines of bytes, from memory of the type to memory of the type. Arrays are textures' and not used.
+struct Copy2D {
+  std::size_t from_x = 0, from_y = 0;
+  unsigned from_type = 0;
+  const void* from_host = nullptr;
+  DeviceAddress from_device = 0;
+  void* from_array = nullptr;
+  std::size_t from_pitch = 0;
+  std::size_t to_x = 0, to_y = 0;
+  unsigned to_type = 0;
+  void* to_host = nullptr;
+  DeviceAddress to_device = 0;
+  void* to_array = nullptr;
+  std::size_t to_pitch = 0;
+  std::size_t width = 0, height = 0;
+};
 
 struct Functions {
 #define WEFT_CUDA_FUNCTION(name, parameters) int(*name) parameters = nullptr;

@@ -2,6 +2,7 @@
 
 #include "compiler/base/result.h"
 #include "compiler/ring/relation.h"
+#include "runtime/ring/memory.h"
 
 #include <weft/ring.h>
 
@@ -23,10 +24,8 @@ class Arena {
     bool by_head = false;       ///< seen as [B, heads, n] as LSE is, with a dim of 1; else as [B, n, heads, dim]
     std::int64_t branches = 0;  ///< of an LSE of each: [branches, B, heads, n]
   };
-  static Result<Arena> make(const ir::Shape& shape, const std::vector<Tensor>& tensors);
-  Arena(Arena&& other) noexcept;
-  Arena& operator=(Arena&&) = delete;
-  ~Arena();
+  static Result<Arena> make(std::shared_ptr<KernelMemory> memory, const ir::Shape& shape,
+                            const std::vector<Tensor>& tensors);
 
   OutputView whole(std::size_t number) const;
   TensorView read(std::size_t number) const;
@@ -34,11 +33,13 @@ class Arena {
   OutputView rows(std::size_t number, const ring::Run& run) const;
 
   /// The rank's own rows of a tensor, in the order of `own`.
-  void copy_in(std::size_t number, const ring::Runs& own, const TensorView& from);
-  void copy_out(std::size_t number, const ring::Runs& own, const OutputView& to) const;
-  /// Rows of one tensor after the other, for each batch entry and head; as many bytes as `bytes_of`.
-  void pack(const ring::Needs& rows, std::byte* to) const;
-  void unpack(const ring::Needs& rows, const std::byte* from);
+  Status copy_in(std::size_t number, const ring::Runs& own, const TensorView& from);
+  Status copy_out(std::size_t number, const ring::Runs& own, const OutputView& to) const;
+  /// Rows of one tensor after the other, for each batch entry and head, to and from the host; as many bytes as
+  /// `bytes_of`. They are there when the memory has settled.
+  Status pack(const ring::Needs& rows, std::byte* to) const;
+  Status unpack(const ring::Needs& rows, const std::byte* from);
+  Status settle() const { return bytes_.memory().settle(); }
   std::size_t bytes_of(const ring::Needs& rows) const;
 
  private:
@@ -50,17 +51,19 @@ class Arena {
   Arena() = default;
   std::byte* address(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
                      std::int64_t token) const;
-  /// Calls use(address, bytes) for rows that lie side by side, in the order that they travel in.
+  /// A run's rows of one head.
+  Lines lines_of(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
+                 const ring::Run& run) const;
+  /// Calls use(lines, bytes of each, how many) in the order that rows travel in.
   template <typename Use>
-  void each_run(const ring::Needs& rows, const Use& use) const;
-  /// Calls use(address of a row here, its element in `view`) for own rows.
+  Status each_run(const ring::Needs& rows, const Use& use) const;
+  /// Calls use(lines here, lines in `view`, bytes of each, how many) for own rows.
   template <typename Pointer, typename Use>
-  void each_own(std::size_t number, const ring::Runs& own, const View<Pointer>& view, const Use& use) const;
+  Status each_own(std::size_t number, const ring::Runs& own, const View<Pointer>& view, const Use& use) const;
 
   ir::Shape shape_;
   std::vector<Placed> tensors_;
-  std::byte* memory_ = nullptr;
-  std::size_t bytes_ = 0;
+  KernelBytes bytes_;
 };
 
 }  // namespace weft

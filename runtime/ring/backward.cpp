@@ -74,8 +74,9 @@ ring::Runs rows_with_their_keys(const ring::Needs& rows, const ring::Runs& own) 
 
 }  // namespace
 
-Result<Backward> Backward::make(const Kernel& kernel, const ir::Shape& shape, const ring::Relation& forward,
-                                const ring::Relation& transposed, const ring::Split& split, int rank) {
+Result<Backward> Backward::make(const Kernel& kernel, const std::shared_ptr<KernelMemory>& memory,
+                                const ir::Shape& shape, const ring::Relation& forward, const ring::Relation& transposed,
+                                const ring::Split& split, int rank) {
   const auto& pattern = kernel.state().pattern;
   const auto dtype = from_ir(kernel.state().bind.dtype);
   const bool finds_deltas = kernel.state().plan.finds_deltas();
@@ -106,9 +107,9 @@ Result<Backward> Backward::make(const Kernel& kernel, const ir::Shape& shape, co
   }
   const Arena::Tensor k{.heads = shape.kv_heads, .dim = shape.d, .dtype = dtype},
       v{.heads = shape.kv_heads, .dim = shape.d_v, .dtype = dtype};
-  WEFT_TRY(auto keys, Arena::make(shape, {k, v}));
-  WEFT_TRY(auto rows, Arena::make(shape, row_tensors));
-  WEFT_TRY(auto results, Arena::make(shape, {row_tensors[kQ], k, v}));
+  WEFT_TRY(auto keys, Arena::make(memory, shape, {k, v}));
+  WEFT_TRY(auto rows, Arena::make(memory, shape, row_tensors));
+  WEFT_TRY(auto results, Arena::make(memory, shape, {row_tensors[kQ], k, v}));
   Transfers of_keys(keys_of, split, rank, keys), of_rows(rows_of, split, rank, rows);
   // Kernels know heads by their numbers among all.
   const auto needed = all_rows_of(split.group_of(rank));
@@ -122,17 +123,17 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
                      const RingArgs& args, double& wait_ms) {
   const auto& pattern = kernel.state().pattern;
   const bool has_lse = ir::has_lse(pattern), by_branch = ir::per_branch(pattern.combine);
-  const auto fill = [&](Arena& arena, std::size_t number, const TensorView& from) {
-    if (from.data != nullptr) arena.copy_in(number, own, from);
+  const auto fill = [&](Arena& arena, std::size_t number, const TensorView& from) -> Status {
+    return from.data != nullptr ? arena.copy_in(number, own, from) : done;
   };
-  fill(keys_, kK, args.k);
-  fill(keys_, kV, args.v);
-  fill(rows_, kQ, args.q);
-  fill(rows_, kDOut, args.d_out);
+  WEFT_CHECK(fill(keys_, kK, args.k));
+  WEFT_CHECK(fill(keys_, kV, args.v));
+  WEFT_CHECK(fill(rows_, kQ, args.q));
+  WEFT_CHECK(fill(rows_, kDOut, args.d_out));
   if (has_lse) {
-    fill(rows_, kOut, read_only(args.out));
-    fill(rows_, kLse, read_only(by_branch ? args.branch_lse : args.lse));
-    fill(rows_, kDLse, args.d_lse);
+    WEFT_CHECK(fill(rows_, kOut, read_only(args.out)));
+    WEFT_CHECK(fill(rows_, kLse, read_only(by_branch ? args.branch_lse : args.lse)));
+    WEFT_CHECK(fill(rows_, kDLse, args.d_lse));
   }
   WEFT_CHECK(of_keys_.post(link, keys_));
   WEFT_CHECK(of_rows_.post(link, rows_));
@@ -140,8 +141,8 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
   WEFT_CHECK(link.wait(of_rows_.last_step()));
   wait_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (own.empty()) return run_inputs(link, kernel, own, {}, args);
-  of_keys_.unpack(0, keys_);
-  of_rows_.unpack(0, rows_);
+  WEFT_CHECK(of_keys_.unpack(0, keys_));
+  WEFT_CHECK(of_rows_.unpack(0, rows_));
 
   RunArgs run{.q = rows_.read(kQ), .k = keys_.read(kK), .v = keys_.read(kV), .inputs = args.inputs};
   run.head_slice = heads;
@@ -164,7 +165,7 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
     WEFT_CHECK(kernel.state().executor->run(launch, run));
   }
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i].second->data != nullptr) results_.copy_out(i, own, *wanted[i].second);
+    if (wanted[i].second->data != nullptr) WEFT_CHECK(results_.copy_out(i, own, *wanted[i].second));
   }
   return run_inputs(link, kernel, own, run, args);
 }

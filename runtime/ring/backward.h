@@ -14,8 +14,9 @@ class Backward {
  public:
   /// `forward` and `transposed` are the pattern's relation and its transpose: rows are keys, keys are rows. `shape`: of
   /// the heads that the rank computes.
-  static Result<Backward> make(const Kernel& kernel, const ir::Shape& shape, const ring::Relation& forward,
-                               const ring::Relation& transposed, const ring::Split& split, int rank);
+  static Result<Backward> make(const Kernel& kernel, const std::shared_ptr<KernelMemory>& memory,
+                               const ir::Shape& shape, const ring::Relation& forward, const ring::Relation& transposed,
+                               const ring::Split& split, int rank);
 
   /// Collective. `own`: the rows that the rank computes. `wait_ms` grows by what it waits for what is needed.
   Status run(Link& link, const Kernel& kernel, const ring::Runs& own, const HeadSlice& heads, const RingArgs& args,

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <utility>
 
 namespace weft {
 
@@ -14,41 +14,50 @@ std::int64_t branches_of(const Exchange::Tensor& tensor) { return std::max<std::
 
 }  // namespace
 
-Exchange::Exchange(const ring::Split& split, int rank, std::int64_t batch, const std::vector<Tensor>& before,
-                   const std::vector<Tensor>& behind)
-    : me_(static_cast<std::size_t>(split.lane_of(rank))), batch_(batch) {
+Result<Exchange> Exchange::make(const std::shared_ptr<KernelMemory>& memory, const ring::Split& split, int rank,
+                                std::int64_t batch, const std::vector<Tensor>& before,
+                                const std::vector<Tensor>& behind) {
+  Exchange out;
+  out.memory_ = memory;
+  out.me_ = static_cast<std::size_t>(split.lane_of(rank));
+  out.batch_ = batch;
   std::int64_t rows_before = 0;
   const std::int64_t own_rows = ring::count_of(split.owned(rank)), own_heads = split.heads(rank).count;
   for (std::int64_t lane = 0; lane < split.group_size(); ++lane) {
     const auto member = split.rank_of(split.group_of(rank), lane);
     const auto rows = ring::count_of(split.owned(member));
     const auto& heads = split.heads(member);
-    members_.push_back({.rank = static_cast<int>(member),
-                        .rows_of_group = {.first_row = rows_before, .rows = rows, .heads = own_heads},
-                        .heads_of_own = {.rows = own_rows, .first_head = heads.first, .heads = heads.count}});
+    out.members_.push_back({.rank = static_cast<int>(member),
+                            .rows_of_group = {.first_row = rows_before, .rows = rows, .heads = own_heads},
+                            .heads_of_own = {.rows = own_rows, .first_head = heads.first, .heads = heads.count}});
     rows_before += rows;
   }
-  for (const auto& tensor : before) before_.push_back(held(tensor, rows_before));
-  for (const auto& tensor : behind) behind_.push_back(held(tensor, rows_before));
-  std::array<std::size_t, 2> of_rows = {}, of_heads = {};  // bytes, before and behind
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    const auto &rows = members_[i].rows_of_group, &heads = members_[i].heads_of_own;
-    of_rows[0] += bytes_of(before_, rows);
-    of_rows[1] += bytes_of(behind_, rows);
-    of_heads[0] += bytes_of(before_, heads);
-    of_heads[1] += bytes_of(behind_, heads);
-    if (i == me_) continue;
-    needed_ += bytes_of(before_, rows) + bytes_of(behind_, heads);
-    sent_ += bytes_of(before_, heads) + bytes_of(behind_, rows);
+  for (const auto& [tensors, to] : {std::pair{&before, &out.before_}, {&behind, &out.behind_}}) {
+    for (const auto& tensor : *tensors) {
+      WEFT_TRY(auto held, out.held(tensor, rows_before));
+      to->push_back(std::move(held));
+    }
   }
-  in_.resize(std::max(of_rows[0], of_heads[1]));
-  out_.resize(std::max(of_heads[0], of_rows[1]));
+  std::array<std::size_t, 2> of_rows = {}, of_heads = {};  // bytes, before and behind
+  for (std::size_t i = 0; i < out.members_.size(); ++i) {
+    const auto &rows = out.members_[i].rows_of_group, &heads = out.members_[i].heads_of_own;
+    of_rows[0] += out.bytes_of(out.before_, rows);
+    of_rows[1] += out.bytes_of(out.behind_, rows);
+    of_heads[0] += out.bytes_of(out.before_, heads);
+    of_heads[1] += out.bytes_of(out.behind_, heads);
+    if (i == out.me_) continue;
+    out.needed_ += out.bytes_of(out.before_, rows) + out.bytes_of(out.behind_, heads);
+    out.sent_ += out.bytes_of(out.before_, heads) + out.bytes_of(out.behind_, rows);
+  }
+  out.in_.resize(std::max(of_rows[0], of_heads[1]));
+  out.out_.resize(std::max(of_heads[0], of_rows[1]));
+  return out;
 }
 
-Exchange::Held Exchange::held(const Tensor& tensor, std::int64_t rows) const {
+Result<Exchange::Held> Exchange::held(const Tensor& tensor, std::int64_t rows) const {
   const std::int64_t heads = members_[me_].rows_of_group.heads;
   Held out{.tensor = tensor, .memory = {}, .view = {}};
-  out.memory.resize(bytes_of(tensor, {.rows = rows, .heads = heads}));
+  WEFT_TRY(out.memory, KernelBytes::make(memory_, bytes_of(tensor, {.rows = rows, .heads = heads})));
   auto* const data = out.memory.data();
   const std::int64_t count = heads * tensor.of_key_head;
   out.view = tensor.branches > 0 ? dense_output(data, tensor.dtype, {tensor.branches, batch_, count, rows})
@@ -75,8 +84,8 @@ Exchange::Place Exchange::place_of(const Tensor& tensor, const View<Pointer>& vi
 }
 
 template <typename Use>
-void Exchange::each(const Tensor& tensor, const Place& place, const Block& block, const Use& use) const {
-  if (block.rows == 0 || block.heads == 0) return;
+Status Exchange::each(const Tensor& tensor, const Place& place, const Block& block, const Use& use) const {
+  if (block.rows == 0 || block.heads == 0) return done;
   const std::int64_t heads = block.heads * tensor.of_key_head, bytes = tensor.dim * element_of(tensor);
   // What lies side by side goes at once, where it does.
   const std::int64_t outer = tensor.by_head ? heads : block.rows, inner = tensor.by_head ? block.rows : heads;
@@ -86,16 +95,17 @@ void Exchange::each(const Tensor& tensor, const Place& place, const Block& block
       place.data + block.first_row * place.row + block.first_head * tensor.of_key_head * place.head;
   for (std::int64_t branch = 0; branch < branches_of(tensor); ++branch) {
     for (std::int64_t b = 0; b < batch_; ++b) {
-      for (std::int64_t o = 0; o < outer; ++o) {
-        std::byte* const at = first + branch * place.branch + b * place.entry + o * outer_step;
-        if (inner_step == bytes) {
-          use(at, static_cast<std::size_t>(inner * bytes));
-          continue;
-        }
-        for (std::int64_t i = 0; i < inner; ++i) use(at + i * inner_step, static_cast<std::size_t>(bytes));
+      std::byte* const at = first + branch * place.branch + b * place.entry;
+      if (inner_step == bytes) {
+        WEFT_CHECK(use(Lines{.data = at, .pitch = outer_step}, static_cast<std::size_t>(inner * bytes), outer));
+        continue;
       }
+      for (std::int64_t o = 0; o < outer; ++o)
+        WEFT_CHECK(
+            use(Lines{.data = at + o * outer_step, .pitch = inner_step}, static_cast<std::size_t>(bytes), inner));
     }
   }
+  return done;
 }
 
 std::size_t Exchange::bytes_of(const Tensor& tensor, const Block& block) const {
@@ -109,28 +119,25 @@ std::size_t Exchange::bytes_of(const std::vector<Held>& tensors, const Block& bl
   return bytes;
 }
 
-std::size_t Exchange::pack(const Tensor& tensor, const Place& place, const Block& block, std::byte* to) const {
-  const auto bytes = bytes_of(tensor, block);
+Status Exchange::pack(const Tensor& tensor, const Place& place, const Block& block, std::byte* to) const {
   if (place.data == nullptr) {
-    std::fill_n(to, bytes, std::byte());
-    return bytes;
+    std::fill_n(to, bytes_of(tensor, block), std::byte());
+    return done;
   }
-  each(tensor, place, block, [&](const std::byte* from, std::size_t count) {
-    std::memcpy(to, from, count);
-    to += count;
+  return each(tensor, place, block, [&](const Lines& from, std::size_t width, std::int64_t lines) {
+    const Lines there{.data = to, .pitch = static_cast<std::int64_t>(width), .on_host = true};
+    to += width * static_cast<std::size_t>(lines);
+    return memory_->copy(there, from, width, lines);
   });
-  return bytes;
 }
 
-std::size_t Exchange::unpack(const Tensor& tensor, const Place& place, const Block& block,
-                             const std::byte* from) const {
-  if (place.data != nullptr) {
-    each(tensor, place, block, [&](std::byte* to, std::size_t count) {
-      std::memcpy(to, from, count);
-      from += count;
-    });
-  }
-  return bytes_of(tensor, block);
+Status Exchange::unpack(const Tensor& tensor, const Place& place, const Block& block, const std::byte* from) const {
+  if (place.data == nullptr) return done;
+  return each(tensor, place, block, [&](const Lines& to, std::size_t width, std::int64_t lines) {
+    const Lines there{.data = const_cast<std::byte*>(from), .pitch = static_cast<std::int64_t>(width), .on_host = true};
+    from += width * static_cast<std::size_t>(lines);
+    return memory_->copy(to, there, width, lines);
+  });
 }
 
 Status Exchange::exchange(Link& link, const std::vector<Held>& tensors, const std::vector<Place>& from, BlockOf sent,
@@ -141,7 +148,10 @@ Status Exchange::exchange(Link& link, const std::vector<Held>& tensors, const st
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const auto& member = members_[i];
     std::byte* const message = out;
-    for (std::size_t t = 0; t < tensors.size(); ++t) out += pack(tensors[t].tensor, from[t], member.*sent, out);
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      WEFT_CHECK(pack(tensors[t].tensor, from[t], member.*sent, out));
+      out += bytes_of(tensors[t].tensor, member.*sent);
+    }
     if (i == me_) {
       arrived.push_back(message);
       continue;
@@ -152,13 +162,17 @@ Status Exchange::exchange(Link& link, const std::vector<Held>& tensors, const st
     arrived.push_back(in);
     in += expected;
   }
+  WEFT_CHECK(memory_->settle());
   WEFT_TRY(const auto step, link.post(sends, receives));
   WEFT_CHECK(link.wait(step));
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    for (std::size_t t = 0; t < tensors.size(); ++t)
-      arrived[i] += unpack(tensors[t].tensor, to[t], members_[i].*received, arrived[i]);
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      WEFT_CHECK(unpack(tensors[t].tensor, to[t], members_[i].*received, arrived[i]));
+      arrived[i] += bytes_of(tensors[t].tensor, members_[i].*received);
+    }
   }
-  return done;
+  // The buffers are the next exchange's only then.
+  return memory_->settle();
 }
 
 Status Exchange::to_heads(Link& link, std::span<const TensorView> own) {

@@ -2,6 +2,7 @@
 
 #include "compiler/ring/split.h"
 #include "runtime/ring/link.h"
+#include "runtime/ring/memory.h"
 
 #include <weft/ring.h>
 
@@ -23,8 +24,9 @@ class Exchange {
     bool by_head = false;       ///< [B, heads, n] as LSE is; else [B, n, heads, dim]
     std::int64_t branches = 0;  ///< of an LSE of each: [branches, B, heads, n]
   };
-  Exchange(const ring::Split& split, int rank, std::int64_t batch, const std::vector<Tensor>& before,
-           const std::vector<Tensor>& behind);
+  static Result<Exchange> make(const std::shared_ptr<KernelMemory>& memory, const ring::Split& split, int rank,
+                               std::int64_t batch, const std::vector<Tensor>& before,
+                               const std::vector<Tensor>& behind);
 
   /// Collective: `own` has all heads of this rank's rows, in the order of `before`; one without data is zeros.
   Status to_heads(Link& link, std::span<const TensorView> own);
@@ -47,7 +49,7 @@ class Exchange {
   };
   struct Held {
     Tensor tensor;
-    std::vector<std::byte> memory;
+    KernelBytes memory;
     OutputView view;  ///< of the group's rows
   };
   /// Of a tensor: some rows, and of each some heads of K and V.
@@ -61,22 +63,24 @@ class Exchange {
   };
   using BlockOf = Block Member::*;
 
-  Held held(const Tensor& tensor, std::int64_t rows) const;
+  Exchange() = default;
+  Result<Held> held(const Tensor& tensor, std::int64_t rows) const;
   static OutputView view_of(const Held& held) { return held.view; }
   template <typename Pointer>
   static Place place_of(const Tensor& tensor, const View<Pointer>& view);
   std::size_t bytes_of(const Tensor& tensor, const Block& block) const;
   std::size_t bytes_of(const std::vector<Held>& tensors, const Block& block) const;
-  /// Calls use(bytes in their place, how many) in the order in which they travel.
+  /// Calls use(lines in their place, bytes of each, how many) in the order in which they travel.
   template <typename Use>
-  void each(const Tensor& tensor, const Place& place, const Block& block, const Use& use) const;
-  /// Bytes that were written behind `to`, or read behind `from`. What has no data is zeros, and lost.
-  std::size_t pack(const Tensor& tensor, const Place& place, const Block& block, std::byte* to) const;
-  std::size_t unpack(const Tensor& tensor, const Place& place, const Block& block, const std::byte* from) const;
+  Status each(const Tensor& tensor, const Place& place, const Block& block, const Use& use) const;
+  /// To and from the host. What has no data is zeros, and lost.
+  Status pack(const Tensor& tensor, const Place& place, const Block& block, std::byte* to) const;
+  Status unpack(const Tensor& tensor, const Place& place, const Block& block, const std::byte* from) const;
   /// To each member its block of what stands at `from`, and from each its block to where it stands at `to`.
   Status exchange(Link& link, const std::vector<Held>& tensors, const std::vector<Place>& from, BlockOf sent,
                   const std::vector<Place>& to, BlockOf received);
 
+  std::shared_ptr<KernelMemory> memory_;
   std::vector<Member> members_;
   std::size_t me_ = 0;  ///< of the members
   std::int64_t batch_ = 1;

@@ -9,22 +9,28 @@ namespace weft {
 
 namespace {
 
-/// Calls copy(element of the whole, element of the rows) for runs of consecutive elements, `count` of each.
+/// Calls copy(lines of the whole, lines of the rows, bytes of each, how many) for the runs of each entry and head.
 template <typename Copy>
-void each_row(const OutputView& whole, const TensorView& rows, const ring::Runs& own, std::size_t axis,
-              const Copy& copy) {
+Status each_run(const OutputView& whole, const TensorView& rows, const ring::Runs& own, std::size_t axis,
+                const Copy& copy) {
   const std::size_t other = axis == 1 ? 2 : 1;
+  const auto element = static_cast<std::int64_t>(size_of(rows.dtype));
+  const auto width = static_cast<std::size_t>((rows.rank == 4 ? rows.extent[3] : 1) * element);
+  auto* const to = static_cast<std::byte*>(whole.data);
+  auto* const from = static_cast<std::byte*>(const_cast<void*>(rows.data));
   for (std::int64_t b = 0; b < rows.extent[0]; ++b) {
     for (std::int64_t h = 0; h < rows.extent[other]; ++h) {
       std::int64_t local = 0;
       for (const auto& run : own) {
-        for (std::int64_t i = 0; i < run.count; ++i, ++local) {
-          copy(b * whole.stride[0] + h * whole.stride[other] + (run.first + i * run.stride) * whole.stride[axis],
-               b * rows.stride[0] + h * rows.stride[other] + local * rows.stride[axis]);
-        }
+        const auto there = b * whole.stride[0] + h * whole.stride[other] + run.first * whole.stride[axis];
+        const auto here = b * rows.stride[0] + h * rows.stride[other] + local * rows.stride[axis];
+        WEFT_CHECK(copy(Lines{.data = to + there * element, .pitch = run.stride * whole.stride[axis] * element},
+                        Lines{.data = from + here * element, .pitch = rows.stride[axis] * element}, width, run.count));
+        local += run.count;
       }
     }
   }
+  return done;
 }
 
 /// Rows of a rank, densely, as views of them say.
@@ -75,19 +81,31 @@ Status RingPlan::gather(const TensorView& rows, int axis, const OutputView& whol
     const ring::Runs all = {{0, rows.extent[at], 1}};
     const OutputView to{
         .data = mine.data(), .dtype = dense.dtype, .rank = dense.rank, .extent = dense.extent, .stride = dense.stride};
-    each_row(to, rows, all, at, [&](std::int64_t there, std::int64_t here) {
-      std::memcpy(mine.data() + static_cast<std::size_t>(there) * element,
-                  static_cast<const std::byte*>(rows.data) + static_cast<std::size_t>(here) * element, last * element);
-    });
+    const auto& memory = *state_->memory;
+    bool from_host = true, to_host = true;
+    if (rows.data != nullptr) {
+      WEFT_TRY(from_host, memory.is_on_host(rows.data));
+    }
+    if (link.rank() == 0 && whole.data != nullptr) {
+      WEFT_TRY(to_host, memory.is_on_host(whole.data));
+    }
+    WEFT_CHECK(each_run(to, rows, all, at, [&](Lines there, Lines here, std::size_t width, std::int64_t lines) {
+      there.on_host = true;
+      here.on_host = from_host;
+      return memory.copy(there, here, width, lines);
+    }));
+    WEFT_CHECK(memory.settle());
     WEFT_TRY(const auto brought, bring(link, mine, sizes));
     for (std::size_t rank = 0; rank < brought.size(); ++rank) {
       const auto& own = state_->split.home.runs[rank];
       dense = dense_rows(rows, at, ring::count_of(own), brought[rank].data());
-      each_row(whole, dense, own, at, [&](std::int64_t there, std::int64_t here) {
-        std::memcpy(static_cast<std::byte*>(whole.data) + static_cast<std::size_t>(there) * element,
-                    brought[rank].data() + static_cast<std::size_t>(here) * element, last * element);
-      });
+      WEFT_CHECK(each_run(whole, dense, own, at, [&](Lines there, Lines here, std::size_t width, std::int64_t lines) {
+        there.on_host = to_host;
+        here.on_host = true;
+        return memory.copy(there, here, width, lines);
+      }));
     }
+    WEFT_CHECK(memory.settle());
     return done;
   });
 }

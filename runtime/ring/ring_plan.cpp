@@ -58,9 +58,6 @@ ir::Bind bind_of(const Kernel::State& state) {
 /// What cannot run on ranks.
 Status check_kernel(const Kernel::State& state) {
   if (state.bind.paged) return user_error("a ring has its own K and V; this kernel takes them in pages");
-  if (!state.executor->reads_host_memory())
-    return user_error(
-        fmt::format("a ring runs on the host's memory in this version; '{}' has its own", state.resolved));
   return done;
 }
 
@@ -73,7 +70,31 @@ Status check_gradients(const Kernel::State& state) {
   return done;
 }
 
-Result<ir::InputValues> values_of(const ir::Pattern& pattern, const ir::Shape& shape,
+/// Values of an input, which may lie on a GPU.
+Result<ir::Tensor> values_of(const KernelMemory& memory, const TensorView& view) {
+  WEFT_TRY(const bool on_host, memory.is_on_host(view.data));
+  if (on_host) return to_f64(view);
+  TensorView dense = view;
+  std::int64_t numbers = 1;
+  for (auto axis = static_cast<std::size_t>(view.rank); axis-- > 0; numbers *= view.extent[axis])
+    dense.stride[axis] = numbers;
+  const auto element = static_cast<std::int64_t>(size_of(view.dtype));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(numbers * element));
+  dense.data = bytes.data();
+  const std::int64_t line = view.rank > 0 ? view.extent[static_cast<std::size_t>(view.rank - 1)] : 1;
+  for (std::int64_t at = 0; at < numbers; at += line) {
+    std::int64_t place = 0, rest = at;
+    for (auto axis = static_cast<std::size_t>(view.rank); axis-- > 0; rest /= view.extent[axis])
+      place += rest % view.extent[axis] * view.stride[axis];
+    auto* const from = static_cast<std::byte*>(const_cast<void*>(view.data)) + place * element;
+    WEFT_CHECK(memory.copy({.data = bytes.data() + at * element, .pitch = line * element, .on_host = true},
+                           {.data = from, .pitch = line * element}, static_cast<std::size_t>(line * element), 1));
+  }
+  WEFT_CHECK(memory.settle());
+  return to_f64(dense);
+}
+
+Result<ir::InputValues> values_of(const KernelMemory& memory, const ir::Pattern& pattern, const ir::Shape& shape,
                                   std::span<const NamedInput> inputs) {
   ir::InputValues out;
   for (const auto& wanted : pattern.inputs) {
@@ -81,7 +102,8 @@ Result<ir::InputValues> values_of(const ir::Pattern& pattern, const ir::Shape& s
         std::find_if(inputs.begin(), inputs.end(), [&](const NamedInput& input) { return input.name == wanted.name; });
     if (at == inputs.end() || at->view.data == nullptr)
       return user_error(fmt::format("input '{}' is missing: every rank needs the whole of it", wanted.name));
-    out.push_back(to_f64(at->view));
+    WEFT_TRY(auto values, values_of(memory, at->view));
+    out.push_back(std::move(values));
   }
   WEFT_CHECK(ir::check_shapes(pattern, shape, out));
   return out;
@@ -122,7 +144,7 @@ Status check_agreement(Link& link, const Kernel::State& state, const ir::Shape& 
 }
 
 /// What changes places for a pass, where heads do, in the order that run.cpp has.
-Exchange exchange_of(const RingPlan::State& plan) {
+Result<Exchange> exchange_of(const RingPlan::State& plan) {
   const auto& state = plan.kernel.state();
   const auto& s = plan.shape;
   const auto rows = [&](std::int64_t dim) {
@@ -145,18 +167,20 @@ Exchange exchange_of(const RingPlan::State& plan) {
     if (has_lse && !by_branch) behind.push_back(numbers(0));
     if (plan.gives_branch_lse()) behind.push_back(numbers(branches));
   }
-  return Exchange(plan.split, plan.rank(), s.batch, before, behind);
+  return Exchange::make(plan.memory, plan.split, plan.rank(), s.batch, before, behind);
 }
 
 /// Where heads change places.
-void add_exchange(RingPlan::State& plan) {
-  if (!plan.split.changes_heads()) return;
-  plan.exchange.emplace(exchange_of(plan));
+Status add_exchange(RingPlan::State& plan) {
+  if (!plan.split.changes_heads()) return done;
+  WEFT_TRY(auto exchange, exchange_of(plan));
+  plan.exchange.emplace(std::move(exchange));
   plan.share.needed_bytes += plan.exchange->needed_bytes();
   // K and V go straight to where kernels read them.
-  if (!plan.arena || !plan.computes_one_run()) return;
+  if (!plan.arena || !plan.computes_one_run()) return done;
   plan.exchange->place_before(1, plan.arena->rows(0, plan.computed()[0]));
   plan.exchange->place_before(2, plan.arena->rows(1, plan.computed()[0]));
+  return done;
 }
 
 }  // namespace
@@ -178,7 +202,8 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
     return user_error("the batch, the tokens and the heads of a ring are at least 1 each");
   WEFT_CHECK(check_sizes(state.pattern, shape));
   WEFT_CHECK(ir::check_meaning(state.pattern, shape));
-  WEFT_TRY(const auto values, values_of(state.pattern, shape, inputs));
+  WEFT_TRY(auto memory, memory_of(kernel));
+  WEFT_TRY(const auto values, values_of(*memory, state.pattern, shape, inputs));
   auto& link = ring->link;
   WEFT_CHECK(check_agreement(link, state, shape, values));
 
@@ -196,6 +221,7 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   const auto report = ring::report_of(relation, choice.split, machine);
   auto out = std::make_unique<RingPlan::State>(
       RingPlan::State{.ring = std::move(ring), .kernel = kernel, .shape = shape, .dtype = from_ir(bind.dtype)});
+  out->memory = std::move(memory);
   out->split = std::move(choice.split);
   out->inner = shape;
   out->inner.kv_heads = out->split.heads(link.rank()).count;
@@ -219,11 +245,12 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
              planner::plan(state.pattern, bind, target, {.stationary = ir::Stationary::key, .for_kernels = false}));
     WEFT_TRY(const auto tables_by_key, ir::make_tables(by_key, shape.heads));
     WEFT_TRY(const auto transposed, ring::Relation::make(by_key, tables_by_key, shape, values));
-    WEFT_TRY(auto backward, Backward::make(kernel, out->inner, relation, transposed, out->split, link.rank()));
+    WEFT_TRY(auto backward,
+             Backward::make(kernel, out->memory, out->inner, relation, transposed, out->split, link.rank()));
     out->backward.emplace(std::move(backward));
     out->share.needed_bytes = out->backward->needed_bytes();
     out->share.messages = out->backward->peers() + out->split.group_size() - 1;
-    add_exchange(*out);
+    WEFT_CHECK(add_exchange(*out));
     return out;
   }
   const auto portions_of = [&](std::int64_t group) {
@@ -233,8 +260,9 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   };
   out->portions = portions_of(out->split.group_of(link.rank()));
   const auto& inner = out->inner;
-  WEFT_TRY(auto arena, Arena::make(inner, {{.heads = inner.kv_heads, .dim = shape.d, .dtype = out->dtype},
-                                           {.heads = inner.kv_heads, .dim = shape.d_v, .dtype = out->dtype}}));
+  WEFT_TRY(auto arena, Arena::make(out->memory, inner,
+                                   {{.heads = inner.kv_heads, .dim = shape.d, .dtype = out->dtype},
+                                    {.heads = inner.kv_heads, .dim = shape.d_v, .dtype = out->dtype}}));
   out->arena.emplace(std::move(arena));
   const auto needs_of = [&](std::int64_t group) {
     std::vector<ring::Needs> needs;
@@ -243,7 +271,7 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   };
   out->transfers.emplace(needs_of, out->split, link.rank(), *out->arena);
   out->share.needed_bytes = out->transfers->needed_bytes();
-  add_exchange(*out);
+  WEFT_CHECK(add_exchange(*out));
   return out;
 }
 

@@ -28,6 +28,7 @@ struct RingPlan::State {
   std::vector<std::vector<TokenRun>> owned = {};
   RingSummary summary = {};
   RingShare share = {};
+  std::shared_ptr<KernelMemory> memory = {};
   // Of a forward pass.
   std::vector<ring::Portion> portions = {};
   std::optional<Arena> arena = {};  ///< K, V
@@ -41,6 +42,7 @@ struct RingPlan::State {
   bool computes_one_run() const { return computed().size() == 1 && computed()[0].stride == 1; }
   /// May K and V be written into the ring's memory?
   bool lends() const { return arena && !exchange && computes_one_run(); }
+  bool reads_host_memory() const { return kernel.state().executor->reads_host_memory(); }
   /// May RingArgs::branch_lse be asked for?
   bool gives_branch_lse() const;
   HeadSlice head_slice() const {

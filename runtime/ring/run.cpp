@@ -142,6 +142,7 @@ Status launch(const RingPlan::State& plan, const RingArgs& args, std::int64_t lo
   if (count < plan.shape.n_q) run.slice = {.first = token, .of = plan.shape.n_q};
   run.dropout_seed = args.dropout_seed;
   run.threads = args.threads;
+  run.stream = args.stream;
   return plan.kernel.run(run);
 }
 
@@ -214,7 +215,7 @@ Status compute(const RingPlan::State& plan, const RingArgs& args, std::size_t be
       for (const auto& own : plan.computed()) {
         if (run.first >= own.first && run.first < own.end()) {
           const auto local = before + (run.first - own.first) / own.stride;
-          if (run.stride > 1 && run.stride <= kMostApart) {
+          if (run.stride > 1 && run.stride <= kMostApart && plan.reads_host_memory()) {
             WEFT_CHECK(launch_apart(plan, args, local, run));
           } else if (run.stride > 1) {
             for (std::int64_t i = 0; i < run.count; ++i)
@@ -254,12 +255,13 @@ Status run_portions(RingPlan::State& plan, const RingArgs& args) {
       plan.share.wait_ms += std::chrono::duration<double, std::milli>(Clock::now() - start).count();
       continue;
     }
-    for (std::size_t p = next; p < ready; ++p) transfers.unpack(p, *plan.arena);
+    for (std::size_t p = next; p < ready; ++p) WEFT_CHECK(transfers.unpack(p, *plan.arena));
     WEFT_CHECK(compute(plan, args, next, ready));
     next = ready;
   }
   // The buffers are the next run's only then.
-  return link.wait(transfers.last_step());
+  WEFT_CHECK(link.wait(transfers.last_step()));
+  return plan.memory->settle();
 }
 
 /// The rows that a rank computes, for its heads.
@@ -273,8 +275,8 @@ Status run_computed(RingPlan::State& plan, const RingArgs& args) {
     return done;
   }
   if (args.k.data != nullptr) {
-    plan.arena->copy_in(0, plan.computed(), args.k);
-    plan.arena->copy_in(1, plan.computed(), args.v);
+    WEFT_CHECK(plan.arena->copy_in(0, plan.computed(), args.k));
+    WEFT_CHECK(plan.arena->copy_in(1, plan.computed(), args.v));
   }
   WEFT_CHECK(plan.transfers->post(link, *plan.arena));
   WEFT_CHECK(run_portions(plan, args));
@@ -343,6 +345,7 @@ Status RingPlan::run(const RingArgs& args) {
     const auto run = [&]() -> Status {
       WEFT_CHECK(check_rows(plan, args));
       plan.share.wait_ms = 0;
+      plan.memory->go_by(args.stream);
       return plan.exchange ? run_exchanged(plan, args) : run_computed(plan, args);
     };
     auto status = run();

@@ -56,14 +56,15 @@ Transfers::Transfers(const NeedsOf& needs_of, const ring::Split& split, int rank
 }
 
 Status Transfers::post(Link& link, const Arena& arena) {
+  for (const auto& step : sends_) {
+    for (const auto& message : step) WEFT_CHECK(arena.pack(message.rows, out_.data() + message.begin));
+  }
+  WEFT_CHECK(arena.settle());
   std::vector<Transport::Part> sends, receives;
   for (std::size_t p = 0; p < steps_; ++p) {
     sends.clear();
     receives.clear();
-    for (const auto& message : sends_[p]) {
-      arena.pack(message.rows, out_.data() + message.begin);
-      sends.push_back({message.peer, out_.data() + message.begin, message.bytes});
-    }
+    for (const auto& message : sends_[p]) sends.push_back({message.peer, out_.data() + message.begin, message.bytes});
     for (const auto& message : receives_[p])
       receives.push_back({message.peer, in_.data() + message.begin, message.bytes});
     WEFT_TRY(const auto step, link.post(sends, receives));
@@ -72,8 +73,9 @@ Status Transfers::post(Link& link, const Arena& arena) {
   return done;
 }
 
-void Transfers::unpack(std::size_t number, Arena& arena) const {
-  for (const auto& message : receives_[number]) arena.unpack(message.rows, in_.data() + message.begin);
+Status Transfers::unpack(std::size_t number, Arena& arena) const {
+  for (const auto& message : receives_[number]) WEFT_CHECK(arena.unpack(message.rows, in_.data() + message.begin));
+  return done;
 }
 
 std::int64_t Transfers::peers() const {

@@ -22,7 +22,7 @@ class Transfers {
   std::uint64_t step_of(std::size_t number) const { return first_ + number + 1; }
   std::uint64_t last_step() const { return first_ + steps_; }
   /// Puts what came in a step in its place.
-  void unpack(std::size_t number, Arena& arena) const;
+  Status unpack(std::size_t number, Arena& arena) const;
 
   std::size_t needed_bytes() const { return needed_; }
   std::size_t received_bytes() const { return in_.size(); }

@@ -100,14 +100,23 @@ class CudaEngine : public WithStandIn {
                      .writable = writable,
                      .name = writable ? "results" : "operands"});
     };
+    // Of slices row 0 and head 0 are not there: by what the launch computes first.
+    const auto head = args.tiles_per_head > 0 ? args.tile_begin / args.tiles_per_head * args.heads_per_tile : 0;
+    const auto b = head / args.heads, h = head % args.heads;
+    const auto first = [&](const weft_view& view) -> const void* {
+      const auto at = b * view.stride_b + args.row_begin * view.stride_n + h * view.stride_h;
+      return view.data == nullptr ? nullptr : static_cast<const float*>(view.data) + at;
+    };
+    const float* const lse =
+        args.lse == nullptr ? nullptr : args.lse + b * args.lse_stride_b + h * args.lse_stride_h + args.row_begin;
     for (const auto& [begin, bytes] : driver().memory) {
       const auto end = begin + bytes;
       const auto lies_here = [&, from = begin](const void* data) {
         return address_of(data) >= from && address_of(data) < end;
       };
       // Where heads take turns with chunks, `carry` is where head 0 would have its state, which is not at hand.
-      std::vector<const void*> operands = {args.q.data, args.k.data,  args.v.data, args.o.data,
-                                           args.lse,    args.offsets, args.tables, args.carry};
+      std::vector<const void*> operands = {first(args.q), args.k.data,  args.v.data, first(args.o),
+                                           lse,           args.offsets, args.tables, args.carry};
       for (const auto& input : args.inputs) operands.push_back(input.data);
       if (args.chunks > 1 && std::none_of(operands.begin(), operands.end(), lies_here)) {
         add(begin, end, true);
@@ -120,7 +129,7 @@ class CudaEngine : public WithStandIn {
         if (lies_here(list.data)) lists = std::min(lists, address_of(list.data));
       }
       add(begin, std::min(middle, lists),
-          !prepass && (lies_here(args.o.data) || lies_here(args.lse) || lies_here(args.branch_lse)));
+          !prepass && (lies_here(first(args.o)) || lies_here(lse) || lies_here(args.branch_lse)));
       add(middle, std::max(middle, lists), !prepass);
       add(lists, end, prepass);
     }

@@ -333,6 +333,23 @@ STAND_IN(cuStreamIsCapturing, (StreamHandle * stream, int* status)) {
   *status = state().captured != 0 && state().captured == reinterpret_cast<std::uint64_t>(stream) ? 1 : 0;
   return 0;
 }
+STAND_IN(cuMemcpy2DAsync_v2, (const Copy2D* what, StreamHandle*)) {
+  CALLED("cuMemcpy2DAsync_v2");
+  NEEDS_CONTEXT();
+  for (std::size_t line = 0; line < what->height; ++line) {
+    const auto from = what->from_device + line * what->from_pitch, to = what->to_device + line * what->to_pitch;
+    const bool reads_host = what->from_type == kMemoryHost, writes_host = what->to_type == kMemoryHost;
+    if ((!reads_host && !holds(from, what->width)) || (!writes_host && !holds(to, what->width)) ||
+        what->from_pitch < what->width || what->to_pitch < what->width)
+      return kInvalidValue;
+    std::memcpy(
+        writes_host ? static_cast<std::byte*>(what->to_host) + line * what->to_pitch : reinterpret_cast<void*>(to),
+        reads_host ? static_cast<const std::byte*>(what->from_host) + line * what->from_pitch
+                   : reinterpret_cast<const void*>(from),
+        what->width);
+  }
+  return 0;
+}
 STAND_IN(cuMemsetD32Async, (DeviceAddress to, unsigned value, std::size_t count, StreamHandle*)) {
   CALLED("cuMemsetD32Async");
   NEEDS_CONTEXT();

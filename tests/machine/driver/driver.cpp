@@ -263,6 +263,30 @@ DRIVER(cuMemcpyDtoH_v2, (void* to, DeviceAddress from, std::size_t bytes)) {
 DRIVER(cuMemcpyHtoDAsync_v2, (DeviceAddress to, const void* from, std::size_t bytes, StreamHandle*)) {
   return cuMemcpyHtoD_v2(to, from, bytes);
 }
+DRIVER(cuMemcpy2DAsync_v2, (const Copy2D* what, StreamHandle*)) {
+  const std::lock_guard lock(machine().mutex);
+  for (std::size_t line = 0; line < what->height; ++line) {
+    const bool reads_host = what->from_type == kMemoryHost, writes_host = what->to_type == kMemoryHost;
+    const auto to_address = what->to_device + line * what->to_pitch;
+    const auto* const from = reads_host ? static_cast<const std::byte*>(what->from_host) + line * what->from_pitch
+                                        : memory().find(what->from_device + line * what->from_pitch, what->width);
+    auto* const to = writes_host ? static_cast<std::byte*>(what->to_host) + line * what->to_pitch
+                                 : memory().find(to_address, what->width);
+    if (from == nullptr || to == nullptr || what->from_pitch < what->width || what->to_pitch < what->width)
+      return kInvalidValue;
+    std::memcpy(to, from, what->width);
+    if (!writes_host) memory().mark_written(to_address, what->width);
+  }
+  return kSuccess;
+}
+DRIVER(cuMemsetD32Async, (DeviceAddress to, unsigned value, std::size_t count, StreamHandle*)) {
+  const std::lock_guard lock(machine().mutex);
+  auto* const place = memory().find(to, 4 * count);
+  if (place == nullptr) return kInvalidValue;
+  for (std::size_t i = 0; i < count; ++i) std::memcpy(place + 4 * i, &value, sizeof value);
+  memory().mark_written(to, 4 * count);
+  return kSuccess;
+}
 DRIVER(cuStreamSynchronize, (StreamHandle*)) { return kSuccess; }
 DRIVER(cuPointerGetAttributes, (unsigned count, int* attributes, void** values, DeviceAddress address)) {
   const std::lock_guard lock(machine().mutex);

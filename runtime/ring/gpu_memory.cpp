@@ -1,0 +1,78 @@
+#include "runtime/ring/gpu_memory.h"
+
+#include "runtime/cuda/memory.h"
+
+#include <utility>
+
+namespace weft {
+
+namespace {
+
+class GpuMemory final : public KernelMemory {
+ public:
+  explicit GpuMemory(std::shared_ptr<const cuda::Device> device) : device_(std::move(device)) {}
+
+  Result<std::byte*> reserve(std::size_t bytes) override {
+    WEFT_TRY(auto buffer, cuda::Buffer::allocate(device_, (bytes + kWord - 1) / kWord * kWord));
+    WEFT_TRY(const auto current, cuda::Current::make(*device_));
+    const auto address = reinterpret_cast<cuda::DeviceAddress>(buffer.data());
+    WEFT_CUDA(device_->driver(), cuMemsetD32Async, (address, 0, buffer.size() / kWord, nullptr));
+    WEFT_CUDA(device_->driver(), cuStreamSynchronize, (nullptr));
+    auto* const data = static_cast<std::byte*>(buffer.data());
+    buffers_.push_back(std::move(buffer));
+    return data;
+  }
+  void release(std::byte* data, std::size_t) noexcept override {
+    std::erase_if(buffers_, [&](const cuda::Buffer& buffer) { return buffer.data() == data; });
+  }
+  Status copy(const Lines& to, const Lines& from, std::size_t width, std::int64_t lines) const override {
+    if (lines == 0 || width == 0) return done;
+    WEFT_TRY(const auto current, cuda::Current::make(*device_));
+    // A pitch is at least the width, also of a single line.
+    const auto pitch = [&](const Lines& of) { return lines == 1 ? width : static_cast<std::size_t>(of.pitch); };
+    cuda::Copy2D what{.from_type = type_of(from),
+                      .from_pitch = pitch(from),
+                      .to_type = type_of(to),
+                      .to_pitch = pitch(to),
+                      .width = width,
+                      .height = static_cast<std::size_t>(lines)};
+    what.from_host = from.on_host ? from.data : nullptr;
+    what.from_device = from.on_host ? 0 : reinterpret_cast<cuda::DeviceAddress>(from.data);
+    what.to_host = to.on_host ? to.data : nullptr;
+    what.to_device = to.on_host ? 0 : reinterpret_cast<cuda::DeviceAddress>(to.data);
+    WEFT_CUDA(device_->driver(), cuMemcpy2DAsync_v2, (&what, stream_));
+    return done;
+  }
+  Status settle() const override {
+    WEFT_TRY(const auto current, cuda::Current::make(*device_));
+    return device_->driver().check(device_->driver().functions().cuStreamSynchronize(stream_), "cuStreamSynchronize",
+                                   cuda::Driver::Faulty::own);
+  }
+  Result<bool> is_on_host(const void* data) const override {
+    WEFT_TRY(const auto current, cuda::Current::make(*device_));
+    WEFT_TRY(const auto problem, cuda::pointer_problem(*device_, data));
+    return !problem.empty();
+  }
+  void go_by(void* stream) override { stream_ = static_cast<cuda::StreamHandle*>(stream); }
+
+ private:
+  static constexpr std::size_t kWord = sizeof(std::uint32_t);
+  static unsigned type_of(const Lines& lines) {
+    return static_cast<unsigned>(lines.on_host ? cuda::kMemoryHost : cuda::kMemoryDevice);
+  }
+
+  std::shared_ptr<const cuda::Device> device_;
+  std::vector<cuda::Buffer> buffers_;
+  cuda::StreamHandle* stream_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<KernelMemory>> gpu_memory(std::shared_ptr<const cuda::Device> device) {
+  const auto& functions = device->driver().functions();
+  if (functions.cuMemcpy2DAsync_v2 == nullptr || functions.cuMemsetD32Async == nullptr)
+    return environment_error("the CUDA driver is too old for rings: it copies no lines");
+  return std::shared_ptr<KernelMemory>(std::make_shared<GpuMemory>(std::move(device)));
+}
+
+}  // namespace weft

@@ -1,0 +1,58 @@
+#pragma once
+
+#include "compiler/base/result.h"
+
+#include <weft/weft.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace weft {
+
+/// Lines of bytes, `pitch` bytes apart, in the kernel's memory or the host's; the memory of a CPU's kernel is the
+/// host's.
+struct Lines {
+  std::byte* data = nullptr;
+  std::int64_t pitch = 0;
+  bool on_host = false;
+};
+
+/// Where a kernel's tensors lie, and how bytes get there. Copies are queued in their order, beside launches of the same
+/// stream; `settle` waits for all of them.
+class KernelMemory {
+ public:
+  virtual ~KernelMemory() = default;
+  /// Zeros. Of the host's memory only what is touched is more than address space.
+  virtual Result<std::byte*> reserve(std::size_t bytes) = 0;
+  virtual void release(std::byte* data, std::size_t bytes) noexcept = 0;
+  virtual Status copy(const Lines& to, const Lines& from, std::size_t width, std::int64_t lines) const = 0;
+  virtual Status settle() const = 0;
+  /// Is a caller's memory the host's? Of a CPU's kernel all is.
+  virtual Result<bool> is_on_host(const void* data) const = 0;
+  /// GPUs: which stream, until it is said again.
+  virtual void go_by(void* stream) = 0;
+};
+
+/// That of a kernel's target.
+Result<std::shared_ptr<KernelMemory>> memory_of(const Kernel& kernel);
+
+/// Memory of our own there.
+class KernelBytes {
+ public:
+  KernelBytes() = default;
+  static Result<KernelBytes> make(std::shared_ptr<KernelMemory> memory, std::size_t bytes);
+  KernelBytes(KernelBytes&& other) noexcept;
+  KernelBytes& operator=(KernelBytes&& other) noexcept;
+  ~KernelBytes();
+
+  std::byte* data() const { return data_; }
+  const KernelMemory& memory() const { return *memory_; }
+
+ private:
+  std::shared_ptr<KernelMemory> memory_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace weft
