@@ -23,8 +23,23 @@ Split Split::of_groups(OwnerMap groups, std::vector<Heads> lanes) {
   return {.home = std::move(home), .groups = std::move(groups), .lanes = std::move(lanes)};
 }
 
+namespace {
+
+/// To look at all borders takes the square of the heads; so many are dealt out evenly.
+constexpr std::size_t kMostWeighed = 512;
+
+}  // namespace
+
 std::vector<Heads> lanes_of(const std::vector<double>& work, std::int64_t lanes) {
   const auto heads = work.size(), count = static_cast<std::size_t>(lanes);
+  if (heads > kMostWeighed) {
+    std::vector<Heads> even;
+    for (std::size_t lane = 0; lane < count; ++lane) {
+      const auto first = lane * heads / count, end = (lane + 1) * heads / count;
+      even.push_back({.first = static_cast<std::int64_t>(first), .count = static_cast<std::int64_t>(end - first)});
+    }
+    return even;
+  }
   std::vector<double> before(heads + 1, 0);
   std::partial_sum(work.begin(), work.end(), before.begin() + 1);
   // The least that the largest of so many lanes has, of the first so many heads; and where its last lane begins.
