@@ -70,6 +70,7 @@ Result<Explanation> explain(const Request& request, const Listener& listener) {
     WEFT_TRY(out.load, workload_of(out.planned, out.shape, request.inputs));
   }
   if (request.ring && !out.load.inputs_missing) {
+    const auto doing = listener.begin("finding what ranks of a ring need");
     WEFT_TRY(out.ring, ring_report(out.planned, out.shape, request.inputs, *request.ring));
   }
   WEFT_TRY(out.kernels, kernels_of(request, out.planned, listener));

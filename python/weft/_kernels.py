@@ -11,7 +11,7 @@ from . import _arrays, _weft
 from ._sources import PatternSource, Source, add_places, source_of
 from ._words import bound, spell_params
 from .errors import ArgumentError, PatternError, PatternWarning
-from .explanation import Explanation, explained
+from .explanation import Explanation, RingSaid, explained
 from .picture import Picture
 
 __all__ = ["ChosenList", "Engine", "Gradients", "Kernel", "compile", "default_engine"]
@@ -167,7 +167,7 @@ class Kernel:
 
     def explain(self, tokens: int | None = None, heads: int | None = None, batch: int = 1, *, keys: int | None = None,
                 kv_heads: int | None = None, gradient: bool = False, layout: str = "bnhd",
-                ring: int | tuple[int, str] | None = None, inputs: Mapping[str, Any] | None = None) -> Explanation:  # fmt: skip
+                ring: RingSaid | None = None, inputs: Mapping[str, Any] | None = None) -> Explanation:  # fmt: skip
         """What it will do at these sizes: see `weft.explain`. Heads are the kernel's where it was compiled for a number of
         them."""
         request = dict(self._request)

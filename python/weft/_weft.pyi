@@ -241,6 +241,7 @@ def explain(
     heads_first: bool,
     ranks: int,
     layout: str,
+    carrier: str,
     inputs: Mapping[str, Any] | None = None,
 ) -> Explanation:
     """Zeros: not said."""

@@ -41,17 +41,23 @@ class Explanation(Mapping[str, Any]):
         return f"<weft.Explanation: {self._text.partition(chr(10))[0]}>"
 
 
+RingSaid = int | tuple[int, str] | tuple[int, str, str]
+"""Ranks; with a layout; and with what travels."""
+
+
 def explained(engine: Engine, request: Mapping[str, Any], *, batch: int, tokens: int | None, keys: int | None, layout: str,
-              ring: int | tuple[int, str] | None, inputs: Mapping[str, Any] | None) -> Explanation:  # fmt: skip
+              ring: RingSaid | None, inputs: Mapping[str, Any] | None) -> Explanation:  # fmt: skip
     for name, value in (("batch", batch), ("tokens", tokens), ("keys", keys)):
         if value is not None and value < 1:
             raise ArgumentError(f"{name} is {value}; expected 1 or more")
     if layout not in ("bnhd", "bhnd"):
         raise ArgumentError(f"layout is '{layout}'; expected 'bnhd' or 'bhnd'")
-    ranks, owners = (ring, "") if isinstance(ring, int) else ring or (0, "")
+    ranks = ring if isinstance(ring, int) else ring[0] if ring else 0
+    owners = ring[1] if isinstance(ring, tuple) else ""
+    carrier = ring[2] if isinstance(ring, tuple) and len(ring) > 2 else ""
     if ring is not None and ranks < 1:
         raise ArgumentError(f"ring is {ranks}; expected 1 rank or more")
-    made = _weft.explain(engine, _weft.Request(**request), batch, tokens or 0, keys or 0, layout == "bhnd", ranks, owners, inputs)
+    made = _weft.explain(engine, _weft.Request(**request), batch, tokens or 0, keys or 0, layout == "bhnd", ranks, owners, carrier, inputs)
     for warning in engine.take_warnings():
         import logging
 
@@ -61,7 +67,7 @@ def explained(engine: Engine, request: Mapping[str, Any], *, batch: int, tokens:
 
 def explain(source: PatternSource, *, tokens: int | None = None, keys: int | None = None, batch: int = 1, heads: int | None = None,
             kv_heads: int | None = None, dim: int | None = None, dim_v: int | None = None, dtype: Any = None,
-            target: str | None = None, gradient: bool = False, layout: str = "bnhd", ring: int | tuple[int, str] | None = None,
+            target: str | None = None, gradient: bool = False, layout: str = "bnhd", ring: RingSaid | None = None,
             inputs: Mapping[str, Any] | None = None, pattern: str | None = None, engine: Engine | None = None,
             **params: Any) -> Explanation:  # fmt: skip
     """What a kernel of this pattern will do, without running it: how many pairs are kept and computed, how the plan cuts
@@ -69,7 +75,7 @@ def explain(source: PatternSource, *, tokens: int | None = None, keys: int | Non
 
     What is left open is 4,096 tokens (or what the pattern demands), as many keys, 8 heads, dim 64 and f32. `target`: any
     that can be compiled for, such as `"sm_61"`, whose machine code is looked at where a compiler and nvdisasm are found;
-    no GPU is needed. `gradient=True` is about the backward pass. `ring`: a number of ranks, or `(ranks, "zigzag")`.
+    no GPU is needed. `gradient=True` is about the backward pass. `ring`: a number of ranks, or `(ranks, "zigzag")`, or `(ranks, "auto", "heads")`.
     `inputs`: of patterns whose pairs depend on them; without, what depends on them is None.
 
     >>> said = explain("window", width=4, tokens=100, heads=1)

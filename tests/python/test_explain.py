@@ -28,6 +28,9 @@ def test_of_gradients_and_rings():
     ring = weft.explain(pattern, tokens=4096, ring=(4, "zigzag"))
     assert ring["ring"]["ranks"] == 4 and ring["ring"]["layout"] == "zigzag"
     assert weft.explain(pattern, tokens=4096, ring=4)["ring"]["layout"] != ""
+    assert weft.explain(pattern, tokens=4096, ring=(4, "auto", "heads"))["ring"]["carrier"].startswith("heads")
+    with pytest.raises(weft.ArgumentError, match="'cart' is no carrier"):
+        weft.explain(pattern, tokens=4096, ring=(4, "auto", "cart"))
 
 
 def test_inputs_decide_what_is_counted():
