@@ -41,7 +41,8 @@ class RunArgs(c.Structure):
 
 
 class RunShape(c.Structure):
-    _fields_ = [(name, c.c_int64) for name in ("batch", "n_q", "n_k", "heads", "kv_heads", "slice_first", "slice_of")]
+    _fields_ = [(name, c.c_int64) for name in ("batch", "n_q", "n_k", "heads", "kv_heads", "slice_first", "slice_of",
+                                         "head_first", "head_of")]
 
 
 class ChosenList(c.Structure):
