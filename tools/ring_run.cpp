@@ -2,7 +2,7 @@
 
 #include "runtime/cuda/memory.h"
 #include "runtime/engine/cuda_executor.h"
-#include "runtime/ring/branches.h"
+#include "runtime/ring/views.h"
 
 #include <fmt/format.h>
 
@@ -61,10 +61,6 @@ RingOptions options_of(const RingOf& ring, std::int64_t timeout_ms) {
       .layout = to_public(ring.layout), .carrier = kCarriers[static_cast<int>(ring.carrier)], .timeout_ms = timeout_ms};
 }
 
-TensorView read(const OutputView& view) {
-  return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
-}
-
 /// From a barrier to a barrier.
 Result<double> timed(Ring& ring, RingPlan& plan, const RingArgs& args) {
   WEFT_CHECK(ring.barrier());
@@ -95,16 +91,13 @@ Status run_backward(Ring& ring, const RingPasses& passes, const RingShape& shape
   std::vector<NamedOutput> d_inputs(whole.d_inputs.begin(), whole.d_inputs.end());
   for (auto& wanted : d_inputs) {
     if (ring.rank() == 0) break;
-    std::size_t bytes = size_of(wanted.view.dtype);
-    for (int axis = 0; axis < wanted.view.rank; ++axis)
-      bytes *= static_cast<std::size_t>(wanted.view.extent[static_cast<std::size_t>(axis)]);
-    wanted.view.data = of_inputs.emplace_back(bytes).data();
+    wanted.view.data = of_inputs.emplace_back(numbers_of(wanted.view) * size_of(wanted.view.dtype)).data();
   }
   args.d_inputs = d_inputs;
   WEFT_TRY(ran.backward_ms, timed(ring, *plan, args));
   WEFT_TRY(ran.backward_shares, plan->shares());
   for (std::size_t i = 0; i < made.size(); ++i) {
-    if (from[i]->data != nullptr) WEFT_CHECK(plan->gather(read(*to[i]), 1, *from[i]));
+    if (from[i]->data != nullptr) WEFT_CHECK(plan->gather(operand(*to[i]), 1, *from[i]));
   }
   return done;
 }
@@ -116,10 +109,7 @@ Result<std::vector<cuda::Buffer>> place_rows(const Kernel& kernel, RingArgs& arg
   if (device == nullptr) return out;
   const auto place = [&](auto& view) -> Status {
     if (view.data == nullptr) return done;
-    std::size_t bytes = size_of(view.dtype);
-    for (int axis = 0; axis < view.rank; ++axis)
-      bytes *= static_cast<std::size_t>(view.extent[static_cast<std::size_t>(axis)]);
-    WEFT_TRY(auto buffer, cuda::Buffer::upload(device, view.data, bytes));
+    WEFT_TRY(auto buffer, cuda::Buffer::upload(device, view.data, numbers_of(view) * size_of(view.dtype)));
     view.data = buffer.data();
     out.push_back(std::move(buffer));
     return done;
@@ -162,11 +152,11 @@ Result<RingRan> run_rank(const RingPasses& passes, std::unique_ptr<Transport> tr
   WEFT_TRY(const auto on_device, place_rows(passes.forward, args));
   WEFT_TRY(ran.ms, timed(*ring, *plan, args));
   WEFT_TRY(ran.shares, plan->shares());
-  WEFT_CHECK(plan->gather(read(args.out), 1, whole.out));
+  WEFT_CHECK(plan->gather(operand(args.out), 1, whole.out));
   // By the whole: a rank without rows has no data, and takes part.
-  if (whole.lse.data != nullptr) WEFT_CHECK(plan->gather(read(args.lse), 2, whole.lse));
+  if (whole.lse.data != nullptr) WEFT_CHECK(plan->gather(operand(args.lse), 2, whole.lse));
   for (std::int64_t branch = 0; branch < branches; ++branch)
-    WEFT_CHECK(plan->gather(read(of_branch(args.branch_lse, branch)), 2, of_branch(whole.branch_lse, branch)));
+    WEFT_CHECK(plan->gather(operand(of_branch(args.branch_lse, branch)), 2, of_branch(whole.branch_lse, branch)));
   if (passes.backward != nullptr) WEFT_CHECK(run_backward(*ring, passes, shape, args, ran));
   return ran;
 }

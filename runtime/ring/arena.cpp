@@ -1,5 +1,7 @@
 #include "runtime/ring/arena.h"
 
+#include "runtime/ring/views.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,10 +54,7 @@ OutputView Arena::whole(std::size_t number) const {
   return out;
 }
 
-TensorView Arena::read(std::size_t number) const {
-  const auto view = whole(number);
-  return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
-}
+TensorView Arena::read(std::size_t number) const { return operand(whole(number)); }
 
 OutputView Arena::rows(std::size_t number, const ring::Run& run) const {
   auto out = whole(number);

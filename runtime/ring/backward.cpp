@@ -1,8 +1,10 @@
 #include "runtime/ring/backward.h"
 
 #include "runtime/engine/front.h"
+#include "runtime/engine/reference.h"
 #include "runtime/ring/agreement.h"
 #include "runtime/ring/reduce.h"
+#include "runtime/ring/views.h"
 
 #include <fmt/format.h>
 
@@ -38,30 +40,6 @@ cpu::Part part_of(const ring::Needs& rows, const ring::Runs& own, std::int64_t t
     out.of.assign(static_cast<std::size_t>(out.kv_heads), 0);
   }
   return out;
-}
-
-TensorView read_only(const OutputView& view) {
-  return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
-}
-
-std::size_t numbers_of(const OutputView& view) {
-  std::int64_t out = 1;
-  for (int axis = 0; axis < view.rank; ++axis) out *= view.extent[static_cast<std::size_t>(axis)];
-  return static_cast<std::size_t>(out);
-}
-
-/// Numbers, row-major, where the view says.
-void store(const float* from, const OutputView& to) {
-  std::array<std::int64_t, kMaxRank> at = {};
-  for (std::size_t left = numbers_of(to); left > 0; --left, ++from) {
-    std::int64_t place = 0;
-    for (std::size_t axis = 0; axis < static_cast<std::size_t>(to.rank); ++axis) place += at[axis] * to.stride[axis];
-    static_cast<float*>(to.data)[place] = *from;
-    for (auto axis = static_cast<std::size_t>(to.rank); axis-- > 0;) {
-      if (++at[axis] < to.extent[axis]) break;
-      at[axis] = 0;
-    }
-  }
 }
 
 /// Where deltas are found from pairs, as of a branch or a softmax of its own, rows of others want their keys, too: all
@@ -131,8 +109,8 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
   WEFT_CHECK(fill(rows_, kQ, args.q));
   WEFT_CHECK(fill(rows_, kDOut, args.d_out));
   if (has_lse) {
-    WEFT_CHECK(fill(rows_, kOut, read_only(args.out)));
-    WEFT_CHECK(fill(rows_, kLse, read_only(by_branch ? args.branch_lse : args.lse)));
+    WEFT_CHECK(fill(rows_, kOut, operand(args.out)));
+    WEFT_CHECK(fill(rows_, kLse, operand(by_branch ? args.branch_lse : args.lse)));
     WEFT_CHECK(fill(rows_, kDLse, args.d_lse));
   }
   WEFT_CHECK(of_keys_.post(link, keys_));
@@ -189,12 +167,8 @@ Status Backward::run_inputs(Link& link, const Kernel& kernel, const ring::Runs& 
   std::vector<NamedOutput> places;
   auto* place = of_rows.data();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    auto view = args.d_inputs[i].view;
-    view.data = place;
-    std::int64_t stride = 1;
-    for (auto axis = static_cast<std::size_t>(view.rank); axis-- > 0; stride *= view.extent[axis])
-      view.stride[axis] = stride;
-    places.push_back({.name = args.d_inputs[i].name, .view = view});
+    const auto& wanted = args.d_inputs[i];
+    places.push_back({.name = wanted.name, .view = dense_like<void*>(wanted.view, place)});
     place += sizes[i];
   }
   run.dq = run.dk = run.dv = {};
@@ -204,12 +178,12 @@ Status Backward::run_inputs(Link& link, const Kernel& kernel, const ring::Runs& 
     const std::int64_t together = rows.stride == 1 ? rows.count : 1;
     for (std::int64_t i = 0; i < rows.count; i += together) {
       const ring::Run some{rows.first + i * rows.stride, together};
-      run.q = read_only(rows_.rows(kQ, some));
-      run.d_out = read_only(rows_.rows(kDOut, some));
+      run.q = operand(rows_.rows(kQ, some));
+      run.d_out = operand(rows_.rows(kDOut, some));
       if (ir::has_lse(kernel.state().pattern)) {
         run.out = rows_.rows(kOut, some);
         (ir::per_branch(kernel.state().pattern.combine) ? run.branch_lse : run.lse) = rows_.rows(kLse, some);
-        run.d_lse = read_only(rows_.rows(kDLse, some));
+        run.d_lse = operand(rows_.rows(kDLse, some));
       }
       // Those that pool all rows have no slices, and here they have all rows.
       run.slice = together < tokens ? RowSlice{.first = some.first, .of = tokens} : RowSlice{};
@@ -218,10 +192,13 @@ Status Backward::run_inputs(Link& link, const Kernel& kernel, const ring::Runs& 
     }
   }
   WEFT_CHECK(add_over_ranks(link, sums));
-  const auto* sum = sums.data();
+  auto sum = sums.begin();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    store(sum, args.d_inputs[i].view);
-    sum += sizes[i];
+    const auto& view = args.d_inputs[i].view;
+    ir::Tensor values({view.extent.begin(), view.extent.begin() + view.rank});
+    values.data.assign(sum, sum + static_cast<std::ptrdiff_t>(sizes[i]));
+    from_f64(values, view);
+    sum += static_cast<std::ptrdiff_t>(sizes[i]);
   }
   return done;
 }

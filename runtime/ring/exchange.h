@@ -31,8 +31,8 @@ class Exchange {
   /// Collective: `own` has all heads of this rank's rows, in the order of `before`; one without data is zeros.
   Status to_heads(Link& link, std::span<const TensorView> own);
   /// What came together, and where results are to be: rows of the group, this rank's heads.
-  OutputView before(std::size_t number) const { return view_of(before_[number]); }
-  OutputView behind(std::size_t number) const { return view_of(behind_[number]); }
+  OutputView before(std::size_t number) const { return before_[number].view; }
+  OutputView behind(std::size_t number) const { return behind_[number].view; }
   /// Instead of memory of its own: such a view.
   void place_before(std::size_t number, const OutputView& where);
   /// Collective: `own` gets all heads of this rank's rows, in the order of `behind`; one without data gets nothing.
@@ -65,7 +65,6 @@ class Exchange {
 
   Exchange() = default;
   Result<Held> held(const Tensor& tensor, std::int64_t rows) const;
-  static OutputView view_of(const Held& held) { return held.view; }
   template <typename Pointer>
   static Place place_of(const Tensor& tensor, const View<Pointer>& view);
   std::size_t bytes_of(const Tensor& tensor, const Block& block) const;

@@ -8,6 +8,7 @@
 #include "runtime/engine/front.h"
 #include "runtime/engine/reference.h"
 #include "runtime/ring/agreement.h"
+#include "runtime/ring/views.h"
 
 #include <fmt/format.h>
 
@@ -32,15 +33,8 @@ ir::RingLayout layout_of(RingLayout layout) {
 }
 
 ring::Carrier carrier_of(RingCarrier carrier) {
-  switch (carrier) {
-    case RingCarrier::keys:
-      return ring::Carrier::keys;
-    case RingCarrier::heads:
-      return ring::Carrier::heads;
-    case RingCarrier::automatic:
-      break;
-  }
-  return ring::Carrier::automatic;
+  constexpr ring::Carrier kCarriers[] = {ring::Carrier::automatic, ring::Carrier::keys, ring::Carrier::heads};
+  return kCarriers[static_cast<int>(carrier)];
 }
 
 /// What is compiled into the forward; the interpreter compiles nothing in, and has what the pattern is bound to.
@@ -74,13 +68,9 @@ Status check_gradients(const Kernel::State& state) {
 Result<ir::Tensor> values_of(const KernelMemory& memory, const TensorView& view) {
   WEFT_TRY(const bool on_host, memory.is_on_host(view.data));
   if (on_host) return to_f64(view);
-  TensorView dense = view;
-  std::int64_t numbers = 1;
-  for (auto axis = static_cast<std::size_t>(view.rank); axis-- > 0; numbers *= view.extent[axis])
-    dense.stride[axis] = numbers;
-  const auto element = static_cast<std::int64_t>(size_of(view.dtype));
+  const auto element = static_cast<std::int64_t>(size_of(view.dtype)),
+             numbers = static_cast<std::int64_t>(numbers_of(view));
   std::vector<std::byte> bytes(static_cast<std::size_t>(numbers * element));
-  dense.data = bytes.data();
   const std::int64_t line = view.rank > 0 ? view.extent[static_cast<std::size_t>(view.rank - 1)] : 1;
   for (std::int64_t at = 0; at < numbers; at += line) {
     std::int64_t place = 0, rest = at;
@@ -91,7 +81,7 @@ Result<ir::Tensor> values_of(const KernelMemory& memory, const TensorView& view)
                            {.data = from, .pitch = line * element}, static_cast<std::size_t>(line * element), 1));
   }
   WEFT_CHECK(memory.settle());
-  return to_f64(dense);
+  return to_f64(dense_like<const void*>(view, bytes.data()));
 }
 
 Result<ir::InputValues> values_of(const KernelMemory& memory, const ir::Pattern& pattern, const ir::Shape& shape,
@@ -143,8 +133,8 @@ Status check_agreement(Link& link, const Kernel::State& state, const ir::Shape& 
                       {"inputs", digest_of(inputs)}});
 }
 
-/// What changes places for a pass, where heads do, in the order that run.cpp has.
-Result<Exchange> exchange_of(const RingPlan::State& plan) {
+/// What changes places for a pass, where heads do.
+Changes changes_of(const RingPlan::State& plan) {
   const auto& state = plan.kernel.state();
   const auto& s = plan.shape;
   const auto rows = [&](std::int64_t dim) {
@@ -156,24 +146,39 @@ Result<Exchange> exchange_of(const RingPlan::State& plan) {
   };
   const auto branches = std::ssize(state.pattern.branches);
   const bool has_lse = ir::has_lse(state.pattern), by_branch = ir::per_branch(state.pattern.combine);
-  std::vector<Exchange::Tensor> before = {rows(s.d), keys(s.d), keys(s.d_v)}, behind;
+  Changes out{.before = {{rows(s.d), &RingArgs::q}, {keys(s.d), &RingArgs::k}, {keys(s.d_v), &RingArgs::v}}};
   if (plan.backward) {
-    before.push_back(rows(s.d_v));
-    if (has_lse)
-      before.insert(before.end(), {rows(s.d_v), numbers(by_branch ? branches : 0), numbers(by_branch ? branches : 0)});
-    behind = {rows(s.d), keys(s.d), keys(s.d_v)};
-  } else {
-    behind = {rows(s.d_v)};
-    if (has_lse && !by_branch) behind.push_back(numbers(0));
-    if (plan.gives_branch_lse()) behind.push_back(numbers(branches));
+    out.before.push_back({rows(s.d_v), &RingArgs::d_out});
+    if (has_lse) {
+      const auto lse = numbers(by_branch ? branches : 0);
+      out.before.push_back({rows(s.d_v), nullptr, &RingArgs::out});
+      out.before.push_back({lse, nullptr, by_branch ? &RingArgs::branch_lse : &RingArgs::lse});
+      out.before.push_back({lse, &RingArgs::d_lse});
+    }
+    out.behind = {{rows(s.d), nullptr, &RingArgs::dq},
+                  {keys(s.d), nullptr, &RingArgs::dk},
+                  {keys(s.d_v), nullptr, &RingArgs::dv}};
+    return out;
   }
-  return Exchange::make(plan.memory, plan.split, plan.rank(), s.batch, before, behind);
+  out.behind = {{rows(s.d_v), nullptr, &RingArgs::out}};
+  if (has_lse && !by_branch) out.behind.push_back({numbers(0), nullptr, &RingArgs::lse});
+  // Who asks for what is known when they run: that of branches travels where it may be asked for.
+  if (state.bind.branch_lse && check_branch_lse(state.pattern).ok())
+    out.behind.push_back({numbers(branches), nullptr, &RingArgs::branch_lse});
+  return out;
 }
 
 /// Where heads change places.
 Status add_exchange(RingPlan::State& plan) {
   if (!plan.split.changes_heads()) return done;
-  WEFT_TRY(auto exchange, exchange_of(plan));
+  plan.changes = changes_of(plan);
+  const auto tensors = [](const std::vector<Changing>& changing) {
+    std::vector<Exchange::Tensor> out;
+    for (const auto& one : changing) out.push_back(one.tensor);
+    return out;
+  };
+  WEFT_TRY(auto exchange, Exchange::make(plan.memory, plan.split, plan.rank(), plan.shape.batch,
+                                         tensors(plan.changes.before), tensors(plan.changes.behind)));
   plan.exchange.emplace(std::move(exchange));
   plan.share.needed_bytes += plan.exchange->needed_bytes();
   // K and V go straight to where kernels read them.
@@ -273,11 +278,6 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   out->share.needed_bytes = out->transfers->needed_bytes();
   WEFT_CHECK(add_exchange(*out));
   return out;
-}
-
-bool RingPlan::State::gives_branch_lse() const {
-  const auto& of = kernel.state();
-  return of.bind.branch_lse && check_branch_lse(of.pattern).ok();
 }
 
 RingPlan::RingPlan(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -18,6 +18,16 @@ struct Ring::State {
   RingOptions options;
 };
 
+/// What changes places, and where the arguments have it: read, or written by this pass or the forward.
+struct Changing {
+  Exchange::Tensor tensor;
+  TensorView RingArgs::*operand = nullptr;
+  OutputView RingArgs::*output = nullptr;
+};
+struct Changes {
+  std::vector<Changing> before = {}, behind = {};
+};
+
 struct RingPlan::State {
   std::shared_ptr<Ring::State> ring;
   Kernel kernel;
@@ -34,7 +44,8 @@ struct RingPlan::State {
   std::optional<Arena> arena = {};  ///< K, V
   std::optional<Transfers> transfers = {};
   std::optional<Backward> backward = {};  ///< of a backward pass
-  std::optional<Exchange> exchange = {};  ///< where heads change places
+  std::optional<Exchange> exchange = {};  ///< where heads change places …
+  Changes changes = {};                   ///< … and of what
 
   int rank() const { return ring->link.rank(); }
   /// The rows that it computes; where heads change places, those of its group.
@@ -43,8 +54,6 @@ struct RingPlan::State {
   /// May K and V be written into the ring's memory?
   bool lends() const { return arena && !exchange && computes_one_run(); }
   bool reads_host_memory() const { return kernel.state().executor->reads_host_memory(); }
-  /// May RingArgs::branch_lse be asked for?
-  bool gives_branch_lse() const;
   HeadSlice head_slice() const {
     if (!split.changes_heads()) return {};
     return {.first = split.heads(rank()).first * shape.group(), .of = shape.heads};

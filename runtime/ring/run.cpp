@@ -1,6 +1,6 @@
 #include "compiler/base/guarded.h"
-#include "runtime/ring/branches.h"
 #include "runtime/ring/ring_plan.h"
+#include "runtime/ring/views.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -167,10 +167,6 @@ void copy_rows(const TensorView& from, std::int64_t from_step, const OutputView&
   }
 }
 
-TensorView read(const OutputView& view) {
-  return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
-}
-
 /// One launch of tokens that are not consecutive, among others between them.
 Status launch_apart(const RingPlan::State& plan, const RingArgs& args, std::int64_t local, const ring::Run& run) {
   const auto& s = plan.inner;
@@ -194,10 +190,10 @@ Status launch_apart(const RingPlan::State& plan, const RingArgs& args, std::int6
   const auto to = dense_output(q.data(), plan.dtype, {s.batch, span, s.heads, s.d});
   copy_rows(rows_of(args.q, 1, local, run.count), 1, to, run.stride, run.count, 1);
   WEFT_CHECK(launch(plan, spread, 0, run.first, span));
-  copy_rows(read(spread.out), run.stride, rows_of(args.out, 1, local, run.count), 1, run.count, 1);
-  if (!lse.empty()) copy_rows(read(spread.lse), run.stride, rows_of(args.lse, 2, local, run.count), 1, run.count, 2);
+  copy_rows(operand(spread.out), run.stride, rows_of(args.out, 1, local, run.count), 1, run.count, 1);
+  if (!lse.empty()) copy_rows(operand(spread.lse), run.stride, rows_of(args.lse, 2, local, run.count), 1, run.count, 2);
   for (std::int64_t branch = 0; !branch_lse.empty() && branch < branches; ++branch) {
-    copy_rows(of_branch(read(spread.branch_lse), branch), run.stride,
+    copy_rows(of_branch(operand(spread.branch_lse), branch), run.stride,
               rows_of(of_branch(args.branch_lse, branch), 2, local, run.count), 1, run.count, 2);
   }
   return done;
@@ -285,52 +281,37 @@ Status run_computed(RingPlan::State& plan, const RingArgs& args) {
   return done;
 }
 
-/// What changes places, in the order of exchange_of, and the arguments of what is computed.
+/// What changes places, and between it what is computed.
 Status run_exchanged(RingPlan::State& plan, const RingArgs& args) {
   auto& link = plan.ring->link;
   auto& exchange = *plan.exchange;
-  const auto& pattern = plan.kernel.state().pattern;
-  const bool has_lse = ir::has_lse(pattern), by_branch = ir::per_branch(pattern.combine);
+  const auto& [before, behind] = plan.changes;
+  const auto timed = [&](const auto& change) -> Status {
+    const auto start = Clock::now();
+    WEFT_CHECK(change());
+    plan.share.wait_ms += std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    return done;
+  };
+  std::vector<TensorView> given;
+  for (const auto& one : before)
+    given.push_back(one.operand != nullptr ? args.*one.operand : operand(args.*one.output));
+  WEFT_CHECK(timed([&] { return exchange.to_heads(link, given); }));
   RingArgs inner = args;
-  std::vector<TensorView> given = {args.q, args.k, args.v};
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (before[i].operand != nullptr)
+      inner.*before[i].operand = operand(exchange.before(i));
+    else
+      inner.*before[i].output = exchange.before(i);
+  }
   std::vector<OutputView> wanted;
-  if (plan.backward) {
-    given.push_back(args.d_out);
-    if (has_lse) given.insert(given.end(), {read(args.out), read(by_branch ? args.branch_lse : args.lse), args.d_lse});
-    wanted = {args.dq, args.dk, args.dv};
-  } else {
-    wanted = {args.out};
-    if (has_lse && !by_branch) wanted.push_back(args.lse);
-    if (plan.gives_branch_lse()) wanted.push_back(args.branch_lse);
+  for (std::size_t i = 0; i < behind.size(); ++i) {
+    wanted.push_back(args.*behind[i].output);
+    inner.*behind[i].output = exchange.behind(i);
   }
-  const auto start = Clock::now();
-  WEFT_CHECK(exchange.to_heads(link, given));
-  plan.share.wait_ms += std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  inner.q = read(exchange.before(0));
-  inner.k = read(exchange.before(1));
-  inner.v = read(exchange.before(2));
-  if (plan.backward) {
-    inner.d_out = read(exchange.before(3));
-    if (has_lse) {
-      inner.out = exchange.before(4);
-      (by_branch ? inner.branch_lse : inner.lse) = exchange.before(5);
-      inner.d_lse = read(exchange.before(6));
-    }
-    inner.dq = exchange.behind(0);
-    inner.dk = exchange.behind(1);
-    inner.dv = exchange.behind(2);
-  } else {
-    std::size_t number = 0;
-    inner.out = exchange.behind(number++);
-    if (has_lse && !by_branch) inner.lse = exchange.behind(number++);
-    if (plan.gives_branch_lse()) inner.branch_lse = exchange.behind(number++);
-    // They are where kernels read them.
-    if (plan.computes_one_run()) inner.k = inner.v = {};
-  }
+  // K and V are where kernels read them.
+  if (plan.arena && plan.computes_one_run()) inner.k = inner.v = {};
   WEFT_CHECK(run_computed(plan, inner));
-  const auto end = Clock::now();
-  WEFT_CHECK(exchange.to_rows(link, wanted));
-  plan.share.wait_ms += std::chrono::duration<double, std::milli>(Clock::now() - end).count();
+  WEFT_CHECK(timed([&] { return exchange.to_rows(link, wanted); }));
   plan.share.received_bytes += exchange.needed_bytes();
   plan.share.sent_bytes += exchange.sent_bytes();
   return done;

@@ -88,6 +88,13 @@ TEST_F(RingCommand, HeadsChangePlaces) {
   const auto ring = Json::parse(ran.out)["ring"];
   EXPECT_EQ(ring["carrier"], "heads");
   EXPECT_EQ(ring["needed_bytes"], ring["received_bytes"]);
+  const auto foretold = run_weft(
+      scratch_, {"explain", in_checkout("examples/bigbird.weft"), "--tokens", "1k", "--heads", "4", "--dim", "32",
+                 "--dtype", "f32", "--target", "cpu", "--ring", "4", "--ring-by", "heads", "--json", "--quiet"});
+  ASSERT_EQ(foretold.status, 0) << foretold.err;
+  double sum = 0;
+  for (const double bytes : ring["received_bytes"]) sum += bytes;
+  EXPECT_EQ(Json::parse(foretold.out)["ring"]["needed_bytes"]["mean"], sum / 4);
 }
 
 std::string bytes_of(const std::string& path) {

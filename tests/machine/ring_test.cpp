@@ -1,6 +1,7 @@
 #include "compiler/ir/tensor.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/engine/cuda_executor.h"
+#include "runtime/ring/views.h"
 #include "tests/machine/fixture.h"
 #include "tests/support/program.h"
 #include "tests/support/stored.h"
@@ -34,9 +35,6 @@ class GpuRing : public ::testing::TestWithParam<int> {
     Placed out{.buffer = cuda::Buffer::allocate(device, numbers * size_of(view.dtype)).value(), .view = view};
     out.view.data = out.buffer.data();
     return out;
-  }
-  static TensorView read(const OutputView& view) {
-    return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
   }
 
   /// Both results of a run, in host memory.
@@ -102,8 +100,8 @@ class GpuRing : public ::testing::TestWithParam<int> {
                         .lse = lse.view,
                         .inputs = inputs};
     for (int times = 0; times < 2; ++times) WEFT_CHECK(plan->run(args));
-    WEFT_CHECK(plan->gather(read(out.view), 1, results.out_view()));
-    return plan->gather(read(lse.view), 2, results.lse_view());
+    WEFT_CHECK(plan->gather(operand(out.view), 1, results.out_view()));
+    return plan->gather(operand(lse.view), 2, results.lse_view());
   }
 };
 

@@ -20,18 +20,9 @@ struct Tally {
 std::string wrong_with(RingRunner& runner, int ranks, RingLayout layout, Tally& tally, int times = 1) {
   const auto outcomes =
       runner.run_ring(local_transports(ranks).value(), {.layout = layout, .timeout_ms = 20'000}, times);
-  std::size_t sent = 0, received = 0;
-  for (const auto& outcome : outcomes) {
-    if (!outcome.status.ok()) return outcome.status.error().message;
-    sent += outcome.backward.sent_bytes;
-    received += outcome.backward.received_bytes;
-    if (outcome.backward.received_bytes != outcome.backward.needed_bytes)
-      return fmt::format("needed {} bytes, received {}", outcome.backward.needed_bytes,
-                         outcome.backward.received_bytes);
-  }
-  if (sent != received) return fmt::format("sent {}, received {}", sent, received);
+  if (auto wrong = wrong_bytes(outcomes, &RankOutcome::backward); !wrong.empty()) return wrong;
   ++tally.runs;
-  if (sent > 0) ++tally.moved;
+  if (sent_bytes(outcomes, &RankOutcome::backward) > 0) ++tally.moved;
   return runner.difference();
 }
 

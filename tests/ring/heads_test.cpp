@@ -25,16 +25,7 @@ std::vector<RankOutcome> run_heads(RingRunner& runner, int ranks, RingLayout lay
 std::string wrong_with(RingRunner& runner, int ranks, RingLayout layout, int times = 1) {
   const auto outcomes = run_heads(runner, ranks, layout, times);
   for (const auto pass : {&RankOutcome::share, &RankOutcome::backward}) {
-    std::size_t sent = 0, received = 0;
-    for (const auto& outcome : outcomes) {
-      if (!outcome.status.ok()) return outcome.status.error().message;
-      const RingShare& share = outcome.*pass;
-      sent += share.sent_bytes;
-      received += share.received_bytes;
-      if (share.received_bytes != share.needed_bytes)
-        return fmt::format("needed {} bytes, received {}", share.needed_bytes, share.received_bytes);
-    }
-    if (sent != received) return fmt::format("sent {}, received {}", sent, received);
+    if (auto wrong = wrong_bytes(outcomes, pass); !wrong.empty()) return wrong;
   }
   if (ranks > 1 && !outcomes[0].summary.carrier.starts_with("heads")) return "heads did not travel";
   return runner.difference();

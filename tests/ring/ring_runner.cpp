@@ -2,6 +2,7 @@
 
 #include "runtime/engine/front.h"
 #include "runtime/engine/reference.h"
+#include "runtime/ring/views.h"
 #include "tests/support/stored.h"
 
 #include <fmt/format.h>
@@ -62,10 +63,6 @@ void each_lse(const std::vector<TokenRun>& own, const ir::Shape& s, std::int64_t
            ((before + local / r) * heads + head) * r + local % r);
     });
   }
-}
-
-TensorView read(const OutputView& view) {
-  return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
 }
 
 const Engine& engine() {
@@ -155,11 +152,8 @@ std::vector<NamedOutput> RingRunner::places_of(OfInputs& gradients) const {
   for (std::size_t i = 0; i < named_.size(); ++i) {
     const auto& like = named_[i].view;
     if (like.dtype != DType::f32) continue;
-    std::size_t numbers = 1;
-    for (int axis = 0; axis < like.rank; ++axis)
-      numbers *= static_cast<std::size_t>(like.extent[static_cast<std::size_t>(axis)]);
     auto& room = gradients[i];
-    room.assign(numbers, -5);
+    room.assign(numbers_of(like), -5);
     out.push_back({.name = named_[i].name,
                    .view = {.data = room.data(),
                             .dtype = DType::f32,
@@ -198,7 +192,7 @@ Status RingRunner::run_whole_backward(RunArgs args) {
   args.dk = dense_output(whole_d_[1].data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d});
   args.dv = dense_output(whole_d_[2].data(), dtype_, {s.batch, s.n_k, s.kv_heads, s.d_v});
   args.d_out = dense_view(d_out_.data(), dtype_, {s.batch, s.n_q, s.heads, s.d_v});
-  if (has_lse_) args.d_lse = read(lse_of(d_lse_, s.n_q));
+  if (has_lse_) args.d_lse = operand(lse_of(d_lse_, s.n_q));
   const auto places = places_of(whole_inputs_);
   args.d_inputs = places;
   return backward_->run(args);
@@ -217,7 +211,7 @@ Status RingRunner::run_backward(Ring& ring, const RingShape& shape, RingArgs arg
     results[i].assign(whole_d_[i].size() / static_cast<std::size_t>(s.n_q) * static_cast<std::size_t>(rows),
                       std::byte{0xcc});
   args.d_out = dense_view(d_out.data(), dtype_, {s.batch, rows, s.heads, s.d_v});
-  if (has_lse_) args.d_lse = read(lse_of(d_lse, rows));
+  if (has_lse_) args.d_lse = operand(lse_of(d_lse, rows));
   args.dq = dense_output(results[0].data(), dtype_, {s.batch, rows, s.heads, s.d});
   args.dk = dense_output(results[1].data(), dtype_, {s.batch, rows, s.kv_heads, s.d});
   args.dv = dense_output(results[2].data(), dtype_, {s.batch, rows, s.kv_heads, s.d_v});
@@ -298,6 +292,25 @@ std::vector<RankOutcome> RingRunner::run_ring(Transports transports, const RingO
   }
   for (auto& thread : threads) thread.join();
   return outcomes;
+}
+
+std::string wrong_bytes(const std::vector<RankOutcome>& outcomes, RingShare RankOutcome::*pass) {
+  std::size_t sent = 0, received = 0;
+  for (const auto& outcome : outcomes) {
+    if (!outcome.status.ok()) return outcome.status.error().message;
+    const RingShare& share = outcome.*pass;
+    sent += share.sent_bytes;
+    received += share.received_bytes;
+    if (share.received_bytes != share.needed_bytes)
+      return fmt::format("needed {} bytes, received {}", share.needed_bytes, share.received_bytes);
+  }
+  return sent == received ? "" : fmt::format("sent {}, received {}", sent, received);
+}
+
+std::size_t sent_bytes(const std::vector<RankOutcome>& outcomes, RingShare RankOutcome::*pass) {
+  std::size_t sent = 0;
+  for (const auto& outcome : outcomes) sent += (outcome.*pass).sent_bytes;
+  return sent;
 }
 
 std::string RingRunner::difference() const {

@@ -25,6 +25,10 @@ struct RankOutcome {
   RingSummary summary = {};
 };
 
+/// What is wrong with what ranks say of a pass, an error of theirs or bytes that do not add up; empty: nothing.
+std::string wrong_bytes(const std::vector<RankOutcome>& outcomes, RingShare RankOutcome::*pass);
+std::size_t sent_bytes(const std::vector<RankOutcome>& outcomes, RingShare RankOutcome::*pass);
+
 /// A program whose values are made, and a kernel of it. Its queries and keys are the same tokens.
 class RingRunner {
  public:

@@ -22,17 +22,9 @@ std::string wrong_with(RingRunner& runner, int ranks, RingLayout layout, Tally& 
                        RingCarrier carrier = RingCarrier::automatic) {
   const auto outcomes = runner.run_ring(local_transports(ranks).value(),
                                         {.layout = layout, .carrier = carrier, .timeout_ms = 20'000}, times, lend);
-  std::size_t sent = 0, received = 0;
-  for (const auto& outcome : outcomes) {
-    if (!outcome.status.ok()) return outcome.status.error().message;
-    sent += outcome.share.sent_bytes;
-    received += outcome.share.received_bytes;
-    if (outcome.share.received_bytes != outcome.share.needed_bytes)
-      return fmt::format("needed {} bytes, received {}", outcome.share.needed_bytes, outcome.share.received_bytes);
-  }
-  if (sent != received) return fmt::format("sent {}, received {}", sent, received);
+  if (auto wrong = wrong_bytes(outcomes, &RankOutcome::share); !wrong.empty()) return wrong;
   ++tally.runs;
-  ++(sent == 0 ? tally.local : tally.moved);
+  ++(sent_bytes(outcomes, &RankOutcome::share) == 0 ? tally.local : tally.moved);
   return runner.difference();
 }
 

@@ -4,9 +4,33 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 namespace weft {
+
+/// What was written, to be read.
+inline TensorView operand(const OutputView& view) {
+  return {.data = view.data, .dtype = view.dtype, .rank = view.rank, .extent = view.extent, .stride = view.stride};
+}
+
+template <typename Pointer>
+std::size_t numbers_of(const View<Pointer>& view) {
+  std::size_t out = 1;
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis)
+    out *= static_cast<std::size_t>(view.extent[axis]);
+  return out;
+}
+
+/// The same extents, row-major at `data`.
+template <typename Pointer>
+View<Pointer> dense_like(View<Pointer> view, Pointer data) {
+  std::int64_t stride = 1;
+  for (auto axis = static_cast<std::size_t>(view.rank); axis-- > 0; stride *= view.extent[axis])
+    view.stride[axis] = stride;
+  view.data = data;
+  return view;
+}
 
 /// Of the LSEs of branches, [branches, B, H, n], that of one, as there is one of a row: [B, H, n]. Without data:
 /// nothing.
