@@ -114,6 +114,15 @@ class Transport {
     check(error, Stage::arguments);
     return Transport(made);
   }
+  /// Rows on GPUs go by NCCL, all else by this one. Collective, so without the interpreter's lock.
+  Transport with_nccl(std::int32_t device, std::int64_t timeout_ms) {
+    weft_nccl_options options = weft_nccl_options_init();
+    options.device = device;
+    options.timeout_ms = timeout_ms;
+    weft_transport *const control = release(), *made = nullptr;
+    check_unlocked(Stage::arguments, [&] { return weft_nccl_transport(control, &options, &made); });
+    return Transport(made);
+  }
   weft_transport* release() {
     if (handle_ == nullptr) throw_named("ArgumentError", "the transport belongs to a ring already");
     return handle_.release();
@@ -268,9 +277,10 @@ class RingPlan {
 }  // namespace
 
 void bind_ring(nb::module_& module) {
-  nb::class_<Transport>(module, "Transport").def("__init__", [](Transport* self, nb::object messenger) {
-    new (self) Transport(Transport::of_messages(std::move(messenger)));
-  });
+  nb::class_<Transport>(module, "Transport")
+      .def("__init__", [](Transport* self,
+                          nb::object messenger) { new (self) Transport(Transport::of_messages(std::move(messenger))); })
+      .def("with_nccl", &Transport::with_nccl);
   module.def("local_transports", &local_transports);
   nb::class_<Ring>(module, "Ring")
       .def(nb::init<Transport&, int, int, std::int64_t>())

@@ -22,7 +22,12 @@ std::optional<std::int64_t> ranks_of(const std::string& text) { return parse_cou
 
 }  // namespace
 
-bool is_mpi_ring(const Options& options) { return options.ring == "mpi" || options.ring.starts_with("mpi:"); }
+bool is_mpi_ring(const Options& options) {
+  const auto how = options.ring.substr(0, options.ring.find(':'));
+  return how == "mpi" || how == "nccl";
+}
+
+bool is_nccl_ring(const Options& options) { return options.ring == "nccl" || options.ring.starts_with("nccl:"); }
 
 Options with_ranks(Options options, std::int64_t ranks) {
   const auto layout = layout_of(options.ring);
@@ -35,7 +40,9 @@ std::string wrong_ring(const Options& options) {
   if (text.empty()) return options.ring_by.empty() ? "" : "--ring-by says how a ring travels, and there is no --ring";
   const bool mpi = is_mpi_ring(options);
   if (mpi && options.command != Command::run)
-    return "--ring mpi: only `run` can be a job of MPI's; give a number of ranks";
+    return fmt::format("--ring {}: only `run` can be a job of MPI's; give a number of ranks", text);
+  if (is_nccl_ring(options) && !options.target.starts_with("cuda"))
+    return fmt::format("--ring {}: NCCL moves what lies on GPUs; --target cuda computes there", text);
   const auto ranks = mpi ? 1 : ranks_of(text);
   if (!ranks || *ranks < 1 || *ranks > ring::kMostRanks)
     return fmt::format("--ring {}: expected a number of ranks from 1 to {}, and after a colon a layout if one is meant",

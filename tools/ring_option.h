@@ -15,9 +15,11 @@ using explain::RingOf;
 /// two contradict each other.
 Result<std::optional<RingOf>> ring_of(const Options& options, const ir::Pattern& pattern);
 
-/// Is it `mpi`, a ring of the processes of an MPI job?
+/// Is it `mpi` or `nccl`, a ring of the processes of an MPI job?
 bool is_mpi_ring(const Options& options);
-/// The same options, with the number of ranks in place of `mpi`.
+/// Is it `nccl`, in which rows go from GPU to GPU?
+bool is_nccl_ring(const Options& options);
+/// The same options, with the number of ranks in place of `mpi` or `nccl`.
 Options with_ranks(Options options, std::int64_t ranks);
 
 /// What is wrong with the option by itself; empty: nothing.

@@ -221,8 +221,9 @@ Result<RingRan> run_on_ring(const RingPasses& passes, const RingOf& ring, std::i
 Result<RingRan> run_in_ring(const RingPasses& passes, const RingOf& ring, std::int64_t timeout_ms,
                             std::unique_ptr<Transport> transport) {
   WEFT_CHECK(check_square(passes.whole));
+  const char* const name = transport->device() ? "nccl" : "mpi";
   WEFT_TRY(auto ran, run_rank(passes, std::move(transport), options_of(ring, timeout_ms), passes.whole.threads));
-  ran.transport = "mpi";
+  ran.transport = name;
   return ran;
 }
 

@@ -40,6 +40,22 @@ WEFT_API weft_error_code weft_error_code_of(const weft_error* error);
 WEFT_API weft_error* weft_local_transports(int32_t ranks, weft_transport** out);
 /** A rank that is a process of an MPI job: see weft::mpi_transport. */
 WEFT_API weft_error* weft_mpi_transport(weft_transport** out);
+typedef struct {
+  size_t size;
+  int32_t device;     /**< of this rank; no two ranks have the same */
+  int64_t timeout_ms; /**< default 60,000 */
+} weft_nccl_options;
+static inline weft_nccl_options weft_nccl_options_init(void) {
+  weft_nccl_options made;
+  memset(&made, 0, sizeof made);
+  made.size = sizeof made;
+  made.timeout_ms = 60000;
+  return made;
+}
+/** Rows on GPUs go by NCCL, all else by `control`, which is the ring's from now on, also after an error: see
+ * weft::nccl_transport. `options`: NULL for the defaults. */
+WEFT_API weft_error* weft_nccl_transport(weft_transport* control, const weft_nccl_options* options,
+                                         weft_transport** out);
 /** See weft::end_mpi. */
 WEFT_API void weft_end_mpi(int32_t status);
 

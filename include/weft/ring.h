@@ -28,12 +28,15 @@ class WEFT_API Transport {
   virtual ~Transport();
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
+  /// The CUDA device whose memory it moves, beside the host's; nothing: the host's alone.
+  virtual std::optional<int> device() const { return std::nullopt; }
 
   /// Bytes for, or from, a peer. They stay where they are until the step is done.
   struct Part {
     int peer = 0;
     void* data = nullptr;
     std::size_t bytes = 0;
+    bool on_device = false;  ///< in the memory of device(), written or free to be written when the step begins
   };
   /// Begins one step, at most one part of more than no bytes for each peer and direction. Steps ascend, and those of
   /// two ranks meet by their number; several may be under way.
@@ -61,6 +64,18 @@ WEFT_API Result<std::vector<std::unique_ptr<Transport>>> local_transports(int ra
 WEFT_API Result<std::unique_ptr<Transport>> mpi_transport();
 /// Ends MPI where mpi_transport() started it: with all ranks, or, where `status` is not 0, by ending them with it.
 WEFT_API void end_mpi(int status);
+
+struct NcclOptions {
+  int device = 0;  ///< of this rank; no two ranks have the same
+  std::int64_t timeout_ms = 60'000;
+};
+
+/// Rows on GPUs go from one to the other by NCCL, which is opened when this is called: WEFT_NCCL names the library,
+/// else it is libnccl.so.2, 2.14 or newer. All else, signs of life too, goes by `control`. Collective: returns when
+/// NCCL has connected all ranks. Environment error (ring_start) where there is no NCCL; user error (ring_mismatch)
+/// where ranks have different ones, or the same GPU.
+WEFT_API Result<std::unique_ptr<Transport>> nccl_transport(std::unique_ptr<Transport> control,
+                                                           const NcclOptions& options = {});
 
 /// A way to send messages between processes, as most frameworks have one; message_transport() makes the rest of a
 /// Transport of it. Nothing here blocks, and one thread at a time calls.

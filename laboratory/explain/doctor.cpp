@@ -9,6 +9,8 @@
 #include "runtime/llvm/search.h"
 #include "runtime/nvrtc/disassemble.h"
 #include "runtime/nvrtc/search.h"
+#include "runtime/ring/mpi/plugin.h"
+#include "runtime/ring/nccl/library.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -157,6 +159,29 @@ std::vector<Item> examine_cuda() {
   return items;
 }
 
+/// How rings travel between processes, and between GPUs.
+std::vector<Item> examine_transports() {
+  const auto missing = [](const char* name, const Error& error) {
+    return Item{
+        .name = name, .reason = error.message, .mend = error.notes.empty() ? std::string() : error.notes.front()};
+  };
+  std::vector<Item> items;
+  if (const auto mpi = mpi::open_plugin()) {
+    items.push_back({.name = "mpi", .usable = true, .found = (*mpi)->path, .reason = "carries rings of processes"});
+  } else {
+    items.push_back(missing("mpi", mpi.error()));
+  }
+  if (const auto nccl = nccl::open()) {
+    items.push_back({.name = "nccl",
+                     .usable = true,
+                     .found = fmt::format("{} ({})", (*nccl)->path, nccl::text_of((*nccl)->version)),
+                     .reason = "carries rings from GPU to GPU"});
+  } else {
+    items.push_back(missing("nccl", nccl.error()));
+  }
+  return items;
+}
+
 Json json_of(const Item& item) {
   Json row = {{"name", item.name},
               {"usable", item.usable},
@@ -177,6 +202,7 @@ std::vector<Item> examine_all(const EngineOptions& options) {
   add(examine_nvrtc(options.nvrtc));
   add({examine_nvdisasm(), examine_emulation()});
   add(examine_cuda());
+  add(examine_transports());
   return items;
 }
 

@@ -66,12 +66,14 @@ class RingGradients(NamedTuple):
 
 class Ring:
     """Ranks that came together. `messenger`: this rank's, or one of `threads`. `layout` says which rank owns which tokens:
-    `"auto"`, `"contiguous"`, `"zigzag"` or `"striped"`. `by`: what travels, `"keys"`, `"heads"` or `"auto"`. `timeout`: seconds without a sign of life, after which a rank that is
-    waited for is lost.
+    `"auto"`, `"contiguous"`, `"zigzag"` or `"striped"`. `by`: what travels, `"keys"`, `"heads"` or `"auto"`. `timeout`: seconds without a sign of
+    life, after which a rank that is waited for is lost. `nccl`: this rank's GPU, another one for each; rows of plans for it
+    (`target=f"cuda:{nccl}"`) go from GPU to GPU by NCCL, where they would else travel over the host.
 
     Raises `ArgumentError` where ranks disagree, and names them; `UnavailableError` where one does not come."""
 
-    def __init__(self, messenger: Messenger | _weft.Transport, *, layout: str = "auto", by: str = "auto", timeout: float = 60.0) -> None:
+    def __init__(self, messenger: Messenger | _weft.Transport, *, layout: str = "auto", by: str = "auto", timeout: float = 60.0,
+                 nccl: int | None = None) -> None:  # fmt: skip
         if layout not in _LAYOUTS:
             raise ArgumentError(f"layout is '{layout}'; expected one of {', '.join(_LAYOUTS)}")
         if by not in _CARRIERS:
@@ -79,6 +81,8 @@ class Ring:
         if not timeout > 0:
             raise ArgumentError(f"timeout is {timeout}; expected seconds above 0")
         transport = messenger if isinstance(messenger, _weft.Transport) else _weft.Transport(messenger)
+        if nccl is not None:
+            transport = transport.with_nccl(nccl, round(timeout * 1000))
         self._core = _weft.Ring(transport, _LAYOUTS[layout], _CARRIERS[by], round(timeout * 1000))
 
     @property

@@ -122,6 +122,24 @@ weft_error* weft_mpi_transport(weft_transport** out) {
   });
 }
 
+weft_error* weft_nccl_transport(weft_transport* control, const weft_nccl_options* options, weft_transport** out) {
+  const std::unique_ptr<weft_transport> taken(control);
+  return guarded(nullptr, [&]() -> Status {
+    if (out == nullptr) return missing("the place for the transport");
+    *out = nullptr;
+    if (control == nullptr) return missing("the transport beside it");
+    auto from = weft_nccl_options_init();
+    if (options != nullptr) {
+      WEFT_TRY(from, read_versioned(options, "weft_nccl_options", weft_nccl_options_init()));
+    }
+    auto handle = std::make_unique<weft_transport>();
+    WEFT_TRY(handle->transport,
+             nccl_transport(std::move(taken->transport), {.device = from.device, .timeout_ms = from.timeout_ms}));
+    *out = handle.release();
+    return done;
+  });
+}
+
 void weft_end_mpi(std::int32_t status) { end_mpi(status); }
 
 weft_error* weft_message_transport(const weft_messenger* messenger, weft_transport** out) {

@@ -19,6 +19,7 @@ class Device {
   const Driver& driver() const { return *driver_; }
   const DeviceInfo& info() const { return info_; }
   ContextHandle* context() const { return context_; }
+  DeviceHandle handle() const { return handle_; }
 
  private:
   Device(std::shared_ptr<const Driver> driver, DeviceInfo info, DeviceHandle handle, ContextHandle* context)

@@ -21,7 +21,7 @@ inline constexpr int kSuccess = 0;
 inline constexpr int kErrorNoDevice = 100;
 inline constexpr int kErrorInvalidImage = 200, kErrorNoBinaryForGpu = 209, kErrorInvalidPtx = 218,
                      kErrorUnsupportedPtxVersion = 222;
-inline constexpr int kErrorInvalidHandle = 400;
+inline constexpr int kErrorInvalidHandle = 400, kErrorNotReady = 600;
 inline constexpr int kDeviceMultiprocessors = 16;
 inline constexpr int kDeviceMajor = 75;
 inline constexpr int kDeviceMinor = 76;
@@ -32,6 +32,10 @@ inline constexpr int kPointerDevice = 9;
 inline constexpr int kMemoryHost = 1, kMemoryDevice = 2;
 /// A stream handle that means another stream in each thread.
 inline constexpr std::uintptr_t kStreamPerThread = 2;
+
+inline constexpr unsigned kEventWithoutTime = 2;
+/// Does not wait for what others queue on the default stream.
+inline constexpr unsigned kStreamOfItsOwn = 1;
 
 /// CUDA_MEMCPY2D: lines of bytes, from memory of the type to memory of the type. Arrays are textures' and not used.
 struct Copy2D {

@@ -14,12 +14,13 @@ namespace {
 constexpr std::size_t kField = 48, kFields = 12;
 using Record = std::array<char, kField * kFields>;
 
-std::string field_of(const Record& record, std::size_t number) {
-  const char* const begin = record.data() + number * kField;
-  return {begin, std::find(begin, begin + kField, '\0')};
+std::string field_of(std::span<const char> record, std::size_t number) {
+  const auto field = record.subspan(number * kField, kField);
+  return {field.begin(), std::find(field.begin(), field.end(), '\0')};
 }
 
-/// `ranks 0 to 5, 7`
+}  // namespace
+
 std::string names_of(const std::vector<int>& ranks) {
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < ranks.size();) {
@@ -31,28 +32,33 @@ std::string names_of(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() > 1 ? "s" : "", fmt::join(parts, ", "));
 }
 
-}  // namespace
+Result<std::vector<char>> said_by_all(Link& link, std::span<const char> mine) {
+  const auto size = mine.size();
+  std::vector<char> out(static_cast<std::size_t>(link.ranks()) * size);
+  const auto of = [&](int rank) { return out.data() + static_cast<std::size_t>(rank) * size; };
+  std::copy(mine.begin(), mine.end(), of(link.rank()));
+  std::vector<Transport::Part> sends, receives;
+  for (int peer = 0; peer < link.ranks(); ++peer) {
+    if (peer == link.rank()) continue;
+    sends.push_back({peer, of(link.rank()), size});
+    receives.push_back({peer, of(peer), size});
+  }
+  WEFT_TRY(const auto step, link.post(sends, receives));
+  WEFT_CHECK(link.wait(step));
+  return out;
+}
 
 Status agree(Link& link, const std::vector<Agreed>& things) {
   Record mine = {};
   for (std::size_t i = 0; i < things.size() && i < kFields; ++i)
     things[i].value.copy(mine.data() + i * kField, kField - 1);
   const auto ranks = static_cast<std::size_t>(link.ranks());
-  std::vector<Record> records(ranks, Record());
-  std::vector<Transport::Part> sends, receives;
-  for (int peer = 0; peer < link.ranks(); ++peer) {
-    if (peer == link.rank()) continue;
-    sends.push_back({peer, mine.data(), mine.size()});
-    receives.push_back({peer, records[static_cast<std::size_t>(peer)].data(), mine.size()});
-  }
-  records[static_cast<std::size_t>(link.rank())] = mine;
-  WEFT_TRY(const auto step, link.post(sends, receives));
-  WEFT_CHECK(link.wait(step));
+  WEFT_TRY(const auto records, said_by_all(link, mine));
   for (std::size_t i = 0; i < things.size() && i < kFields; ++i) {
     std::vector<std::string> values;  // in the order of the ranks
     std::map<std::string, std::vector<int>> who;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      auto value = field_of(records[rank], i);
+      auto value = field_of(std::span(records).subspan(rank * mine.size(), mine.size()), i);
       if (!who.contains(value)) values.push_back(value);
       who[value].push_back(static_cast<int>(rank));
     }

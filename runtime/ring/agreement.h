@@ -2,6 +2,7 @@
 
 #include "runtime/ring/link.h"
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,12 @@ struct Agreed {
   std::string what;
   std::string value;
 };
+
+/// Collective. What each rank says, as many bytes as `mine`: of one rank behind that of the one before.
+Result<std::vector<char>> said_by_all(Link& link, std::span<const char> mine);
+
+/// `ranks 0 to 5, 7`
+std::string names_of(const std::vector<int>& ranks);
 
 /// Collective. User error that names the first thing on which ranks disagree, and who says what. The names of things
 /// are the same everywhere.

@@ -131,18 +131,18 @@ Status Arena::each_run(const ring::Needs& rows, const Use& use) const {
   return done;
 }
 
-Status Arena::pack(const ring::Needs& rows, std::byte* to) const {
+Status Arena::pack(const ring::Needs& rows, const KernelBytes& message, std::size_t begin) const {
   return each_run(rows, [&](const Lines& here, std::size_t width, std::int64_t lines) {
-    const Lines there{.data = to, .pitch = static_cast<std::int64_t>(width), .on_host = true};
-    to += width * static_cast<std::size_t>(lines);
+    const auto there = message.lines(begin, width);
+    begin += width * static_cast<std::size_t>(lines);
     return bytes_.memory().copy(there, here, width, lines);
   });
 }
 
-Status Arena::unpack(const ring::Needs& rows, const std::byte* from) {
+Status Arena::unpack(const ring::Needs& rows, const KernelBytes& message, std::size_t begin) {
   return each_run(rows, [&](const Lines& here, std::size_t width, std::int64_t lines) {
-    const Lines there{.data = const_cast<std::byte*>(from), .pitch = static_cast<std::int64_t>(width), .on_host = true};
-    from += width * static_cast<std::size_t>(lines);
+    const auto there = message.lines(begin, width);
+    begin += width * static_cast<std::size_t>(lines);
     return bytes_.memory().copy(here, there, width, lines);
   });
 }

@@ -35,10 +35,10 @@ class Arena {
   /// The rank's own rows of a tensor, in the order of `own`.
   Status copy_in(std::size_t number, const ring::Runs& own, const TensorView& from);
   Status copy_out(std::size_t number, const ring::Runs& own, const OutputView& to) const;
-  /// Rows of one tensor after the other, for each batch entry and head, to and from the host; as many bytes as
-  /// `bytes_of`. They are there when the memory has settled.
-  Status pack(const ring::Needs& rows, std::byte* to) const;
-  Status unpack(const ring::Needs& rows, const std::byte* from);
+  /// Rows of one tensor after the other, for each batch entry and head, to and from byte `begin` on of a message; as
+  /// many bytes as `bytes_of`. They are there when the memory has settled.
+  Status pack(const ring::Needs& rows, const KernelBytes& message, std::size_t begin) const;
+  Status unpack(const ring::Needs& rows, const KernelBytes& message, std::size_t begin);
   Status settle() const { return bytes_.memory().settle(); }
   std::size_t bytes_of(const ring::Needs& rows) const;
 

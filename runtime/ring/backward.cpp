@@ -53,7 +53,8 @@ ring::Runs rows_with_their_keys(const ring::Needs& rows, const ring::Runs& own) 
 }  // namespace
 
 Result<Backward> Backward::make(const Kernel& kernel, const std::shared_ptr<KernelMemory>& memory,
-                                const ir::Shape& shape, const ring::Relation& forward, const ring::Relation& transposed,
+                                const std::shared_ptr<KernelMemory>& messages, const ir::Shape& shape,
+                                const ring::Relation& forward, const ring::Relation& transposed,
                                 const ring::Split& split, int rank) {
   const auto& pattern = kernel.state().pattern;
   const auto dtype = from_ir(kernel.state().bind.dtype);
@@ -88,7 +89,8 @@ Result<Backward> Backward::make(const Kernel& kernel, const std::shared_ptr<Kern
   WEFT_TRY(auto keys, Arena::make(memory, shape, {k, v}));
   WEFT_TRY(auto rows, Arena::make(memory, shape, row_tensors));
   WEFT_TRY(auto results, Arena::make(memory, shape, {row_tensors[kQ], k, v}));
-  Transfers of_keys(keys_of, split, rank, keys), of_rows(rows_of, split, rank, rows);
+  WEFT_TRY(auto of_keys, Transfers::make(keys_of, split, rank, keys, messages));
+  WEFT_TRY(auto of_rows, Transfers::make(rows_of, split, rank, rows, messages));
   // Kernels know heads by their numbers among all.
   const auto needed = all_rows_of(split.group_of(rank));
   const ring::Needs none{.sets = {}, .of = {}, .kv_heads = forward.shape().kv_heads};

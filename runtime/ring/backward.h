@@ -15,7 +15,8 @@ class Backward {
   /// `forward` and `transposed` are the pattern's relation and its transpose: rows are keys, keys are rows. `shape`: of
   /// the heads that the rank computes.
   static Result<Backward> make(const Kernel& kernel, const std::shared_ptr<KernelMemory>& memory,
-                               const ir::Shape& shape, const ring::Relation& forward, const ring::Relation& transposed,
+                               const std::shared_ptr<KernelMemory>& messages, const ir::Shape& shape,
+                               const ring::Relation& forward, const ring::Relation& transposed,
                                const ring::Split& split, int rank);
 
   /// Collective. `own`: the rows that the rank computes. `wait_ms` grows by what it waits for what is needed.

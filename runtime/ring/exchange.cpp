@@ -14,7 +14,8 @@ std::int64_t branches_of(const Exchange::Tensor& tensor) { return std::max<std::
 
 }  // namespace
 
-Result<Exchange> Exchange::make(const std::shared_ptr<KernelMemory>& memory, const ring::Split& split, int rank,
+Result<Exchange> Exchange::make(const std::shared_ptr<KernelMemory>& memory,
+                                const std::shared_ptr<KernelMemory>& messages, const ring::Split& split, int rank,
                                 std::int64_t batch, const std::vector<Tensor>& before,
                                 const std::vector<Tensor>& behind) {
   Exchange out;
@@ -49,8 +50,8 @@ Result<Exchange> Exchange::make(const std::shared_ptr<KernelMemory>& memory, con
     out.needed_ += out.bytes_of(out.before_, rows) + out.bytes_of(out.behind_, heads);
     out.sent_ += out.bytes_of(out.before_, heads) + out.bytes_of(out.behind_, rows);
   }
-  out.in_.resize(std::max(of_rows[0], of_heads[1]));
-  out.out_.resize(std::max(of_heads[0], of_rows[1]));
+  WEFT_TRY(out.in_, KernelBytes::make(messages, std::max(of_rows[0], of_heads[1])));
+  WEFT_TRY(out.out_, KernelBytes::make(messages, std::max(of_heads[0], of_rows[1])));
   return out;
 }
 
@@ -119,23 +120,22 @@ std::size_t Exchange::bytes_of(const std::vector<Held>& tensors, const Block& bl
   return bytes;
 }
 
-Status Exchange::pack(const Tensor& tensor, const Place& place, const Block& block, std::byte* to) const {
-  if (place.data == nullptr) {
-    std::fill_n(to, bytes_of(tensor, block), std::byte());
-    return done;
-  }
+Status Exchange::pack(const Tensor& tensor, const Place& place, const Block& block, const KernelBytes& to,
+                      std::size_t begin) const {
+  if (place.data == nullptr) return memory_->clear(to.lines(begin, 0), bytes_of(tensor, block));
   return each(tensor, place, block, [&](const Lines& from, std::size_t width, std::int64_t lines) {
-    const Lines there{.data = to, .pitch = static_cast<std::int64_t>(width), .on_host = true};
-    to += width * static_cast<std::size_t>(lines);
+    const auto there = to.lines(begin, width);
+    begin += width * static_cast<std::size_t>(lines);
     return memory_->copy(there, from, width, lines);
   });
 }
 
-Status Exchange::unpack(const Tensor& tensor, const Place& place, const Block& block, const std::byte* from) const {
+Status Exchange::unpack(const Tensor& tensor, const Place& place, const Block& block, const KernelBytes& from,
+                        std::size_t begin) const {
   if (place.data == nullptr) return done;
   return each(tensor, place, block, [&](const Lines& to, std::size_t width, std::int64_t lines) {
-    const Lines there{.data = const_cast<std::byte*>(from), .pitch = static_cast<std::int64_t>(width), .on_host = true};
-    from += width * static_cast<std::size_t>(lines);
+    const auto there = from.lines(begin, width);
+    begin += width * static_cast<std::size_t>(lines);
     return memory_->copy(to, there, width, lines);
   });
 }
@@ -143,32 +143,37 @@ Status Exchange::unpack(const Tensor& tensor, const Place& place, const Block& b
 Status Exchange::exchange(Link& link, const std::vector<Held>& tensors, const std::vector<Place>& from, BlockOf sent,
                           const std::vector<Place>& to, BlockOf received) {
   std::vector<Transport::Part> sends, receives;
-  std::vector<const std::byte*> arrived;  // by member
-  std::byte *in = in_.data(), *out = out_.data();
+  struct Arrived {
+    const KernelBytes* message;
+    std::size_t begin;
+  };
+  std::vector<Arrived> arrived;  // by member
+  std::size_t in = 0, out = 0;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const auto& member = members_[i];
-    std::byte* const message = out;
+    const auto begin = out;
     for (std::size_t t = 0; t < tensors.size(); ++t) {
-      WEFT_CHECK(pack(tensors[t].tensor, from[t], member.*sent, out));
+      WEFT_CHECK(pack(tensors[t].tensor, from[t], member.*sent, out_, out));
       out += bytes_of(tensors[t].tensor, member.*sent);
     }
     if (i == me_) {
-      arrived.push_back(message);
+      arrived.push_back({&out_, begin});
       continue;
     }
-    const auto bytes = static_cast<std::size_t>(out - message), expected = bytes_of(tensors, member.*received);
-    if (bytes > 0) sends.push_back({member.rank, message, bytes});
-    if (expected > 0) receives.push_back({member.rank, in, expected});
-    arrived.push_back(in);
+    const auto bytes = out - begin, expected = bytes_of(tensors, member.*received);
+    if (bytes > 0) sends.push_back(out_.part(member.rank, begin, bytes));
+    if (expected > 0) receives.push_back(in_.part(member.rank, in, expected));
+    arrived.push_back({&in_, in});
     in += expected;
   }
   WEFT_CHECK(memory_->settle());
   WEFT_TRY(const auto step, link.post(sends, receives));
   WEFT_CHECK(link.wait(step));
   for (std::size_t i = 0; i < members_.size(); ++i) {
+    auto [message, begin] = arrived[i];
     for (std::size_t t = 0; t < tensors.size(); ++t) {
-      WEFT_CHECK(unpack(tensors[t].tensor, to[t], members_[i].*received, arrived[i]));
-      arrived[i] += bytes_of(tensors[t].tensor, members_[i].*received);
+      WEFT_CHECK(unpack(tensors[t].tensor, to[t], members_[i].*received, *message, begin));
+      begin += bytes_of(tensors[t].tensor, members_[i].*received);
     }
   }
   // The buffers are the next exchange's only then.

@@ -24,7 +24,9 @@ class Exchange {
     bool by_head = false;       ///< [B, heads, n] as LSE is; else [B, n, heads, dim]
     std::int64_t branches = 0;  ///< of an LSE of each: [branches, B, heads, n]
   };
-  static Result<Exchange> make(const std::shared_ptr<KernelMemory>& memory, const ring::Split& split, int rank,
+  /// `messages`: where they lie.
+  static Result<Exchange> make(const std::shared_ptr<KernelMemory>& memory,
+                               const std::shared_ptr<KernelMemory>& messages, const ring::Split& split, int rank,
                                std::int64_t batch, const std::vector<Tensor>& before,
                                const std::vector<Tensor>& behind);
 
@@ -72,9 +74,11 @@ class Exchange {
   /// Calls use(lines in their place, bytes of each, how many) in the order in which they travel.
   template <typename Use>
   Status each(const Tensor& tensor, const Place& place, const Block& block, const Use& use) const;
-  /// To and from the host. What has no data is zeros, and lost.
-  Status pack(const Tensor& tensor, const Place& place, const Block& block, std::byte* to) const;
-  Status unpack(const Tensor& tensor, const Place& place, const Block& block, const std::byte* from) const;
+  /// To and from byte `begin` on of a message. What has no data is zeros, and lost.
+  Status pack(const Tensor& tensor, const Place& place, const Block& block, const KernelBytes& to,
+              std::size_t begin) const;
+  Status unpack(const Tensor& tensor, const Place& place, const Block& block, const KernelBytes& from,
+                std::size_t begin) const;
   /// To each member its block of what stands at `from`, and from each its block to where it stands at `to`.
   Status exchange(Link& link, const std::vector<Held>& tensors, const std::vector<Place>& from, BlockOf sent,
                   const std::vector<Place>& to, BlockOf received);
@@ -85,7 +89,7 @@ class Exchange {
   std::int64_t batch_ = 1;
   std::vector<Held> before_, behind_;
   std::size_t needed_ = 0, sent_ = 0;
-  std::vector<std::byte> in_, out_;  ///< a member's message behind the other's; its own stays in `out_`
+  KernelBytes in_, out_;  ///< a member's message behind the other's; its own stays in `out_`
 };
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 
 #include "runtime/cuda/memory.h"
 
+#include <cstring>
 #include <utility>
 
 namespace weft {
@@ -13,10 +14,10 @@ class GpuMemory final : public KernelMemory {
   explicit GpuMemory(std::shared_ptr<const cuda::Device> device) : device_(std::move(device)) {}
 
   Result<std::byte*> reserve(std::size_t bytes) override {
-    WEFT_TRY(auto buffer, cuda::Buffer::allocate(device_, (bytes + kWord - 1) / kWord * kWord));
+    WEFT_TRY(auto buffer, cuda::Buffer::allocate(device_, bytes));
     WEFT_TRY(const auto current, cuda::Current::make(*device_));
     const auto address = reinterpret_cast<cuda::DeviceAddress>(buffer.data());
-    WEFT_CUDA(device_->driver(), cuMemsetD32Async, (address, 0, buffer.size() / kWord, nullptr));
+    WEFT_CUDA(device_->driver(), cuMemsetD8Async, (address, 0, buffer.size(), nullptr));
     WEFT_CUDA(device_->driver(), cuStreamSynchronize, (nullptr));
     auto* const data = static_cast<std::byte*>(buffer.data());
     buffers_.push_back(std::move(buffer));
@@ -43,6 +44,18 @@ class GpuMemory final : public KernelMemory {
     WEFT_CUDA(device_->driver(), cuMemcpy2DAsync_v2, (&what, stream_));
     return done;
   }
+  Status clear(const Lines& what, std::size_t bytes) const override {
+    if (bytes == 0) return done;
+    if (what.on_host) {
+      std::memset(what.data, 0, bytes);
+      return done;
+    }
+    WEFT_TRY(const auto current, cuda::Current::make(*device_));
+    WEFT_CUDA(device_->driver(), cuMemsetD8Async,
+              (reinterpret_cast<cuda::DeviceAddress>(what.data), 0, bytes, stream_));
+    return done;
+  }
+  std::optional<int> device() const override { return device_->info().number; }
   Status settle() const override {
     WEFT_TRY(const auto current, cuda::Current::make(*device_));
     return device_->driver().check(device_->driver().functions().cuStreamSynchronize(stream_), "cuStreamSynchronize",
@@ -56,7 +69,6 @@ class GpuMemory final : public KernelMemory {
   void go_by(void* stream) override { stream_ = static_cast<cuda::StreamHandle*>(stream); }
 
  private:
-  static constexpr std::size_t kWord = sizeof(std::uint32_t);
   static unsigned type_of(const Lines& lines) {
     return static_cast<unsigned>(lines.on_host ? cuda::kMemoryHost : cuda::kMemoryDevice);
   }
@@ -70,7 +82,7 @@ class GpuMemory final : public KernelMemory {
 
 Result<std::shared_ptr<KernelMemory>> gpu_memory(std::shared_ptr<const cuda::Device> device) {
   const auto& functions = device->driver().functions();
-  if (functions.cuMemcpy2DAsync_v2 == nullptr || functions.cuMemsetD32Async == nullptr)
+  if (functions.cuMemcpy2DAsync_v2 == nullptr || functions.cuMemsetD8Async == nullptr)
     return environment_error("the CUDA driver is too old for rings: it copies no lines");
   return std::shared_ptr<KernelMemory>(std::make_shared<GpuMemory>(std::move(device)));
 }

@@ -16,6 +16,7 @@ Link::Link(std::unique_ptr<Transport> transport, std::int64_t timeout_ms)
     : transport_(std::move(transport)),
       rank_(transport_->rank()),
       ranks_(transport_->ranks()),
+      device_(transport_->device()),
       timeout_(std::max<std::int64_t>(1, timeout_ms)),
       pulse_([this] { keep_alive(); }) {}
 

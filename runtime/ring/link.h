@@ -22,6 +22,7 @@ class Link {
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
+  std::optional<int> device() const { return device_; }
 
   /// Posts the next step. Its number among all that were posted, counted from 1: what wait() takes.
   Result<std::uint64_t> post(std::span<const Transport::Part> sends, std::span<const Transport::Part> receives);
@@ -41,6 +42,7 @@ class Link {
 
   std::unique_ptr<Transport> transport_;
   const int rank_, ranks_;
+  const std::optional<int> device_;
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
   std::condition_variable ended_;

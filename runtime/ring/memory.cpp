@@ -33,7 +33,12 @@ class HostMemory final : public KernelMemory {
     for (std::int64_t i = 0; i < lines; ++i) std::memcpy(to.data + i * to.pitch, from.data + i * from.pitch, width);
     return done;
   }
+  Status clear(const Lines& what, std::size_t bytes) const override {
+    std::memset(what.data, 0, bytes);
+    return done;
+  }
   Status settle() const override { return done; }
+  std::optional<int> device() const override { return std::nullopt; }
   Result<bool> is_on_host(const void*) const override { return true; }
   void go_by(void*) override {}
 };
@@ -43,6 +48,16 @@ class HostMemory final : public KernelMemory {
 Result<std::shared_ptr<KernelMemory>> memory_of(const Kernel& kernel) {
   if (auto device = device_of(kernel)) return gpu_memory(std::move(device));
   return std::shared_ptr<KernelMemory>(std::make_shared<HostMemory>());
+}
+
+Result<std::shared_ptr<KernelMemory>> memory_of_messages(const std::shared_ptr<KernelMemory>& memory,
+                                                         std::optional<int> device) {
+  if (!device || !memory->device()) return std::shared_ptr<KernelMemory>(std::make_shared<HostMemory>());
+  if (*device == *memory->device()) return memory;
+  return user_error(
+      fmt::format("the kernel runs on GPU {}, and the ring's transport moves what lies on GPU {}: compile it for "
+                  "'cuda:{}'",
+                  *memory->device(), *device, *device));
 }
 
 Result<KernelBytes> KernelBytes::make(std::shared_ptr<KernelMemory> memory, std::size_t bytes) {
@@ -62,6 +77,14 @@ KernelBytes& KernelBytes::operator=(KernelBytes&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
+}
+
+Lines KernelBytes::lines(std::size_t begin, std::size_t width) const {
+  return {.data = data_ + begin, .pitch = static_cast<std::int64_t>(width), .on_host = !memory_->device()};
+}
+
+Transport::Part KernelBytes::part(int peer, std::size_t begin, std::size_t bytes) const {
+  return {.peer = peer, .data = data_ + begin, .bytes = bytes, .on_device = memory_->device().has_value()};
 }
 
 KernelBytes::~KernelBytes() {

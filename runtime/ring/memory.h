@@ -2,11 +2,12 @@
 
 #include "compiler/base/result.h"
 
-#include <weft/weft.h>
+#include <weft/ring.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace weft {
 
@@ -27,7 +28,10 @@ class KernelMemory {
   virtual Result<std::byte*> reserve(std::size_t bytes) = 0;
   virtual void release(std::byte* data, std::size_t bytes) noexcept = 0;
   virtual Status copy(const Lines& to, const Lines& from, std::size_t width, std::int64_t lines) const = 0;
+  virtual Status clear(const Lines& what, std::size_t bytes) const = 0;  ///< of one line
   virtual Status settle() const = 0;
+  /// The number of the GPU; nothing: the host.
+  virtual std::optional<int> device() const = 0;
   /// Is a caller's memory the host's? Of a CPU's kernel all is.
   virtual Result<bool> is_on_host(const void* data) const = 0;
   /// GPUs: which stream, until it is said again.
@@ -36,6 +40,10 @@ class KernelMemory {
 
 /// That of a kernel's target.
 Result<std::shared_ptr<KernelMemory>> memory_of(const Kernel& kernel);
+/// What travels lies there: in `memory` itself where a transport moves the GPU's, `device`, else in the host's. User
+/// error where they are two GPUs.
+Result<std::shared_ptr<KernelMemory>> memory_of_messages(const std::shared_ptr<KernelMemory>& memory,
+                                                         std::optional<int> device);
 
 /// Memory of our own there.
 class KernelBytes {
@@ -47,6 +55,11 @@ class KernelBytes {
   ~KernelBytes();
 
   std::byte* data() const { return data_; }
+  std::size_t size() const { return bytes_; }
+  /// From byte `begin` on, one behind the other.
+  Lines lines(std::size_t begin, std::size_t width) const;
+  /// A message of them.
+  Transport::Part part(int peer, std::size_t begin, std::size_t bytes) const;
   const KernelMemory& memory() const { return *memory_; }
 
  private:

@@ -177,7 +177,7 @@ Status add_exchange(RingPlan::State& plan) {
     for (const auto& one : changing) out.push_back(one.tensor);
     return out;
   };
-  WEFT_TRY(auto exchange, Exchange::make(plan.memory, plan.split, plan.rank(), plan.shape.batch,
+  WEFT_TRY(auto exchange, Exchange::make(plan.memory, plan.messages, plan.split, plan.rank(), plan.shape.batch,
                                          tensors(plan.changes.before), tensors(plan.changes.behind)));
   plan.exchange.emplace(std::move(exchange));
   plan.share.needed_bytes += plan.exchange->needed_bytes();
@@ -210,6 +210,7 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   WEFT_TRY(auto memory, memory_of(kernel));
   WEFT_TRY(const auto values, values_of(*memory, state.pattern, shape, inputs));
   auto& link = ring->link;
+  WEFT_TRY(auto messages, memory_of_messages(memory, link.device()));
   WEFT_CHECK(check_agreement(link, state, shape, values));
 
   // Made from the target's row, not from what was measured here: the same on every rank.
@@ -227,6 +228,7 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   auto out = std::make_unique<RingPlan::State>(
       RingPlan::State{.ring = std::move(ring), .kernel = kernel, .shape = shape, .dtype = from_ir(bind.dtype)});
   out->memory = std::move(memory);
+  out->messages = std::move(messages);
   out->split = std::move(choice.split);
   out->inner = shape;
   out->inner.kv_heads = out->split.heads(link.rank()).count;
@@ -250,8 +252,8 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
              planner::plan(state.pattern, bind, target, {.stationary = ir::Stationary::key, .for_kernels = false}));
     WEFT_TRY(const auto tables_by_key, ir::make_tables(by_key, shape.heads));
     WEFT_TRY(const auto transposed, ring::Relation::make(by_key, tables_by_key, shape, values));
-    WEFT_TRY(auto backward,
-             Backward::make(kernel, out->memory, out->inner, relation, transposed, out->split, link.rank()));
+    WEFT_TRY(auto backward, Backward::make(kernel, out->memory, out->messages, out->inner, relation, transposed,
+                                           out->split, link.rank()));
     out->backward.emplace(std::move(backward));
     out->share.needed_bytes = out->backward->needed_bytes();
     out->share.messages = out->backward->peers() + out->split.group_size() - 1;
@@ -274,7 +276,8 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
     for (auto& portion : portions_of(group)) needs.push_back(std::move(portion.news));
     return needs;
   };
-  out->transfers.emplace(needs_of, out->split, link.rank(), *out->arena);
+  WEFT_TRY(auto transfers, Transfers::make(needs_of, out->split, link.rank(), *out->arena, out->messages));
+  out->transfers.emplace(std::move(transfers));
   out->share.needed_bytes = out->transfers->needed_bytes();
   WEFT_CHECK(add_exchange(*out));
   return out;

@@ -38,7 +38,7 @@ struct RingPlan::State {
   std::vector<std::vector<TokenRun>> owned = {};
   RingSummary summary = {};
   RingShare share = {};
-  std::shared_ptr<KernelMemory> memory = {};
+  std::shared_ptr<KernelMemory> memory = {}, messages = {};  ///< of tensors, and of what travels
   // Of a forward pass.
   std::vector<ring::Portion> portions = {};
   std::optional<Arena> arena = {};  ///< K, V

@@ -30,43 +30,45 @@ void Transfers::add(std::vector<Message>& to, int peer, ring::Needs rows, const 
   to.push_back(std::move(message));
 }
 
-Transfers::Transfers(const NeedsOf& needs_of, const ring::Split& split, int rank, const Arena& arena) {
+Result<Transfers> Transfers::make(const NeedsOf& needs_of, const ring::Split& split, int rank, const Arena& arena,
+                                  const std::shared_ptr<KernelMemory>& memory) {
+  Transfers made;
   std::size_t in = 0, out = 0;
   const auto steps = [&](std::size_t count) {
-    steps_ = std::max(steps_, count);
-    sends_.resize(steps_);
-    receives_.resize(steps_);
+    made.steps_ = std::max(made.steps_, count);
+    made.sends_.resize(made.steps_);
+    made.receives_.resize(made.steps_);
   };
   const std::int64_t group = split.group_of(rank);
   const auto mine = needs_of(group);
   steps(mine.size());
-  for (const auto& needs : mine) needed_ += arena.bytes_of(needs);
+  for (const auto& needs : mine) made.needed_ += arena.bytes_of(needs);
   const auto& own = split.computed(rank);
   for (std::int64_t other = 0; other < split.groups.ranks(); ++other) {
     if (other == group) continue;
     const auto peer = static_cast<int>(split.rank_of(other, split.lane_of(rank)));
     const auto& others = split.computed(peer);
-    for (std::size_t p = 0; p < mine.size(); ++p) add(receives_[p], peer, owned(mine[p], others), arena, in);
+    for (std::size_t p = 0; p < mine.size(); ++p) add(made.receives_[p], peer, owned(mine[p], others), arena, in);
     const auto theirs = needs_of(other);
     steps(theirs.size());
-    for (std::size_t p = 0; p < theirs.size(); ++p) add(sends_[p], peer, owned(theirs[p], own), arena, out);
+    for (std::size_t p = 0; p < theirs.size(); ++p) add(made.sends_[p], peer, owned(theirs[p], own), arena, out);
   }
-  in_.resize(in);
-  out_.resize(out);
+  WEFT_TRY(made.in_, KernelBytes::make(memory, in));
+  WEFT_TRY(made.out_, KernelBytes::make(memory, out));
+  return made;
 }
 
 Status Transfers::post(Link& link, const Arena& arena) {
   for (const auto& step : sends_) {
-    for (const auto& message : step) WEFT_CHECK(arena.pack(message.rows, out_.data() + message.begin));
+    for (const auto& message : step) WEFT_CHECK(arena.pack(message.rows, out_, message.begin));
   }
   WEFT_CHECK(arena.settle());
   std::vector<Transport::Part> sends, receives;
   for (std::size_t p = 0; p < steps_; ++p) {
     sends.clear();
     receives.clear();
-    for (const auto& message : sends_[p]) sends.push_back({message.peer, out_.data() + message.begin, message.bytes});
-    for (const auto& message : receives_[p])
-      receives.push_back({message.peer, in_.data() + message.begin, message.bytes});
+    for (const auto& message : sends_[p]) sends.push_back(out_.part(message.peer, message.begin, message.bytes));
+    for (const auto& message : receives_[p]) receives.push_back(in_.part(message.peer, message.begin, message.bytes));
     WEFT_TRY(const auto step, link.post(sends, receives));
     if (p == 0) first_ = step - 1;
   }
@@ -74,7 +76,7 @@ Status Transfers::post(Link& link, const Arena& arena) {
 }
 
 Status Transfers::unpack(std::size_t number, Arena& arena) const {
-  for (const auto& message : receives_[number]) WEFT_CHECK(arena.unpack(message.rows, in_.data() + message.begin));
+  for (const auto& message : receives_[number]) WEFT_CHECK(arena.unpack(message.rows, in_, message.begin));
   return done;
 }
 

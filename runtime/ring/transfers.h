@@ -14,7 +14,9 @@ class Transfers {
  public:
   /// What the rows of a group need of others, a step each, of the rank's heads.
   using NeedsOf = std::function<std::vector<ring::Needs>(std::int64_t group)>;
-  Transfers(const NeedsOf& needs_of, const ring::Split& split, int rank, const Arena& arena);
+  /// `memory`: where messages lie.
+  static Result<Transfers> make(const NeedsOf& needs_of, const ring::Split& split, int rank, const Arena& arena,
+                                const std::shared_ptr<KernelMemory>& memory);
 
   /// Begins all steps, as many as any rank has. After it, `last_step()` is the link's last.
   Status post(Link& link, const Arena& arena);
@@ -31,6 +33,7 @@ class Transfers {
   std::int64_t peers() const;
 
  private:
+  Transfers() = default;
   struct Message {
     int peer = 0;
     ring::Needs rows;
@@ -42,7 +45,7 @@ class Transfers {
   std::size_t steps_ = 0, needed_ = 0;
   std::uint64_t first_ = 0;
   Messages sends_, receives_;
-  std::vector<std::byte> in_, out_;
+  KernelBytes in_, out_;
 };
 
 }  // namespace weft

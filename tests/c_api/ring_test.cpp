@@ -259,6 +259,15 @@ TEST_F(CRing, ErrorsSayWhatAndWhich) {
   ASSERT_EQ(message(weft_local_transports(1, transports)), "");
   options.carrier = static_cast<weft_ring_carrier>(9);
   EXPECT_EQ(message(weft_ring_join(transports[0], &options, &ring)), "weft_ring_options::carrier is 9");
+  ::setenv("WEFT_NCCL", "/nowhere/libnccl.so.2", 1);
+  ::setenv("WEFT_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
+  ASSERT_EQ(message(weft_local_transports(1, transports)), "");
+  weft_transport* none = transports[0];
+  EXPECT_NE(message(weft_nccl_transport(transports[0], nullptr, &none)).find("/nowhere/"), std::string::npos);
+  EXPECT_EQ(none, nullptr);
+  EXPECT_NE(message(weft_nccl_transport(nullptr, nullptr, &none)), "");
+  ::unsetenv("WEFT_NCCL");
+  ::unsetenv("WEFT_CUDA_DRIVER");
   EXPECT_NE(message(weft_local_transports(0, transports)), "");
   EXPECT_NE(message(weft_local_transports(1, nullptr)), "");
   EXPECT_NE(message(weft_ring_join(nullptr, nullptr, &ring)), "");

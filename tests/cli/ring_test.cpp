@@ -52,6 +52,11 @@ TEST_F(RingCommand, WhatCannotBeIsRefused) {
   EXPECT_EQ(explain({"--tokens", "1k", "--keys", "2k", "--ring", "2"}).status, 1);
   EXPECT_EQ(explain({"--tokens", "1k", "--grad", "--ring", "2"}).status, 2);
   EXPECT_EQ(explain({"--tokens", "1k", "--ring", "mpi"}).status, 2);
+  EXPECT_EQ(explain({"--tokens", "1k", "--ring", "nccl"}).status, 2);
+  const auto on_cpu = run_weft(scratch_, {"run", in_checkout("examples/window.weft"), "--tokens", "64", "--target",
+                                          "cpu", "--ring", "nccl:zigzag"});
+  EXPECT_EQ(on_cpu.status, 2);
+  EXPECT_NE(on_cpu.err.find("NCCL moves what lies on GPUs"), std::string::npos) << on_cpu.err;
   const auto file = scratch_.write("p.weft", "pattern p { keep causal; ring 8 zigzag; }\n");
   const auto with = [&](const char* ring) {
     return run_weft(scratch_, {"explain", file, "--tokens", "1k", "--target", "cpu", "--ring", ring});

@@ -48,10 +48,16 @@ class WithStandIn : public ::testing::Test {
   std::uint64_t current() const { return current_(); }
   void set_current(std::uint64_t context) const { set_current_(context); }
   std::uint64_t primary(int device) const { return primary_(device); }
+  /// After failures of what frees.
+  void free_what_is_alive() {
+    for (const auto& [address, bytes] : stand_in_->memory) std::free(reinterpret_cast<void*>(address));
+    stand_in_->memory.clear();
+  }
   void expect_nothing_alive() const {
     EXPECT_EQ(stand_in_->memory.size(), 0u);
     EXPECT_EQ(stand_in_->modules, 0);
     EXPECT_EQ(stand_in_->events, 0);
+    EXPECT_EQ(stand_in_->own_streams, 0);
     EXPECT_EQ(stand_in_->contexts, 0);
   }
 

@@ -249,6 +249,13 @@ def test_bad_options(broken, match):
         weft.ring.Ring(weft.ring.threads(1)[0], **broken)
 
 
+def test_nccl_is_looked_for_where_it_is_named(monkeypatch):
+    monkeypatch.setenv("WEFT_NCCL", "/nowhere/libnccl.so.2")
+    monkeypatch.setenv("WEFT_CUDA_DRIVER", "/nowhere/libcuda.so.1")
+    with pytest.raises(weft.UnavailableError, match="/nowhere/"):
+        weft.ring.Ring(weft.ring.threads(1)[0], nccl=0)
+
+
 def test_a_transport_serves_one_ring():
     (only,) = weft.ring.threads(1)
     weft.ring.Ring(only)

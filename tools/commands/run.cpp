@@ -11,21 +11,17 @@
 #include "tools/operands.h"
 #include "tools/pattern_file.h"
 #include "tools/progress.h"
+#include "tools/ring_job.h"
 #include "tools/tensor_files.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
-#include <mutex>
-#include <thread>
 
 namespace weft::tools {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::int64_t kRingTimeoutMs = 60'000;
 
 /// Tokens of a random launch: the options', else what the pattern fixes.
 std::optional<std::int64_t> tokens_of(const Options& options, const ir::Pattern& pattern) {
@@ -449,55 +445,10 @@ int run(const Options& options, std::unique_ptr<Transport> transport, const Cons
   return verdict(*report, console);
 }
 
-/// Ends the process where MPI waits for a rank that never comes.
-class StartLimit {
- public:
-  StartLimit(std::int64_t ms, const Console& console)
-      : thread_([this, ms, &console] {
-          std::unique_lock lock(mutex_);
-          if (started_.wait_for(lock, std::chrono::milliseconds(ms), [this] { return done_; })) return;
-          auto late = environment_error(fmt::format("MPI did not start in {} ms: a rank of the job did not come", ms));
-          late.code = ErrorCode::ring_start;
-          std::_Exit(console.fail(late));
-        }) {}
-  ~StartLimit() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    started_.notify_all();
-    thread_.join();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable started_;
-  bool done_ = false;
-  std::thread thread_;
-};
-
-/// One rank of a job: rank 0 alone remarks, prints results and writes files.
-int run_with_mpi(const Options& options, const Console& console) {
-  auto transport = [&] {
-    const StartLimit limit(options.ring_timeout.value_or(kRingTimeoutMs), console);
-    return mpi_transport();
-  }();
-  if (!transport) return console.fail(transport.error());
-  const int rank = (*transport)->rank();
-  auto of_rank = with_ranks(options, (*transport)->ranks());
-  of_rank.quiet = options.quiet || rank > 0;
-  const int status = run(of_rank, std::move(*transport), Console(of_rank));
-  // Ending the job ends the others: they may say what they saw before. One after the other, as mpirun itself may
-  // stumble over several that end it at once.
-  if (status != kDone) std::this_thread::sleep_for(std::chrono::seconds(1 + std::min(rank, 3)));
-  end_mpi(status);
-  return status;
-}
-
 }  // namespace
 
 int command_run(const Options& options, const Console& console) {
-  return is_mpi_ring(options) ? run_with_mpi(options, console) : run(options, nullptr, console);
+  return is_mpi_ring(options) ? run_in_job(options, console, run) : run(options, nullptr, console);
 }
 
 }  // namespace weft::tools

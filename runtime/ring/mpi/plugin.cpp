@@ -52,7 +52,7 @@ Result<Plugin> load() {
   // MPI opens libraries of its own, which look for its names.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) return unusable(fmt::format("{} cannot be opened: {}", path, dlerror()));
-  Plugin out;
+  Plugin out{.path = path};
 #define WEFT_MPI_FUNCTION(result, name, parameters)                        \
   out.name = reinterpret_cast<result(*) parameters>(dlsym(handle, #name)); \
   if (out.name == nullptr) return unusable(fmt::format("{} has no {}", path, #name));

@@ -2,7 +2,7 @@
 
 #include "compiler/base/result.h"
 
-#include <memory>
+#include <string>
 
 namespace weft::mpi {
 
@@ -10,6 +10,7 @@ namespace weft::mpi {
 struct Plugin {
 #define WEFT_MPI_FUNCTION(result, name, parameters) result(*name) parameters = nullptr;
 #include "runtime/ring/mpi/functions.def"
+  std::string path = {};
 };
 
 /// Opens it, once a process: what WEFT_MPI names, else `weft-mpi.so` beside the program or the library. Environment

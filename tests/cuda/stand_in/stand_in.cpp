@@ -18,7 +18,7 @@ using weft::test::StandIn;
 
 constexpr int kOutOfMemory = 2, kInvalidValue = 1, kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201,
               kNotFound = 500, kStreamCaptureUnsupported = 900;
-constexpr std::uint64_t kFirstContext = 0x1000, kModule = 0x2000, kFunction = 0x3000, kEvent = 0x4000;
+constexpr std::uint64_t kFirstContext = 0x1000, kModule = 0x2000, kFunction = 0x3000, kEvent = 0x4000, kStream = 0x5000;
 
 thread_local std::vector<std::uint64_t> stack;
 
@@ -175,6 +175,13 @@ STAND_IN(cuDeviceGetAttribute, (int* value, int attribute, DeviceHandle device))
       return kInvalidValue;
   }
 }
+STAND_IN(cuDeviceGetPCIBusId, (char* out, int size, DeviceHandle device)) {
+  CALLED("cuDeviceGetPCIBusId");
+  const auto name = "0000:" + std::to_string(10 + device) + ":00.0";
+  if (size <= static_cast<int>(name.size())) return kInvalidValue;
+  std::memcpy(out, name.c_str(), name.size() + 1);
+  return 0;
+}
 STAND_IN(cuDeviceTotalMem_v2, (std::size_t * bytes, DeviceHandle)) {
   CALLED("cuDeviceTotalMem_v2");
   *bytes = std::size_t{8} << 30;
@@ -326,6 +333,18 @@ STAND_IN(cuMemcpyDtoH_v2, (void* to, DeviceAddress from, std::size_t bytes)) {
   std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
   return 0;
 }
+STAND_IN(cuStreamCreate, (StreamHandle * *stream, unsigned)) {
+  CALLED("cuStreamCreate");
+  NEEDS_CONTEXT();
+  ++state().own_streams;
+  *stream = handle<StreamHandle>(kStream);
+  return 0;
+}
+STAND_IN(cuStreamDestroy_v2, (StreamHandle*)) {
+  CALLED("cuStreamDestroy_v2", false);
+  --state().own_streams;
+  return 0;
+}
 STAND_IN(cuStreamIsCapturing, (StreamHandle * stream, int* status)) {
   CALLED("cuStreamIsCapturing", false);
   NEEDS_CONTEXT();
@@ -339,6 +358,7 @@ STAND_IN(cuMemcpy2DAsync_v2, (const Copy2D* what, StreamHandle*)) {
   for (std::size_t line = 0; line < what->height; ++line) {
     const auto from = what->from_device + line * what->from_pitch, to = what->to_device + line * what->to_pitch;
     const bool reads_host = what->from_type == kMemoryHost, writes_host = what->to_type == kMemoryHost;
+    state().host_lines += reads_host != writes_host ? 1 : 0;
     if ((!reads_host && !holds(from, what->width)) || (!writes_host && !holds(to, what->width)) ||
         what->from_pitch < what->width || what->to_pitch < what->width)
       return kInvalidValue;
@@ -355,6 +375,13 @@ STAND_IN(cuMemsetD32Async, (DeviceAddress to, unsigned value, std::size_t count,
   NEEDS_CONTEXT();
   if (!holds(to, 4 * count)) return kInvalidValue;
   std::fill_n(reinterpret_cast<unsigned*>(to), count, value);
+  return 0;
+}
+STAND_IN(cuMemsetD8Async, (DeviceAddress to, unsigned char value, std::size_t count, StreamHandle*)) {
+  CALLED("cuMemsetD8Async");
+  NEEDS_CONTEXT();
+  if (!holds(to, count)) return kInvalidValue;
+  std::memset(reinterpret_cast<void*>(to), value, count);
   return 0;
 }
 STAND_IN(cuPointerGetAttributes, (unsigned count, int* attributes, void** values, DeviceAddress address)) {
@@ -387,6 +414,12 @@ STAND_IN(cuEventRecord, (EventHandle*, StreamHandle*)) {
   CALLED("cuEventRecord");
   NEEDS_CONTEXT();
   return 0;
+}
+STAND_IN(cuEventQuery, (EventHandle*)) {
+  CALLED("cuEventQuery");
+  if (state().unready_events <= 0) return 0;
+  --state().unready_events;
+  return kErrorNotReady;
 }
 STAND_IN(cuEventSynchronize, (EventHandle*)) {
   CALLED("cuEventSynchronize");

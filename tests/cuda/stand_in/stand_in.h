@@ -44,7 +44,7 @@ struct StandIn {
   std::map<std::uint64_t, std::size_t> memory;
   std::map<std::uint64_t, std::string> functions;  ///< by handle, never forgotten
   std::map<std::uint64_t, std::uint64_t> owners;   ///< contexts of allocations and functions, never forgotten
-  int contexts = 0, modules = 0, events = 0;
+  int contexts = 0, modules = 0, events = 0, own_streams = 0;
 
   // What to do.
   int fail_at = -1;  ///< which call that may fail does, counted from 0; -1: none
@@ -56,6 +56,8 @@ struct StandIn {
   std::map<std::uint64_t, std::uint64_t> streams;  ///< the context of a stream; without one it is the current one's
   std::uint64_t captured = 0;          ///< this stream is captured: what a driver forbids meanwhile fails, and …
   std::vector<std::string> forbidden;  ///< … is written down here
+  int unready_events = 0;              ///< so many of the next queries find an event that has not come
+  std::int64_t host_lines = 0;         ///< copied between the host and a device by cuMemcpy2DAsync
   bool records = true;                 ///< off: nothing is written down, for measurements of what calls it
   std::function<void(const Launched&)> on_launch;
 
@@ -72,6 +74,7 @@ struct StandIn {
     fail_with = 2;
     streams.clear();
     failed.clear();
+    unready_events = 0;
     captured = 0;
     forbidden.clear();
     on_launch = nullptr;

@@ -287,6 +287,14 @@ DRIVER(cuMemsetD32Async, (DeviceAddress to, unsigned value, std::size_t count, S
   memory().mark_written(to, 4 * count);
   return kSuccess;
 }
+DRIVER(cuMemsetD8Async, (DeviceAddress to, unsigned char value, std::size_t count, StreamHandle*)) {
+  const std::lock_guard lock(machine().mutex);
+  auto* const place = memory().find(to, count);
+  if (place == nullptr) return kInvalidValue;
+  std::memset(place, value, count);
+  memory().mark_written(to, count);
+  return kSuccess;
+}
 DRIVER(cuStreamSynchronize, (StreamHandle*)) { return kSuccess; }
 DRIVER(cuPointerGetAttributes, (unsigned count, int* attributes, void** values, DeviceAddress address)) {
   const std::lock_guard lock(machine().mutex);
