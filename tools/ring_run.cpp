@@ -12,6 +12,7 @@
 #include <cstring>
 #include <system_error>
 #include <thread>
+#include <type_traits>
 
 namespace weft::tools {
 
@@ -70,6 +71,43 @@ Result<double> timed(Ring& ring, RingPlan& plan, const RingArgs& args) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
+/// Where the kernel is a GPU's, copies there of what a rank has on the host, which views then name; else nothing.
+class Copies {
+ public:
+  explicit Copies(const Kernel& kernel) : device_(device_of(kernel)) {}
+
+  template <typename Pointer>
+  Status place(View<Pointer>& view) {
+    if (view.data == nullptr || device_ == nullptr) return done;
+    const auto bytes = numbers_of(view) * size_of(view.dtype);
+    WEFT_TRY(auto buffer, cuda::Buffer::upload(device_, view.data, bytes));
+    if constexpr (!std::is_const_v<std::remove_pointer_t<Pointer>>)
+      homes_.push_back({view.data, buffers_.size(), bytes});
+    view.data = buffer.data();
+    buffers_.push_back(std::move(buffer));
+    return done;
+  }
+  template <typename Named>
+  Status place(std::vector<Named>& all) {
+    for (auto& one : all) WEFT_CHECK(place(one.view));
+    return done;
+  }
+  /// What can be written, to where it was on the host.
+  Status fetch() const {
+    for (const auto& home : homes_) WEFT_CHECK(buffers_[home.buffer].copy_out(home.data, home.bytes));
+    return done;
+  }
+
+ private:
+  struct Home {
+    void* data;
+    std::size_t buffer, bytes;
+  };
+  std::shared_ptr<const cuda::Device> device_;
+  std::vector<cuda::Buffer> buffers_;
+  std::vector<Home> homes_;
+};
+
 /// The backward pass of what the forward left in `args`; gradients come together on rank 0.
 Status run_backward(Ring& ring, const RingPasses& passes, const RingShape& shape, RingArgs args, RingRan& ran) {
   const auto& whole = passes.gradients;
@@ -93,34 +131,17 @@ Status run_backward(Ring& ring, const RingPasses& passes, const RingShape& shape
     if (ring.rank() == 0) break;
     wanted.view.data = of_inputs.emplace_back(numbers_of(wanted.view) * size_of(wanted.view.dtype)).data();
   }
+  Copies copies(*passes.backward), of_sums(*passes.backward);
+  WEFT_CHECK(copies.place(args.d_out));
+  for (auto* const view : to) WEFT_CHECK(copies.place(*view));
+  WEFT_CHECK(of_sums.place(d_inputs));
   args.d_inputs = d_inputs;
   WEFT_TRY(ran.backward_ms, timed(ring, *plan, args));
   WEFT_TRY(ran.backward_shares, plan->shares());
   for (std::size_t i = 0; i < made.size(); ++i) {
     if (from[i]->data != nullptr) WEFT_CHECK(plan->gather(operand(*to[i]), 1, *from[i]));
   }
-  return done;
-}
-
-/// Where the kernel is a GPU's, copies of the rows there, which the arguments then name.
-Result<std::vector<cuda::Buffer>> place_rows(const Kernel& kernel, RingArgs& args) {
-  std::vector<cuda::Buffer> out;
-  const auto device = device_of(kernel);
-  if (device == nullptr) return out;
-  const auto place = [&](auto& view) -> Status {
-    if (view.data == nullptr) return done;
-    WEFT_TRY(auto buffer, cuda::Buffer::upload(device, view.data, numbers_of(view) * size_of(view.dtype)));
-    view.data = buffer.data();
-    out.push_back(std::move(buffer));
-    return done;
-  };
-  WEFT_CHECK(place(args.q));
-  WEFT_CHECK(place(args.k));
-  WEFT_CHECK(place(args.v));
-  WEFT_CHECK(place(args.out));
-  WEFT_CHECK(place(args.lse));
-  WEFT_CHECK(place(args.branch_lse));
-  return out;
+  return of_sums.fetch();
 }
 
 /// What one rank does, from joining to its rows of the outputs, which come together on rank 0.
@@ -149,7 +170,12 @@ Result<RingRan> run_rank(const RingPasses& passes, std::unique_ptr<Transport> tr
   if (branches > 0)
     args.branch_lse = dense_output(branch_lse.data(), DType::f32, {branches, shape.batch, shape.heads, rows});
   RingRan ran{.rank = rank, .summary = plan->summary()};
-  WEFT_TRY(const auto on_device, place_rows(passes.forward, args));
+  Copies copies(passes.forward);
+  std::vector<NamedInput> inputs(whole.inputs.begin(), whole.inputs.end());
+  WEFT_CHECK(copies.place(inputs));
+  args.inputs = inputs;
+  for (auto* const view : {&args.q, &args.k, &args.v}) WEFT_CHECK(copies.place(*view));
+  for (auto* const view : {&args.out, &args.lse, &args.branch_lse}) WEFT_CHECK(copies.place(*view));
   WEFT_TRY(ran.ms, timed(*ring, *plan, args));
   WEFT_TRY(ran.shares, plan->shares());
   WEFT_CHECK(plan->gather(operand(args.out), 1, whole.out));

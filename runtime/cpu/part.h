@@ -20,6 +20,14 @@ struct Part {
     const bool alike = static_cast<std::int64_t>(of.size()) == kv_heads;
     return there[static_cast<std::size_t>(of[static_cast<std::size_t>((alike ? 0 : entry * kv_heads) + kv)])];
   }
+  /// Of tokens whose rows are there for any head.
+  std::vector<std::uint8_t> all_there() const {
+    std::vector<std::uint8_t> out = own;
+    for (const auto& rows : there) {
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] |= rows[i];
+    }
+    return out;
+  }
   /// Of keys [first, end), is any its own?
   bool owns_any(std::int64_t first, std::int64_t end) const {
     for (auto key = first; key < end; ++key) {

@@ -185,6 +185,49 @@ std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const R
   return out;
 }
 
+namespace {
+
+/// Of every head, from the first tile of any to the last, those that hold rows [begin, end) of a batch entry, counted
+/// from its first.
+walk::TileRange tiles_of_any_head(const ir::Phase& phase, const HeadTables& tables, std::size_t number,
+                                  const ir::Extent& extent, std::int64_t begin, std::int64_t end) {
+  walk::TileRange all{.first = std::numeric_limits<std::int64_t>::max(), .end = 0};
+  for (const auto& head : tables.tables.phases[number].head) {
+    const auto range = ir::tiles_of_rows(phase, head, extent, extent.x_begin + begin, extent.x_begin + end);
+    all = {.first = std::min(all.first, range.first), .end = std::max(all.end, range.end)};
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<walk::TileRange> tiles_of_part(const ir::Plan& plan, const HeadTables& tables, std::size_t phase,
+                                           const ir::Shape& shape, const std::vector<std::uint8_t>& marks) {
+  const ir::Phase& of = plan.phases[phase];
+  const auto extent = ir::extent_of(shape, 0, of.stationary, nullptr, &tables.tables);
+  std::vector<walk::TileRange> found;
+  for (auto at = marks.begin();;) {
+    const auto begin = std::find(at, marks.end(), 1), end = std::find(begin, marks.end(), 0);
+    if (begin == marks.end()) break;
+    found.push_back(tiles_of_any_head(of, tables, phase, extent, begin - marks.begin(), end - marks.begin()));
+    at = end;
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<walk::TileRange> out;
+  for (const auto& range : found) {
+    if (!out.empty() && range.first <= out.back().end)
+      out.back().end = std::max(out.back().end, range.end);
+    else
+      out.push_back(range);
+  }
+  return out;
+}
+
+void take_tiles(const walk::TileRange& range, weft_args& block) {
+  block.tile_first = range.first;
+  block.tiles_per_head = range.end - range.first;
+}
+
 void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t phase, const ir::Shape& shape,
                   weft_args& block) {
   const ir::Phase& of = plan.phases[phase];
@@ -193,16 +236,12 @@ void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t ph
   for (std::int64_t b = 0; b < entries; ++b) {
     const auto extent = ir::extent_of(shape, b, of.stationary, nullptr, &tables.tables);
     const bool all_rows = of.stationary == ir::Stationary::key;
-    const auto begin = all_rows ? extent.x_begin : extent.x_begin + shape.row_begin;
-    const auto end = all_rows ? extent.x_end : extent.x_begin + shape.row_end();
-    for (const auto& head : tables.tables.phases[phase].head) {
-      const auto range = ir::tiles_of_rows(of, head, extent, begin, end);
-      all = {.first = std::min(all.first, range.first), .end = std::max(all.end, range.end)};
-    }
+    const auto range = tiles_of_any_head(of, tables, phase, extent, all_rows ? 0 : shape.row_begin,
+                                         all_rows ? extent.x_end - extent.x_begin : shape.row_end());
+    all = {.first = std::min(all.first, range.first), .end = std::max(all.end, range.end)};
   }
   block.heads_per_tile = ir::heads_per_tile(plan, tables.alike, shape);
-  block.tile_first = all.first;
-  block.tiles_per_head = all.end - all.first;
+  take_tiles(all, block);
 }
 
 Result<std::size_t> carry_bytes(const ir::Plan& plan, const ir::Shape& shape) {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <vector>
 
 /// From a checked launch to the argument block of codegen/args.h: what every backend that runs kernels shares.
 namespace weft {
@@ -64,6 +65,12 @@ Result<HeadTables> make_head_tables(const ir::Plan& plan, std::int64_t heads);
 
 /// Which row tiles each (batch, head) of a phase has, from the first that any has to the last, so that tile numbers are
 /// a plain product; and how many heads stand in one.
+/// Of a part: all tiles that hold some of the marked rows, or keys where those are the rows.
+std::vector<walk::TileRange> tiles_of_part(const ir::Plan& plan, const HeadTables& tables, std::size_t phase,
+                                           const ir::Shape& shape, const std::vector<std::uint8_t>& marks);
+/// The tiles of one range, as kernels count them.
+void take_tiles(const walk::TileRange& range, weft_args& block);
+
 void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t phase, const ir::Shape& shape,
                   weft_args& block);
 

@@ -182,7 +182,13 @@ Status CudaExecutor::queue(const Job& job, Room room, const RoomSizes& sizes, st
               (reinterpret_cast<cuda::DeviceAddress>(to), zeros.data(), words * sizeof zeros[0], stream));
     return done;
   };
-  return run_steps(job, room, {.run = run, .copy = copy, .clear = clear});
+  const auto fetch = [&](void* to, const void* from, std::size_t bytes) -> Status {
+    WEFT_CUDA(device()->driver(), cuStreamSynchronize, (stream));
+    if (bytes == 0) return done;
+    WEFT_CUDA(device()->driver(), cuMemcpyDtoH_v2, (to, reinterpret_cast<cuda::DeviceAddress>(from), bytes));
+    return done;
+  };
+  return run_steps(job, room, {.run = run, .copy = copy, .clear = clear, .fetch = fetch});
 }
 
 std::shared_ptr<const cuda::Device> device_of(const Kernel& kernel) {

@@ -203,6 +203,10 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
     std::memset(to, 0, words * sizeof(std::uint32_t));
     return done;
   };
+  const auto fetch = [](void* to, const void* from, std::size_t bytes) -> Status {
+    std::memcpy(to, from, bytes);
+    return done;
+  };
   const Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .beside = beside};
   std::array<const std::int64_t*, ir::kRegimes> beside_words = {};
   for (std::size_t i = 0; i < beside.size(); ++i)
@@ -216,7 +220,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
                   .list_scratch = list_scratch.data(),
                   .terms = terms.data(),
                   .input_sums = reinterpret_cast<std::byte*>(input_sums.data())};
-  WEFT_CHECK(run_steps(job, room, {.run = run, .copy = copy, .clear = clear}));
+  WEFT_CHECK(run_steps(job, room, {.run = run, .copy = copy, .clear = clear, .fetch = fetch}));
   return reports;
 }
 

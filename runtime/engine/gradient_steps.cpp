@@ -1,6 +1,7 @@
 #include "runtime/engine/gradient_steps.h"
 
 #include "compiler/ir/few_rows.h"
+#include "runtime/cpu/part.h"
 
 #include <fmt/format.h>
 
@@ -83,6 +84,20 @@ weft_input output_of(const OutputView& view) {
   return out;
 }
 
+/// All parts take the same power of two: what the first step found here becomes what it found anywhere.
+Status agree_on_bounds(const Job& job, const Piece& piece, const Machine& machine) {
+  std::vector<std::uint32_t> bounds(static_cast<std::size_t>(bounds_of(piece.shape)));
+  auto* const there = piece.block.d_o_bounds;
+  const auto bytes = bounds.size() * sizeof bounds[0];
+  WEFT_CHECK(machine.fetch(bounds.data(), there, bytes));
+  WEFT_CHECK(job.launch.agree_on_bounds(
+      std::span(bounds).first(static_cast<std::size_t>(piece.shape.batch * piece.shape.kv_heads))));
+  WEFT_CHECK(machine.copy(reinterpret_cast<std::int64_t*>(there), reinterpret_cast<const std::int64_t*>(bounds.data()),
+                          bytes));
+  // The host's numbers are read when the copy's turn comes.
+  return machine.fetch(bounds.data(), there, 0);
+}
+
 }  // namespace
 
 Status check_tiles(const Piece& piece, std::int64_t most_of_head) {
@@ -140,7 +155,9 @@ Status run_terms(const Job& job, const ir::Step& step, Piece& piece, const Machi
   block.tile_begin = piece.first_head * rows;
   block.tile_end = block.tile_begin + piece.heads * rows;
   const auto blocks = step.grid.blocks({.heads = piece.heads, .rows = rows});
-  return machine.run({.step = step, .blocks = blocks, .args = &block, .piece = &piece});
+  WEFT_CHECK(machine.run({.step = step, .blocks = blocks, .args = &block, .piece = &piece}));
+  if (!job.kernel.plan.scales_gradients() || !job.launch.agree_on_bounds) return done;
+  return agree_on_bounds(job, piece, machine);
 }
 
 Status run_keys(const Job& job, Steps phases, Piece& piece, const Room& room, const RunTurn& run) {
@@ -156,13 +173,20 @@ Status run_keys(const Job& job, Steps phases, Piece& piece, const Room& room, co
     block.group_end = in_turns ? head + 1 : group;
     for (const auto& step : phases) {
       block.phase = step.number;
-      number_tiles(of_keys, tables, static_cast<std::size_t>(step.number), piece.shape, block);
-      const std::int64_t tiles = block.tiles_per_head;
-      WEFT_CHECK(check_tiles(piece, tiles));
-      block.tile_begin = piece.first_head / group * tiles;
-      block.tile_end = block.tile_begin + piece.heads / group * tiles;
-      const auto blocks = step.grid.blocks({.kv_heads = piece.heads / group, .tiles = tiles});
-      WEFT_CHECK(run({.step = step, .blocks = blocks, .args = &block, .piece = &piece}));
+      const auto number = static_cast<std::size_t>(step.number);
+      number_tiles(of_keys, tables, number, piece.shape, block);
+      WEFT_CHECK(check_tiles(piece, block.tiles_per_head));
+      std::vector<walk::TileRange> ranges = {{block.tile_first, block.tile_first + block.tiles_per_head}};
+      if (job.launch.part != nullptr)
+        ranges = tiles_of_part(of_keys, tables, number, piece.shape, job.launch.part->own);
+      for (const auto& range : ranges) {
+        take_tiles(range, block);
+        const std::int64_t tiles = block.tiles_per_head;
+        block.tile_begin = piece.first_head / group * tiles;
+        block.tile_end = block.tile_begin + piece.heads / group * tiles;
+        const auto blocks = step.grid.blocks({.kv_heads = piece.heads / group, .tiles = tiles});
+        WEFT_CHECK(run({.step = step, .blocks = blocks, .args = &block, .piece = &piece}));
+      }
     }
   }
   return done;

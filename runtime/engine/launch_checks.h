@@ -6,6 +6,8 @@
 
 #include <weft/weft.h>
 
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -31,7 +33,9 @@ struct Launch {
   std::vector<OutputView> lists;     ///< in the order of ir::chosen_sets; empty: none is wanted
   bool gradient = false;             ///< it is the backward pass, which reads O and LSE
   std::vector<OutputView> d_inputs;  ///< of the backward pass, in the order of Pattern::inputs; no data: not wanted
-  const cpu::Part* part = nullptr;   ///< of the backward pass on a CPU: what is computed here; null: all of it
+  const cpu::Part* part = nullptr;   ///< of the backward pass: what is computed here; null: all of it
+  /// GPUs, of a part: makes of the largest |dO| of each entry and head of K and V, bits of f32, that of all parts.
+  std::function<Status(std::span<std::uint32_t>)> agree_on_bounds = {};
 };
 
 /// What a launch must agree with.

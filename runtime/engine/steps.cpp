@@ -2,6 +2,7 @@
 
 #include "compiler/ir/few_rows.h"
 #include "compiler/ir/key_chunks.h"
+#include "runtime/cpu/part.h"
 #include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/gradient_steps.h"
 #include "runtime/engine/lists.h"
@@ -74,7 +75,8 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
   weft_args& block = piece.block;
   block.phase = step.number;
   number_tiles(job.kernel.plan, job.tables, static_cast<std::size_t>(step.number), piece.shape, block);
-  const std::int64_t tiles = block.tiles_per_head, rows = piece.shape.rows_computed();
+  const std::int64_t rows = piece.shape.rows_computed();
+  std::int64_t tiles = block.tiles_per_head;
   const std::int64_t chunks = block.chunks, shares = ir::shares_of_tile(job.kernel.plan, chunks);
   const auto behind = piece.first_head + piece.heads;
   // Rows are counted where chunks of them are merged.
@@ -90,6 +92,17 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
     block.tile_end = (first + heads) / block.heads_per_tile * tiles;
     return turn(step, heads);
   };
+  if (chunks == 1 && job.launch.part != nullptr) {
+    const auto& part = *job.launch.part;
+    const auto marks = job.kernel.plan.finds_deltas() ? part.all_there() : part.own;
+    for (const auto& range :
+         tiles_of_part(job.kernel.plan, job.tables, static_cast<std::size_t>(step.number), piece.shape, marks)) {
+      take_tiles(range, block);
+      tiles = block.tiles_per_head;
+      WEFT_CHECK(attend(piece.first_head, piece.heads));
+    }
+    return done;
+  }
   if (chunks == 1) return attend(piece.first_head, piece.heads);
   const auto of_head = chunk_bytes_of_head(job.kernel.plan, rows, chunks);
   const auto at_once =

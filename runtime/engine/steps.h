@@ -65,6 +65,8 @@ struct Machine {
   std::function<Status(std::int64_t* to, const std::int64_t* from, std::size_t bytes)> copy = {};
   /// Zeros, in words of four bytes.
   std::function<Status(void* to, std::size_t words)> clear = {};
+  /// Brings bytes to the host when all before is done; empty where it reaches them.
+  std::function<Status(void* to, const void* from, std::size_t bytes)> fetch = {};
 };
 
 /// The steps of the plan, piece by piece; many heads take turns with the room for chunks of keys. User error where a

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <iterator>
 #include <numeric>
 
@@ -48,6 +49,15 @@ ring::Runs rows_with_their_keys(const ring::Needs& rows, const ring::Runs& own) 
   ring::Runs out = own;
   for (const auto& set : rows.sets) out.insert(out.end(), set.begin(), set.end());
   return out;
+}
+
+/// Collective: the largest that any rank has.
+Status agree_on_bounds(Link& link, std::span<std::uint32_t> bounds) {
+  WEFT_TRY(const auto said, said_by_all(link, {reinterpret_cast<const char*>(bounds.data()), bounds.size_bytes()}));
+  std::vector<std::uint32_t> all(said.size() / sizeof(std::uint32_t));
+  std::memcpy(all.data(), said.data(), said.size());
+  for (std::size_t i = 0; i < all.size(); ++i) bounds[i % bounds.size()] = std::max(bounds[i % bounds.size()], all[i]);
+  return done;
 }
 
 }  // namespace
@@ -95,8 +105,15 @@ Result<Backward> Backward::make(const Kernel& kernel, const std::shared_ptr<Kern
   const auto needed = all_rows_of(split.group_of(rank));
   const ring::Needs none{.sets = {}, .of = {}, .kv_heads = forward.shape().kv_heads};
   auto part = part_of(needed.empty() ? none : needed[0], split.computed(rank), shape.n_q);
-  return Backward(std::move(keys), std::move(rows), std::move(results), std::move(of_keys), std::move(of_rows),
-                  std::move(part));
+  Backward out(std::move(keys), std::move(rows), std::move(results), std::move(of_keys), std::move(of_rows),
+               std::move(part));
+  out.memory_ = memory;
+  if (kernel.state().target.kind == TargetKind::cuda && kernel.state().plan.scales_gradients()) {
+    out.bounds_ = shape.batch * forward.shape().kv_heads;
+    // A launch of some heads takes the entries of the batch one after another.
+    out.agreements_ = split.changes_heads() ? shape.batch : 1;
+  }
+  return out;
 }
 
 Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, const HeadSlice& heads,
@@ -120,7 +137,12 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
   const auto start = std::chrono::steady_clock::now();
   WEFT_CHECK(link.wait(of_rows_.last_step()));
   wait_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  if (own.empty()) return run_inputs(link, kernel, own, {}, args);
+  std::vector<std::uint32_t> bounds(static_cast<std::size_t>(bounds_));
+  if (own.empty()) {
+    // Others are not to wait for what it would say.
+    for (std::int64_t times = 0; times < agreements_; ++times) WEFT_CHECK(agree_on_bounds(link, bounds));
+    return run_inputs(link, kernel, own, {}, args);
+  }
   WEFT_CHECK(of_keys_.unpack(0, keys_));
   WEFT_CHECK(of_rows_.unpack(0, rows_));
 
@@ -138,12 +160,19 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
   }
   run.dropout_seed = args.dropout_seed;
   run.threads = args.threads;
+  run.stream = args.stream;
   const bool any = std::any_of(wanted.begin(), wanted.end(), [](const auto& of) { return of.second->data != nullptr; });
+  std::int64_t agreed = 0;
   if (any) {
     WEFT_TRY(auto launch, check_launch(contract_of(kernel.state()), run));
     launch.part = &part_;
+    launch.agree_on_bounds = [&](std::span<std::uint32_t> found) {
+      ++agreed;
+      return agree_on_bounds(link, found);
+    };
     WEFT_CHECK(kernel.state().executor->run(launch, run));
   }
+  for (; agreed < agreements_; ++agreed) WEFT_CHECK(agree_on_bounds(link, bounds));
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i].second->data != nullptr) WEFT_CHECK(results_.copy_out(i, own, *wanted[i].second));
   }
@@ -165,13 +194,14 @@ Status Backward::run_inputs(Link& link, const Kernel& kernel, const ring::Runs& 
   std::vector<float> sums;
   for (const auto& wanted : args.d_inputs) sizes.push_back(numbers_of(wanted.view));
   sums.resize(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
-  std::vector<float> of_rows(sums.size());
+  WEFT_TRY(const auto of_rows, KernelBytes::make(memory_, sums.size() * sizeof(float)));
+  std::vector<float> found(sums.size());
   std::vector<NamedOutput> places;
   auto* place = of_rows.data();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const auto& wanted = args.d_inputs[i];
     places.push_back({.name = wanted.name, .view = dense_like<void*>(wanted.view, place)});
-    place += sizes[i];
+    place += sizes[i] * sizeof(float);
   }
   run.dq = run.dk = run.dv = {};
   run.d_inputs = places;
@@ -190,19 +220,19 @@ Status Backward::run_inputs(Link& link, const Kernel& kernel, const ring::Runs& 
       // Those that pool all rows have no slices, and here they have all rows.
       run.slice = together < tokens ? RowSlice{.first = some.first, .of = tokens} : RowSlice{};
       WEFT_CHECK(kernel.run(run));
-      for (std::size_t at = 0; at < sums.size(); ++at) sums[at] += of_rows[at];
+      const Lines to{.data = reinterpret_cast<std::byte*>(found.data()), .on_host = true};
+      WEFT_CHECK(memory_->copy(to, of_rows.whole(), of_rows.size(), 1));
+      WEFT_CHECK(memory_->settle());
+      for (std::size_t at = 0; at < sums.size(); ++at) sums[at] += found[at];
     }
   }
   WEFT_CHECK(add_over_ranks(link, sums));
-  auto sum = sums.begin();
+  const auto* sum = reinterpret_cast<const std::byte*>(sums.data());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const auto& view = args.d_inputs[i].view;
-    ir::Tensor values({view.extent.begin(), view.extent.begin() + view.rank});
-    values.data.assign(sum, sum + static_cast<std::ptrdiff_t>(sizes[i]));
-    from_f64(values, view);
-    sum += static_cast<std::ptrdiff_t>(sizes[i]);
+    WEFT_CHECK(from_host(*memory_, sum, args.d_inputs[i].view));
+    sum += sizes[i] * sizeof(float);
   }
-  return done;
+  return memory_->settle();
 }
 
 }  // namespace weft

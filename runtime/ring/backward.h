@@ -45,6 +45,9 @@ class Backward {
   Arena results_;  ///< dQ, dK, dV
   Transfers of_keys_, of_rows_;
   cpu::Part part_;
+  std::shared_ptr<KernelMemory> memory_ = {};
+  /// GPUs that scale dS: so many numbers the ranks agree on, and how often in a pass.
+  std::int64_t bounds_ = 0, agreements_ = 0;
 };
 
 }  // namespace weft

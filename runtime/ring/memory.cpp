@@ -2,6 +2,7 @@
 
 #include "runtime/engine/cuda_executor.h"
 #include "runtime/ring/gpu_memory.h"
+#include "runtime/ring/views.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -58,6 +59,41 @@ Result<std::shared_ptr<KernelMemory>> memory_of_messages(const std::shared_ptr<K
       fmt::format("the kernel runs on GPU {}, and the ring's transport moves what lies on GPU {}: compile it for "
                   "'cuda:{}'",
                   *memory->device(), *device, *device));
+}
+
+namespace {
+
+/// Calls copy(lines of the tensor, lines of its row-major numbers, bytes of each).
+template <typename Pointer, typename Copy>
+Status each_line(const KernelMemory& memory, const View<Pointer>& view, std::byte* dense, const Copy& copy) {
+  WEFT_TRY(const bool on_host, memory.is_on_host(view.data));
+  const auto element = static_cast<std::int64_t>(size_of(view.dtype)),
+             numbers = static_cast<std::int64_t>(numbers_of(view));
+  const std::int64_t line = view.rank > 0 ? view.extent[static_cast<std::size_t>(view.rank - 1)] : 1;
+  auto* const data = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(view.data)));
+  for (std::int64_t at = 0; at < numbers; at += line) {
+    std::int64_t place = 0, rest = at;
+    for (auto axis = static_cast<std::size_t>(view.rank); axis-- > 0; rest /= view.extent[axis])
+      place += rest % view.extent[axis] * view.stride[axis];
+    const Lines there{.data = data + place * element, .pitch = line * element, .on_host = on_host},
+        here{.data = dense + at * element, .pitch = line * element, .on_host = true};
+    WEFT_CHECK(copy(there, here, static_cast<std::size_t>(line * element)));
+  }
+  return done;
+}
+
+}  // namespace
+
+Status to_host(const KernelMemory& memory, const TensorView& from, std::byte* to) {
+  return each_line(memory, from, to, [&](const Lines& there, const Lines& here, std::size_t bytes) {
+    return memory.copy(here, there, bytes, 1);
+  });
+}
+
+Status from_host(const KernelMemory& memory, const std::byte* from, const OutputView& to) {
+  return each_line(
+      memory, to, const_cast<std::byte*>(from),
+      [&](const Lines& there, const Lines& here, std::size_t bytes) { return memory.copy(there, here, bytes, 1); });
 }
 
 Result<KernelBytes> KernelBytes::make(std::shared_ptr<KernelMemory> memory, std::size_t bytes) {

@@ -45,6 +45,10 @@ Result<std::shared_ptr<KernelMemory>> memory_of(const Kernel& kernel);
 Result<std::shared_ptr<KernelMemory>> memory_of_messages(const std::shared_ptr<KernelMemory>& memory,
                                                          std::optional<int> device);
 
+/// A tensor's numbers, row-major on the host, come from there, or go there; they are there when the memory has settled.
+Status to_host(const KernelMemory& memory, const TensorView& from, std::byte* to);
+Status from_host(const KernelMemory& memory, const std::byte* from, const OutputView& to);
+
 /// Memory of our own there.
 class KernelBytes {
  public:
@@ -56,6 +60,7 @@ class KernelBytes {
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return bytes_; }
+  Lines whole() const { return lines(0, bytes_); }
   /// From byte `begin` on, one behind the other.
   Lines lines(std::size_t begin, std::size_t width) const;
   /// A message of them.

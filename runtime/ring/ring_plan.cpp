@@ -58,9 +58,8 @@ Status check_kernel(const Kernel::State& state) {
 /// What has no gradients on ranks.
 Status check_gradients(const Kernel::State& state) {
   if (!state.bind.gradient) return done;
-  if (state.target.kind != TargetKind::cpu)
-    return user_error(
-        fmt::format("the backward pass of a ring runs on CPUs in this version, not on '{}'", state.resolved));
+  if (state.target.kind == TargetKind::interpreter)
+    return user_error("the backward pass of a ring runs on CPUs and GPUs, not on the interpreter");
   return done;
 }
 
@@ -68,19 +67,8 @@ Status check_gradients(const Kernel::State& state) {
 Result<ir::Tensor> values_of(const KernelMemory& memory, const TensorView& view) {
   WEFT_TRY(const bool on_host, memory.is_on_host(view.data));
   if (on_host) return to_f64(view);
-  const auto element = static_cast<std::int64_t>(size_of(view.dtype)),
-             numbers = static_cast<std::int64_t>(numbers_of(view));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(numbers * element));
-  const std::int64_t line = view.rank > 0 ? view.extent[static_cast<std::size_t>(view.rank - 1)] : 1;
-  for (std::int64_t at = 0; at < numbers; at += line) {
-    std::int64_t place = 0, rest = at;
-    for (auto axis = static_cast<std::size_t>(view.rank); axis-- > 0; rest /= view.extent[axis])
-      place += rest % view.extent[axis] * view.stride[axis];
-    auto* const from = static_cast<std::byte*>(const_cast<void*>(view.data)) + place * element;
-    WEFT_CHECK(memory.copy({.data = bytes.data() + at * element, .pitch = line * element, .on_host = true},
-                           {.data = from, .pitch = line * element}, static_cast<std::size_t>(line * element), 1));
-  }
-  WEFT_CHECK(memory.settle());
+  std::vector<std::byte> bytes(numbers_of(view) * size_of(view.dtype));
+  WEFT_CHECK(to_host(memory, view, bytes.data()));
   return to_f64(dense_like<const void*>(view, bytes.data()));
 }
 

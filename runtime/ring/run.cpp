@@ -268,7 +268,7 @@ Status run_computed(RingPlan::State& plan, const RingArgs& args) {
     WEFT_CHECK(backward.run(link, plan.kernel, plan.computed(), plan.head_slice(), args, plan.share.wait_ms));
     plan.share.received_bytes = backward.received_bytes();
     plan.share.sent_bytes = backward.sent_bytes();
-    return done;
+    return plan.memory->settle();
   }
   if (args.k.data != nullptr) {
     WEFT_CHECK(plan.arena->copy_in(0, plan.computed(), args.k));

@@ -1,5 +1,7 @@
 #include "ring_fixture.h"
 
+#include "runtime/ring/views.h"
+
 /// Messages travel over the host.
 namespace weft::test {
 namespace {
@@ -20,6 +22,52 @@ TEST_F(CudaRing, HasTheBitsOfOneLaunchAndGivesEverythingBack) {
   }
   driver().on_launch = nullptr;
   expect_nothing_alive();
+}
+
+/// Of dQ those of its rows, of dK and dV those of its keys: ranks together do what one device does.
+TEST_F(CudaRing, BackwardGoesThroughTheTilesOfARankAlone) {
+  constexpr std::int64_t kMany = 1024;
+  const Engine engine(options());
+  auto compiling = f32();
+  compiling.gradient = true;
+  const auto kernel = compile(engine, "pattern p { keep causal; }", compiling);
+  const auto device = device_of(kernel);
+  const auto numbers = static_cast<std::size_t>(kMany * kHeads * kDim);
+  std::vector<cuda::Buffer> buffers(8);
+  for (auto& buffer : buffers) buffer = cuda::Buffer::allocate(device, numbers * sizeof(float)).value();
+  const auto view = [&](std::size_t i, std::int64_t rows) {
+    return dense_output(buffers[i].data(), DType::f32, {1, rows, kHeads, kDim});
+  };
+  const auto args = [&](auto out, std::int64_t rows) {
+    out.q = operand(view(0, rows));
+    out.k = operand(view(1, rows));
+    out.v = operand(view(2, rows));
+    out.out = view(3, rows);
+    out.lse = dense_output(buffers[7].data(), DType::f32, {1, kHeads, rows});
+    out.d_out = operand(view(0, rows));
+    out.dq = view(4, rows);
+    out.dk = view(5, rows);
+    out.dv = view(6, rows);
+    return out;
+  };
+  const auto blocks = [&] {
+    unsigned found = 0;
+    for (const auto& launched : driver().launches)
+      found += driver().functions.at(launched.function) == "weft_terms" ? 0 : launched.grid[0];
+    driver().launches.clear();
+    return found;
+  };
+  ASSERT_TRUE(kernel.run(args(RunArgs(), kMany)).ok());
+  const auto whole = blocks();
+  for (const auto layout : {RingLayout::contiguous, RingLayout::zigzag}) {
+    const auto said = on_ranks([&](std::size_t, std::unique_ptr<Transport> transport) -> Status {
+      WEFT_TRY(const auto ring, Ring::join(std::move(transport), {.layout = layout, .timeout_ms = 20'000}));
+      WEFT_TRY(const auto plan, ring->plan(kernel, {1, kMany, kHeads, kHeads}));
+      return plan->run(args(RingArgs(), plan->share().tokens));
+    });
+    for (const auto& status : said) ASSERT_TRUE(status.ok()) << status.error().message;
+    EXPECT_EQ(blocks(), whole);
+  }
 }
 
 /// Whatever call of the driver fails, no rank waits for ever, and what went wrong is said.

@@ -64,6 +64,45 @@ TEST(RingBackward, HasTheBitsOfOneDevice) {
   EXPECT_GT(tally.moved, 40);
 }
 
+/// Kernels of GPUs go through the tiles that hold a rank's rows, or keys, and no others, and scale by what all ranks
+/// have.
+TEST(RingBackward, HasTheBitsOfOneGpu) {
+  Tally tally;
+  const auto check = [&](RingRunner& runner, const std::string& text, RingOptions options, int ranks) {
+    options.timeout_ms = 60'000;
+    const auto outcomes = runner.run_ring(local_transports(ranks).value(), options);
+    EXPECT_EQ(wrong_bytes(outcomes, &RankOutcome::backward), "") << text;
+    EXPECT_EQ(runner.difference(), "") << text << ' ' << ranks << ' ' << static_cast<int>(options.layout) << ' '
+                                       << static_cast<int>(options.carrier);
+    ++tally.runs;
+    if (sent_bytes(outcomes, &RankOutcome::backward) > 0) ++tally.moved;
+  };
+  const bool all = std::getenv("WEFT_TEST_ALL") != nullptr;
+  for (const auto& [target, dtype] : {std::pair{"emulate:sm_61", ir::DType::f32}, {"emulate:sm_80", ir::DType::f16}}) {
+    int number = dtype == ir::DType::f16 ? 1 : 0;
+    for (const char* text :
+         {"pattern p { branch window(40, 7); dropout 0.2; }",
+          "pattern p { branches dilated(segments: [32, 128], rates: [1, 2]); keep causal; }",
+          "pattern p { branches dilated(segments: [64, 256], rates: [1, 2]); keep causal; combine sum; }",
+          "pattern p { input bias: f32[heads, keys]; keep causal; score s + bias[h, k]; combine joint detached; }"}) {
+      if (number++ % 2 != 0 && !all) continue;
+      auto of = program(text, 100, 2, 2, dtype, 2);
+      of.shape.d_v = 16;
+      RingRunner runner(of, target, true);
+      ASSERT_EQ(runner.refused(), "") << text;
+      ASSERT_TRUE(runner.run_whole().ok()) << text;
+      if (all) check(runner, text, {}, 2);
+      check(runner, text, {.layout = RingLayout::zigzag}, 2);
+      check(runner, text, {.carrier = RingCarrier::heads}, 2);
+    }
+  }
+  EXPECT_EQ(tally.moved, tally.runs);
+  RingRunner few(program("pattern p { keep causal; }", 5, 2, 1, ir::DType::f16), "emulate:sm_80", true);
+  ASSERT_TRUE(few.run_whole().ok());
+  if (all) check(few, "more ranks than tokens", {}, 7);
+  check(few, "more ranks than tokens", {.layout = RingLayout::striped}, 3);
+}
+
 TEST(RingBackward, GradientsOfInputsAreAddedOverRanks) {
   Tally tally;
   for (const char* text :
