@@ -54,6 +54,23 @@ struct Copy2D {
   std::size_t width = 0, height = 0;
 };
 
+/// CUmemAllocationProp: pinned memory of a device.
+struct MemoryProperties {
+  int type = 1, handles = 0;  // pinned; nobody else is to see it
+  int location = 1;           // a device
+  int device = 0;
+  void* security = nullptr;
+  std::uint64_t flags = 0;
+};
+/// CUmemAccessDesc: a device reads and writes it.
+struct MemoryAccess {
+  int location = 1;
+  int device = 0;
+  int rights = 3;
+};
+using MemoryHandle = std::uint64_t;
+inline constexpr int kDeviceMapsMemory = 102, kLeastGranularity = 0;
+
 struct Functions {
 #define WEFT_CUDA_FUNCTION(name, parameters) int(*name) parameters = nullptr;
 #include "runtime/cuda/functions.def"

@@ -80,8 +80,8 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
   const std::int64_t chunks = block.chunks, shares = ir::shares_of_tile(job.kernel.plan, chunks);
   const auto behind = piece.first_head + piece.heads;
   // Rows are counted where chunks of them are merged.
-  if (job.kernel.plan.choices.kernel_class != ir::KernelClass::vector)
-    WEFT_CHECK(check_tiles(piece, std::max(tiles * shares, chunks > 1 ? rows : 0)));
+  const bool on_gpu = job.kernel.plan.choices.kernel_class != ir::KernelClass::vector;
+  if (on_gpu) WEFT_CHECK(check_tiles(piece, std::max(tiles * shares, chunks > 1 ? rows : 0)));
   const auto turn = [&](const ir::Step& of, std::int64_t heads) {
     const auto groups = heads / block.heads_per_tile;
     const ir::Counts counts{.heads = heads, .head_groups = groups, .tiles = tiles, .shares = shares, .rows = rows};
@@ -92,7 +92,8 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
     block.tile_end = (first + heads) / block.heads_per_tile * tiles;
     return turn(step, heads);
   };
-  if (chunks == 1 && job.launch.part != nullptr) {
+  // On CPUs who goes through the tiles skips those without rows of the part: its units are those of the whole.
+  if (on_gpu && chunks == 1 && job.launch.part != nullptr) {
     const auto& part = *job.launch.part;
     const auto marks = job.kernel.plan.finds_deltas() ? part.all_there() : part.own;
     for (const auto& range :

@@ -16,7 +16,7 @@ std::size_t page_aligned(std::size_t bytes) { return (bytes + 4095) / 4096 * 409
 }  // namespace
 
 Result<Arena> Arena::make(std::shared_ptr<KernelMemory> memory, const ir::Shape& shape,
-                          const std::vector<Tensor>& tensors) {
+                          const std::vector<Tensor>& tensors, const Present& present) {
   Arena out;
   out.shape_ = shape;
   bool fits = true;
@@ -31,8 +31,8 @@ Result<Arena> Arena::make(std::shared_ptr<KernelMemory> memory, const ir::Shape&
            !__builtin_mul_overflow(rows, placed.row, &bytes) && !__builtin_add_overflow(all, page_aligned(bytes), &all);
     out.tensors_.push_back(placed);
   }
-  auto made =
-      fits ? KernelBytes::make(std::move(memory), all) : Result<KernelBytes>(environment_error("out of memory"));
+  auto made = fits ? KernelBytes::make(std::move(memory), all, out.used_by(present))
+                   : Result<KernelBytes>(environment_error("out of memory"));
   if (!made) {
     auto error = made.error();
     error.notes.push_back(fmt::format("rows of {} tokens, {} heads, {} of K and V were to be placed", shape.n_k,
@@ -66,15 +66,36 @@ OutputView Arena::rows(std::size_t number, const ring::Run& run) const {
   return out;
 }
 
-std::byte* Arena::address(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
-                          std::int64_t token) const {
+std::size_t Arena::place_of(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
+                            std::int64_t token) const {
   const auto row = ((branch * shape_.batch + entry) * of.tensor.heads + head) * shape_.n_k + token;
-  return bytes_.data() + of.begin + static_cast<std::size_t>(row) * of.row;
+  return of.begin + static_cast<std::size_t>(row) * of.row;
+}
+
+std::vector<ByteRange> Arena::used_by(const Present& present) const {
+  std::vector<ByteRange> out;
+  for (const auto& of : tensors_) {
+    const auto group = of.tensor.heads / shape_.kv_heads;
+    for (std::int64_t branch = 0; branch < branches_of(of); ++branch) {
+      for (std::int64_t b = 0; b < shape_.batch; ++b) {
+        for (std::int64_t h = 0; h < of.tensor.heads; ++h) {
+          const auto add = [&](const ring::Runs& runs) {
+            for (const auto& run : runs)
+              out.push_back({place_of(of, branch, b, h, run.first), place_of(of, branch, b, h, run.end())});
+          };
+          add(present.own);
+          for (const auto& needs : present.others) add(needs.at(b, h / group));
+        }
+      }
+    }
+  }
+  return out;
 }
 
 Lines Arena::lines_of(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
                       const ring::Run& run) const {
-  return {.data = address(of, branch, entry, head, run.first), .pitch = run.stride * static_cast<std::int64_t>(of.row)};
+  return {.data = bytes_.data() + place_of(of, branch, entry, head, run.first),
+          .pitch = run.stride * static_cast<std::int64_t>(of.row)};
 }
 
 template <typename Pointer, typename Use>

@@ -24,8 +24,13 @@ class Arena {
     bool by_head = false;       ///< seen as [B, heads, n] as LSE is, with a dim of 1; else as [B, n, heads, dim]
     std::int64_t branches = 0;  ///< of an LSE of each: [branches, B, heads, n]
   };
+  /// Tokens whose rows will be there: the rank's own, and of others.
+  struct Present {
+    const ring::Runs& own;
+    std::vector<ring::Needs> others = {};
+  };
   static Result<Arena> make(std::shared_ptr<KernelMemory> memory, const ir::Shape& shape,
-                            const std::vector<Tensor>& tensors);
+                            const std::vector<Tensor>& tensors, const Present& present);
 
   OutputView whole(std::size_t number) const;
   TensorView read(std::size_t number) const;
@@ -49,8 +54,10 @@ class Arena {
   };
   static std::int64_t branches_of(const Placed& of) { return std::max<std::int64_t>(1, of.tensor.branches); }
   Arena() = default;
-  std::byte* address(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
-                     std::int64_t token) const;
+  std::vector<ByteRange> used_by(const Present& present) const;
+  /// Where a row is, in bytes from the first.
+  std::size_t place_of(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
+                       std::int64_t token) const;
   /// A run's rows of one head.
   Lines lines_of(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
                  const ring::Run& run) const;

@@ -1,6 +1,7 @@
 #include "runtime/ring/gpu_memory.h"
 
 #include "runtime/cuda/memory.h"
+#include "runtime/cuda/sparse.h"
 
 #include <cstring>
 #include <utility>
@@ -13,7 +14,13 @@ class GpuMemory final : public KernelMemory {
  public:
   explicit GpuMemory(std::shared_ptr<const cuda::Device> device) : device_(std::move(device)) {}
 
-  Result<std::byte*> reserve(std::size_t bytes) override {
+  Result<std::byte*> reserve(std::size_t bytes, const std::vector<ByteRange>& used) override {
+    WEFT_TRY(auto sparse, cuda::SparseBuffer::make(device_, bytes, used));
+    if (sparse) {
+      auto* const data = static_cast<std::byte*>(sparse->data());
+      sparse_.push_back(std::move(sparse));
+      return data;
+    }
     WEFT_TRY(auto buffer, cuda::Buffer::allocate(device_, bytes));
     WEFT_TRY(const auto current, cuda::Current::make(*device_));
     const auto address = reinterpret_cast<cuda::DeviceAddress>(buffer.data());
@@ -24,6 +31,7 @@ class GpuMemory final : public KernelMemory {
     return data;
   }
   void release(std::byte* data, std::size_t) noexcept override {
+    std::erase_if(sparse_, [&](const auto& buffer) { return buffer->data() == data; });
     std::erase_if(buffers_, [&](const cuda::Buffer& buffer) { return buffer.data() == data; });
   }
   Status copy(const Lines& to, const Lines& from, std::size_t width, std::int64_t lines) const override {
@@ -75,6 +83,7 @@ class GpuMemory final : public KernelMemory {
 
   std::shared_ptr<const cuda::Device> device_;
   std::vector<cuda::Buffer> buffers_;
+  std::vector<std::unique_ptr<cuda::SparseBuffer>> sparse_;
   cuda::StreamHandle* stream_ = nullptr;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 class HostMemory final : public KernelMemory {
  public:
-  Result<std::byte*> reserve(std::size_t bytes) override {
+  Result<std::byte*> reserve(std::size_t bytes, const std::vector<ByteRange>&) override {
     void* const memory =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
@@ -97,9 +97,14 @@ Status from_host(const KernelMemory& memory, const std::byte* from, const Output
 }
 
 Result<KernelBytes> KernelBytes::make(std::shared_ptr<KernelMemory> memory, std::size_t bytes) {
+  return make(std::move(memory), bytes, {{0, bytes}});
+}
+
+Result<KernelBytes> KernelBytes::make(std::shared_ptr<KernelMemory> memory, std::size_t bytes,
+                                      const std::vector<ByteRange>& used) {
   KernelBytes out;
   if (bytes > 0) {
-    WEFT_TRY(out.data_, memory->reserve(bytes));
+    WEFT_TRY(out.data_, memory->reserve(bytes, used));
   }
   out.memory_ = std::move(memory);
   out.bytes_ = bytes;

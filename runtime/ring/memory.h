@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/base/byte_range.h"
 #include "compiler/base/result.h"
 
 #include <weft/ring.h>
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace weft {
 
@@ -24,8 +26,8 @@ struct Lines {
 class KernelMemory {
  public:
   virtual ~KernelMemory() = default;
-  /// Zeros. Of the host's memory only what is touched is more than address space.
-  virtual Result<std::byte*> reserve(std::size_t bytes) = 0;
+  /// Zeros. What is not in `used` may be more address space than memory: what is written there is lost, or not.
+  virtual Result<std::byte*> reserve(std::size_t bytes, const std::vector<ByteRange>& used) = 0;
   virtual void release(std::byte* data, std::size_t bytes) noexcept = 0;
   virtual Status copy(const Lines& to, const Lines& from, std::size_t width, std::int64_t lines) const = 0;
   virtual Status clear(const Lines& what, std::size_t bytes) const = 0;  ///< of one line
@@ -54,6 +56,8 @@ class KernelBytes {
  public:
   KernelBytes() = default;
   static Result<KernelBytes> make(std::shared_ptr<KernelMemory> memory, std::size_t bytes);
+  static Result<KernelBytes> make(std::shared_ptr<KernelMemory> memory, std::size_t bytes,
+                                  const std::vector<ByteRange>& used);
   KernelBytes(KernelBytes&& other) noexcept;
   KernelBytes& operator=(KernelBytes&& other) noexcept;
   ~KernelBytes();

@@ -253,17 +253,21 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
     for (auto& portion : portions) portion.news = portion.news.of_heads(out->split.heads(link.rank()));
     return portions;
   };
-  out->portions = portions_of(out->split.group_of(link.rank()));
-  const auto& inner = out->inner;
-  WEFT_TRY(auto arena, Arena::make(out->memory, inner,
-                                   {{.heads = inner.kv_heads, .dim = shape.d, .dtype = out->dtype},
-                                    {.heads = inner.kv_heads, .dim = shape.d_v, .dtype = out->dtype}}));
-  out->arena.emplace(std::move(arena));
   const auto needs_of = [&](std::int64_t group) {
     std::vector<ring::Needs> needs;
     for (auto& portion : portions_of(group)) needs.push_back(std::move(portion.news));
     return needs;
   };
+  const auto group = out->split.group_of(link.rank());
+  out->portions = portions_of(group);
+  Arena::Present present{.own = out->computed()};
+  for (const auto& portion : out->portions) present.others.push_back(portion.news);
+  const auto& inner = out->inner;
+  WEFT_TRY(auto arena, Arena::make(out->memory, inner,
+                                   {{.heads = inner.kv_heads, .dim = shape.d, .dtype = out->dtype},
+                                    {.heads = inner.kv_heads, .dim = shape.d_v, .dtype = out->dtype}},
+                                   present));
+  out->arena.emplace(std::move(arena));
   WEFT_TRY(auto transfers, Transfers::make(needs_of, out->split, link.rank(), *out->arena, out->messages));
   out->transfers.emplace(std::move(transfers));
   out->share.needed_bytes = out->transfers->needed_bytes();

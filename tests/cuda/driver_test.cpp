@@ -4,6 +4,7 @@
 #include "runtime/cuda/examine.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/module.h"
+#include "runtime/cuda/sparse.h"
 #include "runtime/cuda/timer.h"
 
 #include <algorithm>
@@ -52,6 +53,53 @@ Status live_once(const std::function<void()>& before_the_end) {
   if (back != host) return internal_error("the bytes are others");
   before_the_end();
   return done;
+}
+
+/// What is used keeps its bytes, whatever is written elsewhere; the rest reads as zeros while nobody writes there.
+TEST_F(CudaDriver, SparseMemoryIsThereWhereItIsUsed) {
+  constexpr std::size_t kGranule = 4096, kSize = 100 * kGranule;
+  const auto device = open();
+  driver().granule = kGranule;
+  {
+    const auto made =
+        SparseBuffer::make(device, kSize - 100, {{5000, 9000}, {8000, 12'000}, {kSize - 200, kSize - 100}});
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    ASSERT_TRUE(*made);
+    auto* const bytes = static_cast<unsigned char*>((*made)->data());
+    EXPECT_TRUE(std::all_of(bytes, bytes + kSize, [](auto byte) { return byte == 0; }));
+    std::fill(bytes + 5000, bytes + 12'000, 7);
+    bytes[kSize - 150] = 8;
+    EXPECT_EQ(bytes[50 * kGranule], 0);
+    std::fill(bytes + 3 * kGranule, bytes + 99 * kGranule, 9);
+    EXPECT_TRUE(std::all_of(bytes + 5000, bytes + 12'000, [](auto byte) { return byte == 7; }));
+    EXPECT_EQ(bytes[kSize - 150], 8);
+    // Two granules of the first ranges, one of the last, and those that holes are seen as.
+    EXPECT_LE(driver().all_created, 5 * kGranule);
+  }
+  EXPECT_EQ(driver().reserved.size() + driver().mapped.size() + driver().created.size(), 0U);
+  const auto none = SparseBuffer::make(device, kSize, {{0, kSize / 10 * 8}});
+  EXPECT_TRUE(none.ok() && *none == nullptr) << "little would be saved";
+  driver().granule = 0;
+  const auto unable = SparseBuffer::make(device, kSize, {{0, 1}});
+  EXPECT_TRUE(unable.ok() && *unable == nullptr);
+}
+
+TEST_F(CudaDriver, SparseMemoryIsGivenBackWhereACallFails) {
+  const auto device = open();
+  int failed = 0;
+  for (int call = 0; call < 200; ++call) {
+    driver().forget();
+    driver().granule = 4096;
+    driver().fail_at = call;
+    const auto made = SparseBuffer::make(device, 40 * 4096, {{0, 100}, {50'000, 60'000}});
+    if (driver().failed.empty()) break;
+    driver().fail_at = -1;
+    failed += made.ok() ? 0 : 1;
+    // A driver that does not say whether it can is one that cannot.
+    EXPECT_TRUE(!made.ok() || (driver().failed == "cuDeviceGetAttribute" && *made == nullptr)) << driver().failed;
+    EXPECT_EQ(driver().reserved.size() + driver().mapped.size() + driver().created.size(), 0U) << driver().failed;
+  }
+  EXPECT_GT(failed, 40);
 }
 
 TEST_F(CudaDriver, ListsDevices) {

@@ -18,16 +18,17 @@ class CudaRing : public CudaEngine {
  protected:
   /// What one rank does, up to O of all ranks in `whole` on rank 0.
   static Status run_rank(const Kernel& kernel, const Problem& problem, std::unique_ptr<Transport> transport,
-                         RingCarrier carrier, std::vector<float>& whole, std::int64_t timeout_ms = 20'000) {
+                         RingCarrier carrier, std::vector<float>& whole, std::int64_t timeout_ms = 20'000,
+                         RingLayout layout = RingLayout::zigzag) {
     const auto device = device_of(kernel);
-    WEFT_TRY(const auto ring, Ring::join(std::move(transport),
-                                         {.layout = RingLayout::zigzag, .carrier = carrier, .timeout_ms = timeout_ms}));
-    WEFT_TRY(const auto plan, ring->plan(kernel, {kBatch, kTokens, kHeads, kHeads}));
+    WEFT_TRY(const auto ring,
+             Ring::join(std::move(transport), {.layout = layout, .carrier = carrier, .timeout_ms = timeout_ms}));
+    WEFT_TRY(const auto plan, ring->plan(kernel, {problem.batch, problem.tokens, kHeads, kHeads}));
     const auto own = [&](const std::vector<float>& all) {
       std::vector<float> mine;
-      for (std::int64_t b = 0; b < kBatch; ++b) {
+      for (std::int64_t b = 0; b < problem.batch; ++b) {
         for (const auto& run : plan->owned(ring->rank())) {
-          const auto first = all.begin() + (b * kTokens + run.first) * kHeads * kDim;
+          const auto first = all.begin() + (b * problem.tokens + run.first) * kHeads * kDim;
           mine.insert(mine.end(), first, first + run.count * kHeads * kDim);
         }
       }
@@ -37,24 +38,27 @@ class CudaRing : public CudaEngine {
     WEFT_TRY(const auto q, own(problem.q));
     WEFT_TRY(const auto k, own(problem.k));
     WEFT_TRY(const auto v, own(problem.v));
-    WEFT_TRY(const auto out,
-             cuda::Buffer::allocate(device, static_cast<std::size_t>(kBatch * rows * kHeads * kDim) * sizeof(float)));
+    WEFT_TRY(
+        const auto out,
+        cuda::Buffer::allocate(device, static_cast<std::size_t>(problem.batch * rows * kHeads * kDim) * sizeof(float)));
     const auto view = [&](const cuda::Buffer& of) {
-      return dense_view(of.data(), DType::f32, {kBatch, rows, kHeads, kDim});
+      return dense_view(of.data(), DType::f32, {problem.batch, rows, kHeads, kDim});
     };
     WEFT_CHECK(plan->run({.q = view(q),
                           .k = view(k),
                           .v = view(v),
-                          .out = dense_output(out.data(), DType::f32, {kBatch, rows, kHeads, kDim})}));
-    return plan->gather(view(out), 1, dense_output(whole.data(), DType::f32, {kBatch, kTokens, kHeads, kDim}));
+                          .out = dense_output(out.data(), DType::f32, {problem.batch, rows, kHeads, kDim})}));
+    return plan->gather(view(out), 1,
+                        dense_output(whole.data(), DType::f32, {problem.batch, problem.tokens, kHeads, kDim}));
   }
 
   /// What each rank's thread says.
-  static std::vector<Status> on_ranks(const std::function<Status(std::size_t rank, std::unique_ptr<Transport>)>& run) {
-    auto transports = local_transports(kRanks).value();
-    std::vector<Status> said(kRanks, done);
+  static std::vector<Status> on_ranks(const std::function<Status(std::size_t rank, std::unique_ptr<Transport>)>& run,
+                                      int count = kRanks) {
+    auto transports = local_transports(count).value();
+    std::vector<Status> said(transports.size(), done);
     std::vector<std::thread> ranks;
-    for (std::size_t rank = 0; rank < kRanks; ++rank)
+    for (std::size_t rank = 0; rank < said.size(); ++rank)
       ranks.emplace_back([&, rank] { said[rank] = run(rank, std::move(transports[rank])); });
     for (auto& rank : ranks) rank.join();
     return said;

@@ -24,6 +24,50 @@ TEST_F(CudaRing, HasTheBitsOfOneLaunchAndGivesEverythingBack) {
   expect_nothing_alive();
 }
 
+/// A rank's memory is that of the rows it has: beside them there are addresses, behind which zeros are seen.
+TEST_F(CudaRing, TakesNoMemoryForRowsThatItDoesNotNeed) {
+  Problem problem(1, 512, kHeads, kDim);
+  {
+    const Engine engine(options());
+    const auto kernel = compile(engine, "pattern p { branch window(20, 3); }", f32());
+    emulate(kernel);
+    run_whole(kernel, problem);
+    const auto run = driver().on_launch;
+    const auto ring_of = [&](int ranks) {
+      std::vector<float> of_ring(problem.out.size(), -1), unused(problem.out.size());
+      for (const auto& status : on_ranks(
+               [&](std::size_t rank, std::unique_ptr<Transport> transport) {
+                 return run_rank(kernel, problem, std::move(transport), RingCarrier::keys, rank == 0 ? of_ring : unused,
+                                 20'000, RingLayout::contiguous);
+               },
+               ranks))
+        EXPECT_TRUE(status.ok()) << status.error().message;
+      EXPECT_EQ(std::memcmp(of_ring.data(), problem.out.data(), of_ring.size() * sizeof(float)), 0);
+      EXPECT_EQ(driver().reserved.size() + driver().mapped.size() + driver().created.size(), 0U);
+    };
+    const std::size_t granule = 4096, whole = 2 * problem.k.size() * sizeof(float);
+    driver().forget();
+    driver().on_launch = run;
+    driver().granule = granule;
+    ring_of(2);
+    ring_of(4);
+    const auto rows = [&](std::size_t ranks) { return whole / ranks; };
+    // Of each head and tensor the rows of others begin and end a granule; and there are two that holes are seen as.
+    const std::size_t most = 2 * (rows(2) + 8 * granule + 2 * granule) + 4 * (rows(4) + 8 * granule + 2 * granule);
+    EXPECT_LE(driver().all_created, most);
+    EXPECT_GT(driver().all_created, 2 * whole);
+    EXPECT_EQ(driver().count("cuMemCreate") > 0, true);
+    // Too large a granule saves nothing.
+    driver().forget();
+    driver().on_launch = run;
+    driver().granule = 65536;
+    ring_of(2);
+    EXPECT_EQ(driver().count("cuMemCreate"), 0U);
+  }
+  driver().on_launch = nullptr;
+  expect_nothing_alive();
+}
+
 /// Of dQ those of its rows, of dK and dV those of its keys: ranks together do what one device does.
 TEST_F(CudaRing, BackwardGoesThroughTheTilesOfARankAlone) {
   constexpr std::int64_t kMany = 1024;

@@ -4,6 +4,9 @@
 
 #include <elf.h>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -168,6 +171,9 @@ STAND_IN(cuDeviceGetAttribute, (int* value, int attribute, DeviceHandle device))
     case kDeviceMinor:
       *value = sm % 10;
       return 0;
+    case kDeviceMapsMemory:
+      *value = state().granule > 0 ? 1 : 0;
+      return 0;
     case kDeviceMultiprocessors:
       *value = 20;
       return 0;
@@ -310,6 +316,85 @@ STAND_IN(cuMemFree_v2, (DeviceAddress address)) {
   NEEDS_CONTEXT();
   if (!is_ours(address) || state().memory.erase(address) == 0) return kInvalidValue;
   std::free(reinterpret_cast<void*>(address));
+  return 0;
+}
+/// Mapped memory is a file that is nowhere, so that the same can be seen at several addresses, and what is not mapped
+/// cannot be touched at all.
+STAND_IN(cuMemGetAllocationGranularity, (std::size_t * bytes, const MemoryProperties*, int)) {
+  CALLED("cuMemGetAllocationGranularity");
+  *bytes = state().granule;
+  return 0;
+}
+STAND_IN(cuMemAddressReserve,
+         (DeviceAddress * address, std::size_t bytes, std::size_t, DeviceAddress, unsigned long long)) {
+  CALLED("cuMemAddressReserve");
+  void* const at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED || bytes % state().granule != 0) return kInvalidValue;
+  *address = reinterpret_cast<std::uint64_t>(at);
+  state().reserved[*address] = bytes;
+  return 0;
+}
+STAND_IN(cuMemAddressFree, (DeviceAddress address, std::size_t bytes)) {
+  CALLED("cuMemAddressFree", false);
+  if (state().reserved.erase(address) == 0) return kInvalidValue;
+  state().memory.erase(address);
+  munmap(reinterpret_cast<void*>(address), bytes);
+  return 0;
+}
+STAND_IN(cuMemCreate,
+         (MemoryHandle * memory, std::size_t bytes, const MemoryProperties* properties, unsigned long long)) {
+  CALLED("cuMemCreate");
+  if (bytes == 0 || bytes % state().granule != 0 || properties->type != 1 || properties->location != 1)
+    return kInvalidValue;
+  const int file = memfd_create("stand-in", 0);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return kOutOfMemory;
+  *memory = static_cast<MemoryHandle>(file);
+  state().created[*memory] = bytes;
+  state().all_created += bytes;
+  return 0;
+}
+STAND_IN(cuMemRelease, (MemoryHandle memory)) {
+  CALLED("cuMemRelease", false);
+  if (state().created.erase(memory) == 0) return kInvalidValue;
+  close(static_cast<int>(memory));  // its pages stay where they are mapped
+  return 0;
+}
+STAND_IN(cuMemMap,
+         (DeviceAddress address, std::size_t bytes, std::size_t offset, MemoryHandle memory, unsigned long long)) {
+  CALLED("cuMemMap");
+  const auto created = state().created.find(memory);
+  if (created == state().created.end() || offset != 0 || bytes > created->second || address % state().granule != 0)
+    return kInvalidValue;
+  for (const auto& [at, of] : state().mapped) {
+    if (address < at + of && at < address + bytes) return kInvalidValue;
+  }
+  void* const at = mmap(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                        static_cast<int>(memory), 0);
+  if (at == MAP_FAILED) return kInvalidValue;
+  state().mapped[address] = bytes;
+  return 0;
+}
+STAND_IN(cuMemUnmap, (DeviceAddress address, std::size_t bytes)) {
+  CALLED("cuMemUnmap", false);
+  const auto at = state().mapped.find(address);
+  if (at == state().mapped.end() || at->second != bytes) return kInvalidValue;
+  state().mapped.erase(at);
+  mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+       0);
+  return 0;
+}
+/// From here on it is memory like any other: all of it is mapped.
+STAND_IN(cuMemSetAccess, (DeviceAddress address, std::size_t bytes, const MemoryAccess* access, std::size_t count)) {
+  CALLED("cuMemSetAccess");
+  NEEDS_CONTEXT();
+  if (count != 1 || access->rights != 3) return kInvalidValue;
+  auto at = address;
+  for (auto next = state().mapped.find(at); next != state().mapped.end() && at < address + bytes;
+       next = state().mapped.find(at))
+    at += next->second;
+  if (at != address + bytes) return kInvalidValue;
+  state().memory[address] = bytes;
+  state().owners[address] = current();
   return 0;
 }
 STAND_IN(cuMemcpyHtoD_v2, (DeviceAddress to, const void* from, std::size_t bytes)) {

@@ -45,6 +45,10 @@ struct StandIn {
   std::map<std::uint64_t, std::string> functions;  ///< by handle, never forgotten
   std::map<std::uint64_t, std::uint64_t> owners;   ///< contexts of allocations and functions, never forgotten
   int contexts = 0, modules = 0, events = 0, own_streams = 0;
+  std::map<std::uint64_t, std::size_t> reserved;  ///< addresses, of which some are mapped …
+  std::map<std::uint64_t, std::size_t> mapped;    ///< … at places
+  std::map<std::uint64_t, std::size_t> created;   ///< memory to be mapped, by handle
+  std::size_t all_created = 0;                    ///< bytes, since the last forget()
 
   // What to do.
   int fail_at = -1;  ///< which call that may fail does, counted from 0; -1: none
@@ -58,6 +62,7 @@ struct StandIn {
   std::vector<std::string> forbidden;  ///< … is written down here
   int unready_events = 0;              ///< so many of the next queries find an event that has not come
   std::int64_t host_lines = 0;         ///< copied between the host and a device by cuMemcpy2DAsync
+  std::size_t granule = 0;             ///< memory is mapped in such pieces; 0: the devices cannot
   bool records = true;                 ///< off: nothing is written down, for measurements of what calls it
   std::function<void(const Launched&)> on_launch;
 
@@ -75,6 +80,8 @@ struct StandIn {
     streams.clear();
     failed.clear();
     unready_events = 0;
+    granule = 0;
+    all_created = 0;
     captured = 0;
     forbidden.clear();
     on_launch = nullptr;
