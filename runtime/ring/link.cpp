@@ -83,7 +83,8 @@ std::string Link::lateness(const Transport::Progress& progress, int peer, std::i
 }
 
 Status Link::wait(std::uint64_t steps) {
-  auto start = std::chrono::steady_clock::now();
+  using Clock = std::chrono::steady_clock;
+  auto start = Clock::now(), last = start;
   auto pause = microseconds(20);
   std::uint64_t done_before = 0;
   while (true) {
@@ -91,9 +92,12 @@ Status Link::wait(std::uint64_t steps) {
       const std::lock_guard lock(mutex_);
       WEFT_TRY(const auto progress, poll());
       if (progress.done >= steps) return done;
-      if (progress.done > done_before) start = std::chrono::steady_clock::now();
+      // A rank that was itself stopped for long, as with its machine, has not waited: signs of others lay there unseen.
+      const auto now = Clock::now();
+      if (progress.done > done_before || now - last > timeout_ / 4) start = now;
+      last = now;
       done_before = progress.done;
-      const auto waited = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start).count();
+      const auto waited = std::chrono::duration_cast<milliseconds>(now - start).count();
       for (const int peer : progress.waits_for) {
         auto late = lateness(progress, peer, waited);
         if (late.empty()) continue;

@@ -14,6 +14,8 @@ namespace weft::test {
 namespace {
 
 constexpr std::int64_t kTimeout = 400;
+/// Where nobody is to be lost, however slow the machine is.
+constexpr std::int64_t kPatience = 20'000;
 
 Program windows() {
   return {.text = "pattern p { branch window(30, 5); }",
@@ -26,10 +28,10 @@ class Failures : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(runner_.run_whole().ok()); }
 
-  std::vector<RankOutcome> run(const Storm& storm, int ranks = 4) {
+  std::vector<RankOutcome> run(const Storm& storm, std::int64_t timeout_ms = kTimeout) {
     const auto start = std::chrono::steady_clock::now();
     auto outcomes =
-        runner_.run_ring(stormy_transports(ranks, storm), {.layout = RingLayout::zigzag, .timeout_ms = kTimeout});
+        runner_.run_ring(stormy_transports(4, storm), {.layout = RingLayout::zigzag, .timeout_ms = timeout_ms});
     ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     return outcomes;
   }
@@ -40,7 +42,7 @@ class Failures : public ::testing::Test {
 
 TEST_F(Failures, LateAndOutOfOrderIsAsRight) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    for (const auto& outcome : run({.seed = seed, .most_delay_us = 5000}))
+    for (const auto& outcome : run({.seed = seed, .most_delay_us = 5000}, kPatience))
       EXPECT_TRUE(outcome.status.ok()) << outcome.status.error().message;
     EXPECT_EQ(runner_.difference(), "") << seed;
   }
@@ -62,7 +64,7 @@ TEST_F(Failures, RandomProgramsInStorms) {
 
 TEST_F(Failures, MessagesThatComeTwiceDoNoHarm) {
   for (std::uint64_t step = 0; step < 8; ++step) {
-    for (const auto& outcome : run({.fault = Storm::Fault::sends_twice, .rank = 1, .step = step}))
+    for (const auto& outcome : run({.fault = Storm::Fault::sends_twice, .rank = 1, .step = step}, kPatience))
       EXPECT_TRUE(outcome.status.ok()) << outcome.status.error().message;
     EXPECT_EQ(runner_.difference(), "");
   }
@@ -115,7 +117,7 @@ TEST_F(Failures, RanksThatDisagreeSaySoAlike) {
   runner_.distort = [](int rank, RingShape& shape) {
     if (rank == 3) shape.tokens = 199;
   };
-  const auto outcomes = runner_.run_ring(local_transports(5).value(), {.timeout_ms = kTimeout});
+  const auto outcomes = runner_.run_ring(local_transports(5).value(), {.timeout_ms = kPatience});
   for (const auto& outcome : outcomes) {
     ASSERT_FALSE(outcome.status.ok());
     const auto& error = outcome.status.error();
@@ -131,7 +133,7 @@ TEST_F(Failures, WhatOneRankRefusesEndsTheOthers) {
     if (rank == 1) shape.heads = 3;  // no multiple of kv heads: refused before ranks are compared
     if (rank == 1) shape.kv_heads = 2;
   };
-  const auto outcomes = runner_.run_ring(local_transports(3).value(), {.timeout_ms = 5000});
+  const auto outcomes = runner_.run_ring(local_transports(3).value(), {.timeout_ms = kPatience});
   EXPECT_EQ(outcomes[1].status.error().kind, ErrorKind::user);
   EXPECT_EQ(outcomes[0].status.error().code, ErrorCode::ring_lost);
   EXPECT_NE(outcomes[0].status.error().message.find("rank 1 gave up"), std::string::npos)
@@ -140,10 +142,11 @@ TEST_F(Failures, WhatOneRankRefusesEndsTheOthers) {
 
 /// A rank whose rows take many times the timeout is waited for.
 TEST_F(Failures, SlowIsNotLost) {
+  constexpr std::int64_t kShort = 1000;
   runner_.distort = [](int rank, RingShape&) {
-    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(4 * kTimeout));
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(4 * kShort));
   };
-  const auto outcomes = runner_.run_ring(local_transports(3).value(), {.timeout_ms = kTimeout});
+  const auto outcomes = runner_.run_ring(local_transports(3).value(), {.timeout_ms = kShort});
   for (const auto& outcome : outcomes) EXPECT_TRUE(outcome.status.ok()) << outcome.status.error().message;
   EXPECT_EQ(runner_.difference(), "");
 }
