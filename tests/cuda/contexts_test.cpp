@@ -137,7 +137,9 @@ TEST_F(CudaEngine, ADriverThatRefusesTheSecondKernelGetsAnother) {
   if (others < 2) GTEST_SKIP() << "one NVRTC here knows sm_80";
   auto gradient = f32();
   gradient.gradient = true;
+  const bool all = std::getenv("WEFT_TEST_ALL") != nullptr;
   for (const int code : {200, 209, 218, 222}) {
+    if (!all && code != 200 && code != 222) continue;
     driver().forget();
     driver().take_images = 1;
     driver().refuse_images = 1;

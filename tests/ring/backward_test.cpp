@@ -103,6 +103,24 @@ TEST(RingBackward, HasTheBitsOfOneGpu) {
   check(few, "more ranks than tokens", {.layout = RingLayout::striped}, 3);
 }
 
+TEST(RingBackward, RandomProgramsOnGpus) {
+  Tally tally;
+  const char* const more = std::getenv("WEFT_RING_PROGRAMS");
+  const int programs = more != nullptr ? std::atoi(more) : std::getenv("WEFT_TEST_ALL") != nullptr ? 12 : 4;
+  for (int i = 0; i < programs; ++i) {
+    const auto seed = 470000 + static_cast<std::uint64_t>(i);
+    auto of = random_program(seed, {.most_tokens = 80, .most_heads = 2, .nesting = 1});
+    of.dtype = i % 2 == 0 ? ir::DType::f16 : ir::DType::f32;
+    RingRunner runner(of, i % 2 == 0 ? "emulate:sm_80" : "emulate:sm_61", true);
+    if (!runner.refused().empty() || !runner.run_whole().ok()) continue;
+    const auto layout = kLayouts[static_cast<std::size_t>(i / 2) % std::size(kLayouts)];
+    const auto wrong = wrong_with(runner, 2 + i % 3, layout, tally);
+    if (wrong.find("by: pooled") != std::string::npos) continue;
+    ASSERT_EQ(wrong, "") << seed << '\n' << to_file(runner.program());
+  }
+  EXPECT_GT(tally.moved, programs / 4);
+}
+
 TEST(RingBackward, GradientsOfInputsAreAddedOverRanks) {
   Tally tally;
   for (const char* text :
