@@ -13,8 +13,8 @@
 #include <filesystem>
 #include <fstream>
 
-/// Random programs over the whole language, as many as there is time for: 2 minutes in eight cases, with WEFT_TEST_ALL 3, or
-/// WEFT_PROGRAMS_MINUTES. A program that fails is made as small as it gets and written to a file;
+/// Random programs over the whole language, as many as there is time for: 2 minutes in eight cases, with WEFT_TEST_ALL
+/// 3, or WEFT_PROGRAMS_MINUTES. A program that fails is made as small as it gets and written to a file;
 /// WEFT_PROGRAM=FILE runs that one alone.
 namespace weft::test {
 namespace {

@@ -310,5 +310,10 @@ DRIVER(cuPointerGetAttributes, (unsigned count, int* attributes, void** values, 
 DRIVER(cuEventCreate, (EventHandle * *event, unsigned)) { return *event = handle<EventHandle>(&memory()), kSuccess; }
 DRIVER(cuEventDestroy_v2, (EventHandle*)) { return kSuccess; }
 DRIVER(cuEventRecord, (EventHandle*, StreamHandle*)) { return kSuccess; }
+DRIVER(cuEventQuery, (EventHandle*)) { return kSuccess; }
+DRIVER(cuStreamCreate, (StreamHandle * *stream, unsigned)) {
+  return *stream = handle<StreamHandle>(&memory()), kSuccess;
+}
+DRIVER(cuStreamDestroy_v2, (StreamHandle*)) { return kSuccess; }
 DRIVER(cuEventSynchronize, (EventHandle*)) { return kSuccess; }
 DRIVER(cuEventElapsedTime, (float* milliseconds, EventHandle*, EventHandle*)) { return *milliseconds = 1, kSuccess; }
