@@ -187,6 +187,30 @@ TEST_F(NcclRing, RanksThatDoNotMeetEndWithAWord) {
   expect_nothing_alive();
 }
 
+TEST_F(NcclRing, RanksHaveTheSameOne) {
+  const auto other = folder_ + "/libnccl.so";
+  std::filesystem::create_symlink(WEFT_NCCL_STAND_IN, other);
+  const auto has_opened = [&] {
+    const std::lock_guard lock(nccl().mutex);
+    return !nccl().calls.empty();
+  };
+  const auto said = on_ranks([&](std::size_t rank, std::unique_ptr<Transport> control) -> Status {
+    if (rank == 1) {
+      while (!has_opened()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      nccl().version = 21806;
+      ::setenv("WEFT_NCCL", other.c_str(), 1);
+    }
+    WEFT_TRY(const auto transport, nccl_transport(std::move(control), {.device = static_cast<int>(rank)}));
+    return done;
+  });
+  for (const auto& status : said) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().message,
+              "the ranks of the ring have different NCCLs: rank 0 has 2.18.5, rank 1 has 2.18.6");
+    EXPECT_EQ(status.error().code, ErrorCode::ring_mismatch);
+  }
+}
+
 /// One that is older than what is called of it.
 TEST_F(NcclRing, AnOldOneIsRefused) {
   nccl().version = 21304;
