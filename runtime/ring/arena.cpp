@@ -31,8 +31,10 @@ Result<Arena> Arena::make(std::shared_ptr<KernelMemory> memory, const ir::Shape&
            !__builtin_mul_overflow(rows, placed.row, &bytes) && !__builtin_add_overflow(all, page_aligned(bytes), &all);
     out.tensors_.push_back(placed);
   }
-  auto made = fits ? KernelBytes::make(std::move(memory), all, out.used_by(present))
-                   : Result<KernelBytes>(environment_error("out of memory"));
+  // The host's is given when it is touched.
+  const auto used = fits && memory->device() ? out.used_by(present) : std::vector<ByteRange>();
+  auto made =
+      fits ? KernelBytes::make(std::move(memory), all, used) : Result<KernelBytes>(environment_error("out of memory"));
   if (!made) {
     auto error = made.error();
     error.notes.push_back(fmt::format("rows of {} tokens, {} heads, {} of K and V were to be placed", shape.n_k,
