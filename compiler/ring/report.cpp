@@ -73,9 +73,8 @@ double seconds_of(const Relation& relation, const Split& split, std::int64_t ran
            bytes / (is_near ? machine.near_bytes_per_s : machine.far_bytes_per_s);
   };
   double now = exchange(share.exchanged_before);
-  const double own_bytes = static_cast<double>(count_of(rows) * heads.count * shape.batch) * row_bytes(relation);
   // Its own rows go into the arena, where there is one.
-  if (keys > 0 || rows.size() > 1) now += 2 * own_bytes / machine.bytes_per_s;
+  if (keys > 0 || rows.size() > 1) now += 2 * share.own_bytes / machine.bytes_per_s;
   // Keys travel while own rows are put in their place, but not before these have come.
   const double begun = exchange(share.exchanged_before);
   const double transferred = begun + first_byte + keys * s_per_byte;
@@ -155,6 +154,7 @@ RankShare share_of(const Relation& relation, const Split& split, const OwnerInde
   RankShare share{.tokens = count_of(split.owned(g)), .pairs = relation.pairs_of(rows, heads)};
   share.field_bytes =
       static_cast<double>((split.home.tokens - share.tokens) * shape.kv_heads * shape.batch) * row_bytes(relation);
+  share.own_bytes = static_cast<double>(count_of(rows) * heads.count * shape.batch) * row_bytes(relation);
   const double of_key =
       row_bytes(relation) * static_cast<double>(shape.batch) / static_cast<double>(relation.entries());
   const Needs needs = relation.needs_of(rows).of_heads(heads);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -24,11 +25,12 @@ std::string bytes(double value) {
 struct Extremes {
   double mean = 0, most = 0;
 };
+/// Of a member of each rank's share, or what a function of it says.
 template <typename Member>
 Extremes extremes_of(const ring::Report& report, Member member) {
   Extremes out;
   for (const auto& share : report.ranks) {
-    const auto value = static_cast<double>(share.*member);
+    const auto value = static_cast<double>(std::invoke(member, share));
     out.mean += value / static_cast<double>(report.ranks.size());
     out.most = std::max(out.most, value);
   }
@@ -115,6 +117,8 @@ std::string to_text(const RingReport& ring) {
     line("  a rank receives {}{}, {} at most, from {:.0f} ranks at most; a ring or all-gather of all keys {}",
          bytes(needed.mean), ring.choice.split.changes_heads() ? "" : " of K and V", bytes(needed.most), messages.most,
          bytes(field.mean));
+  const auto held = extremes_of(report, &Share::held_bytes);
+  line("  its kernels read {} of K and V, {} at most: own and received", bytes(held.mean), bytes(held.most));
   line("  pairs: the rank with the most has {:.3f} times the mean; needs {}", report.imbalance,
        ring.needs == "closed"   ? "in closed form"
        : ring.needs == "walked" ? "looked for pair by pair"
@@ -140,6 +144,7 @@ Json to_json(const RingReport& ring) {
           {"needs", ring.needs},
           {"needed_bytes", json_of(extremes_of(report, &Share::needed_bytes))},
           {"sent_bytes", json_of(extremes_of(report, &Share::sent_bytes))},
+          {"held_bytes", json_of(extremes_of(report, &Share::held_bytes))},
           {"field_bytes", json_of(extremes_of(report, &Share::field_bytes))},
           {"messages", json_of(extremes_of(report, &Share::messages))},
           {"pairs", json_of(extremes_of(report, &Share::pairs))},

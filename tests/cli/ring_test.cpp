@@ -34,9 +34,11 @@ TEST_F(RingCommand, ExplainSaysWhatRanksReceive) {
   EXPECT_EQ(near["ranks"], 64);
   EXPECT_EQ(near["needed_bytes"]["max"], 0);
   EXPECT_EQ(near["field_bytes"]["max"], 63 * 16384.0 * 8 * 128 * 2);
+  EXPECT_EQ(near["held_bytes"]["max"], 16384.0 * 8 * 128 * 2);
   const auto striped = Json::parse(explain({"--tokens", "64k", "--ring", "4:striped", "--json"}).out)["ring"];
   EXPECT_EQ(striped["carrier"], "keys");
   EXPECT_GT(striped["needed_bytes"]["mean"], 1e7);
+  EXPECT_GT(striped["held_bytes"]["mean"], striped["needed_bytes"]["mean"]);
   EXPECT_EQ(striped["needed_bytes"]["mean"], striped["sent_bytes"]["mean"]);
   const auto text = explain({"--tokens", "1m", "--ring", "64"}).out;
   EXPECT_NE(text.find("ring of 64 ranks: contiguous"), std::string::npos) << text;
