@@ -7,6 +7,7 @@
 #include "tests/codegen/random_check.h"
 #include "tests/device/device_runner.h"
 #include "tests/device/engine_runner.h"
+#include "tests/device/gpu_ring.h"
 #include "tests/engine/problem.h"
 #include "tests/golden/case.h"
 
@@ -48,6 +49,16 @@ TEST_P(DeviceGolden, Case) {
 
 INSTANTIATE_TEST_SUITE_P(, DeviceGolden, ::testing::ValuesIn(golden::case_names()),
                          [](const auto& of) { return of.param; });
+
+TEST(DeviceRing, HasTheBitsOfOneLaunch) {
+  NEEDS_GPU(target);
+  const Engine engine({.no_cache = true});
+  EXPECT_EQ(test::wrong_with_gpu_rings(
+                engine, "cuda",
+                {{}, {.layout = RingLayout::zigzag}, {.layout = RingLayout::striped}, {.carrier = RingCarrier::heads}}),
+            "")
+      << target.name;
+}
 
 /// Slices of the seeds, which run beside one another.
 class DeviceRandom : public ::testing::TestWithParam<std::tuple<ir::DType, int>> {};

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <weft/ring.h>
+
+#include <string>
+#include <vector>
+
+namespace weft::test {
+
+/// Two ranks of a ring whose rows lie on one GPU, `target`, with each of the options, both passes: what differs from
+/// one launch, or goes wrong, in words; empty: nothing.
+std::string wrong_with_gpu_rings(const Engine& engine, const std::string& target,
+                                 const std::vector<RingOptions>& options);
+
+}  // namespace weft::test
