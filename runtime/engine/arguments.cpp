@@ -201,17 +201,27 @@ walk::TileRange tiles_of_any_head(const ir::Phase& phase, const HeadTables& tabl
 
 }  // namespace
 
+std::vector<walk::TileRange> stretches_of(const std::vector<std::uint8_t>& marks, std::int64_t apart) {
+  std::vector<walk::TileRange> out;
+  for (auto at = marks.begin();;) {
+    const auto begin = std::find(at, marks.end(), 1), end = std::find(begin, marks.end(), 0);
+    if (begin == marks.end()) return out;
+    const walk::TileRange next{.first = begin - marks.begin(), .end = end - marks.begin()};
+    if (!out.empty() && next.first - out.back().end <= apart)
+      out.back().end = next.end;
+    else
+      out.push_back(next);
+    at = end;
+  }
+}
+
 std::vector<walk::TileRange> tiles_of_part(const ir::Plan& plan, const HeadTables& tables, std::size_t phase,
                                            const ir::Shape& shape, const std::vector<std::uint8_t>& marks) {
   const ir::Phase& of = plan.phases[phase];
   const auto extent = ir::extent_of(shape, 0, of.stationary, nullptr, &tables.tables);
   std::vector<walk::TileRange> found;
-  for (auto at = marks.begin();;) {
-    const auto begin = std::find(at, marks.end(), 1), end = std::find(begin, marks.end(), 0);
-    if (begin == marks.end()) break;
-    found.push_back(tiles_of_any_head(of, tables, phase, extent, begin - marks.begin(), end - marks.begin()));
-    at = end;
-  }
+  for (const auto& rows : stretches_of(marks, 0))
+    found.push_back(tiles_of_any_head(of, tables, phase, extent, rows.first, rows.end));
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<walk::TileRange> out;
   for (const auto& range : found) {

@@ -65,6 +65,9 @@ Result<HeadTables> make_head_tables(const ir::Plan& plan, std::int64_t heads);
 
 /// Which row tiles each (batch, head) of a phase has, from the first that any has to the last, so that tile numbers are
 /// a plain product; and how many heads stand in one.
+/// Rows, or keys, that are marked, in stretches; those that stand so far apart at most are one, with what is between.
+std::vector<walk::TileRange> stretches_of(const std::vector<std::uint8_t>& marks, std::int64_t apart);
+
 /// Of a part: all tiles that hold some of the marked rows, or keys where those are the rows.
 std::vector<walk::TileRange> tiles_of_part(const ir::Plan& plan, const HeadTables& tables, std::size_t phase,
                                            const ir::Shape& shape, const std::vector<std::uint8_t>& marks);

@@ -176,8 +176,11 @@ Status CudaExecutor::queue(const Job& job, Room room, const RoomSizes& sizes, st
     return done;
   };
   const auto clear = [&](void* to, std::size_t words) -> Status {
+    if (device()->driver().functions().cuMemsetD32Async != nullptr) {
+      WEFT_CUDA(device()->driver(), cuMemsetD32Async, (reinterpret_cast<cuda::DeviceAddress>(to), 0, words, stream));
+      return done;
+    }
     const std::vector<std::uint32_t> zeros(words);
-    if (job.captured) return cuda::queue_words(*device(), to, zeros.data(), words, stream);
     WEFT_CUDA(device()->driver(), cuMemcpyHtoDAsync_v2,
               (reinterpret_cast<cuda::DeviceAddress>(to), zeros.data(), words * sizeof zeros[0], stream));
     return done;

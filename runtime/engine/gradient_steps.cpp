@@ -59,6 +59,9 @@ std::int64_t most_elements(const ir::Input& input, const ir::Shape& shape) {
   return out;
 }
 
+/// About as many rows of a head as can be read in the time that a launch takes.
+constexpr std::int64_t kRowsOfALaunch = 256;
+
 constexpr std::int64_t kBytesOfSum = 2 * sizeof(std::int64_t);
 constexpr std::int64_t kBytesOfBounds = kWeftMostInputs * sizeof(std::uint32_t);
 
@@ -152,10 +155,23 @@ Status run_terms(const Job& job, const ir::Step& step, Piece& piece, const Machi
   if (piece.shape.n_k == 0) return done;
   WEFT_CHECK(check_tiles(piece, rows));
   block.phase = 0;
-  block.tile_begin = piece.first_head * rows;
-  block.tile_end = block.tile_begin + piece.heads * rows;
-  const auto blocks = step.grid.blocks({.heads = piece.heads, .rows = rows});
-  WEFT_CHECK(machine.run({.step = step, .blocks = blocks, .args = &block, .piece = &piece}));
+  std::vector<walk::TileRange> ranges = {{block.row_begin, block.row_end}};
+  if (job.launch.part != nullptr) {
+    // Rows that are not there are zeros, as are their terms: tiles hold some of them. A few between others cost less
+    // than a launch.
+    ranges = stretches_of(job.launch.part->all_there(), kRowsOfALaunch);
+    const auto of_entry = 2 * std::ssize(job.kernel.plan.phases.front().passes) * piece.shape.heads * rows;
+    WEFT_CHECK(machine.clear(block.query_terms + piece.first_entry() * of_entry,
+                             static_cast<std::size_t>(piece.entries() * of_entry)));
+  }
+  for (const auto& range : ranges) {
+    take_tiles(range, block);
+    const std::int64_t count = block.tiles_per_head;
+    block.tile_begin = piece.first_head * count;
+    block.tile_end = block.tile_begin + piece.heads * count;
+    const auto blocks = step.grid.blocks({.heads = piece.heads, .rows = count});
+    WEFT_CHECK(machine.run({.step = step, .blocks = blocks, .args = &block, .piece = &piece}));
+  }
   if (!job.kernel.plan.scales_gradients() || !job.launch.agree_on_bounds) return done;
   return agree_on_bounds(job, piece, machine);
 }

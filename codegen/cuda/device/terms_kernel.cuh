@@ -2,14 +2,14 @@
 
 #include "codegen/cuda/device/query_terms.cuh"
 
-// The first step of gradients: a warp takes a query. `tiles` are rows here. Of one softmax delta is rowsum(dO * O) - dLSE;
+// The first step of gradients: a warp takes a query. Tiles are rows here. Of one softmax delta is rowsum(dO * O) - dLSE;
 // where a row has several, O is not one's own, and the pass of dQ finds each delta from the pairs.
 
 extern "C" __global__ void __launch_bounds__(kThreads) weft_terms(const weft_args a) {
   const int number = (int)a.tile_begin + (int)blockIdx.x * kWarps + (int)threadIdx.x / 32, lane = threadIdx.x % 32;
   if (number >= a.tile_end) return;
-  const int rows = (int)(a.row_end - a.row_begin), head_number = number / rows;
-  const int row = (int)a.row_begin + number - head_number * rows;
+  const int rows = (int)a.tiles_per_head, head_number = number / rows;
+  const int row = (int)a.tile_first + number - head_number * rows;
   const int b = head_number / (int)a.heads, h = head_number - b * (int)a.heads;
   const auto row_of_view = [&](const weft_view& view) {
     return (const unsigned char*)view.data +
