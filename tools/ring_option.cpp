@@ -18,16 +18,16 @@ std::string layout_of(const std::string& text) {
   return colon == std::string::npos ? std::string() : text.substr(colon + 1);
 }
 
-std::optional<std::int64_t> ranks_of(const std::string& text) { return parse_count(text.substr(0, text.find(':'))); }
+/// What stands before the layout: a number, `mpi` or `nccl`.
+std::string ranks_word(const Options& options) { return options.ring.substr(0, options.ring.find(':')); }
+
+std::optional<std::int64_t> ranks_of(const Options& options) { return parse_count(ranks_word(options)); }
 
 }  // namespace
 
-bool is_mpi_ring(const Options& options) {
-  const auto how = options.ring.substr(0, options.ring.find(':'));
-  return how == "mpi" || how == "nccl";
-}
+bool is_mpi_ring(const Options& options) { return ranks_word(options) == "mpi" || is_nccl_ring(options); }
 
-bool is_nccl_ring(const Options& options) { return options.ring == "nccl" || options.ring.starts_with("nccl:"); }
+bool is_nccl_ring(const Options& options) { return ranks_word(options) == "nccl"; }
 
 Options with_ranks(Options options, std::int64_t ranks) {
   const auto layout = layout_of(options.ring);
@@ -43,7 +43,7 @@ std::string wrong_ring(const Options& options) {
     return fmt::format("--ring {}: only `run` can be a job of MPI's; give a number of ranks", text);
   if (is_nccl_ring(options) && !options.target.starts_with("cuda"))
     return fmt::format("--ring {}: NCCL moves what lies on GPUs; --target cuda computes there", text);
-  const auto ranks = mpi ? 1 : ranks_of(text);
+  const auto ranks = mpi ? 1 : ranks_of(options);
   if (!ranks || *ranks < 1 || *ranks > ring::kMostRanks)
     return fmt::format("--ring {}: expected a number of ranks from 1 to {}, and after a colon a layout if one is meant",
                        text, ring::kMostRanks);
@@ -56,8 +56,8 @@ std::string wrong_ring(const Options& options) {
 
 Result<std::optional<RingOf>> ring_of(const Options& options, const ir::Pattern& pattern) {
   if (options.ring.empty()) return std::optional<RingOf>();
-  WEFT_TRY(const auto ring, explain::ring_of(ranks_of(options.ring).value_or(1), layout_of(options.ring),
-                                             options.ring_by, pattern, "--ring"));
+  WEFT_TRY(const auto ring, explain::ring_of(ranks_of(options).value_or(1), layout_of(options.ring), options.ring_by,
+                                             pattern, "--ring"));
   return std::optional(ring);
 }
 

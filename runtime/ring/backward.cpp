@@ -99,12 +99,12 @@ Result<Backward> Backward::make(const Kernel& kernel, const std::shared_ptr<Kern
   const auto& own = split.computed(rank);
   const auto group = split.group_of(rank);
   WEFT_TRY(auto keys, Arena::make(memory, shape, {k, v}, {own, keys_of(group)}));
-  WEFT_TRY(auto rows, Arena::make(memory, shape, row_tensors, {own, rows_of(group)}));
+  const auto needed = all_rows_of(group);
+  WEFT_TRY(auto rows, Arena::make(memory, shape, row_tensors, {own, of_heads(needed)}));
   WEFT_TRY(auto results, Arena::make(memory, shape, {row_tensors[kQ], k, v}, {own}));
   WEFT_TRY(auto of_keys, Transfers::make(keys_of, split, rank, keys, messages));
   WEFT_TRY(auto of_rows, Transfers::make(rows_of, split, rank, rows, messages));
   // Kernels know heads by their numbers among all.
-  const auto needed = all_rows_of(group);
   const ring::Needs none{.sets = {}, .of = {}, .kv_heads = forward.shape().kv_heads};
   auto part = part_of(needed.empty() ? none : needed[0], own, shape.n_q);
   Backward out(std::move(keys), std::move(rows), std::move(results), std::move(of_keys), std::move(of_rows),

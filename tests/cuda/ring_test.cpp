@@ -56,7 +56,6 @@ TEST_F(CudaRing, TakesNoMemoryForRowsThatItDoesNotNeed) {
     const std::size_t most = 2 * (rows(2) + 8 * granule + 2 * granule) + 4 * (rows(4) + 8 * granule + 2 * granule);
     EXPECT_LE(driver().all_created, most);
     EXPECT_GT(driver().all_created, 2 * whole);
-    EXPECT_EQ(driver().count("cuMemCreate") > 0, true);
     // Too large a granule saves nothing.
     driver().forget();
     driver().on_launch = run;

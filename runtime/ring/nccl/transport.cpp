@@ -18,13 +18,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Message = nccl::Communicator::Message;
 
-/// For the time in which ranks meet.
+/// For the time in which ranks meet; counts the steps that this takes.
 class Lent final : public Transport {
  public:
-  explicit Lent(Transport& transport) : transport_(transport) {}
+  Lent(Transport& transport, std::uint64_t& posted) : transport_(transport), posted_(posted) {}
   int rank() const override { return transport_.rank(); }
   int ranks() const override { return transport_.ranks(); }
   Status post(std::uint64_t step, std::span<const Part> sends, std::span<const Part> receives) override {
+    ++posted_;
     return transport_.post(step, sends, receives);
   }
   Result<Progress> poll() override { return transport_.poll(); }
@@ -32,6 +33,7 @@ class Lent final : public Transport {
 
  private:
   Transport& transport_;
+  std::uint64_t& posted_;
 };
 
 /// Messages of one step, of which so many at most are begun at once: those between ranks that are about as far apart,
@@ -197,8 +199,7 @@ Status wait(Link& link, const nccl::Communicator& communicator, std::int64_t tim
   while (true) {
     WEFT_TRY(const bool ready, communicator.is_ready());
     if (ready) return agree(link, {{"way to travel", "NCCL"}});
-    WEFT_TRY(const auto steps, link.steps_done());
-    (void)steps;
+    WEFT_CHECK(link.steps_done());
     if (Clock::now() > late) {
       auto error = environment_error(fmt::format("NCCL has not connected the ranks in {} ms", timeout_ms));
       error.code = ErrorCode::ring_lost;
@@ -237,9 +238,9 @@ Result<std::unique_ptr<nccl::Communicator>> connect(Link& link, const NcclOption
 Result<std::unique_ptr<Transport>> nccl_transport(std::unique_ptr<Transport> control, const NcclOptions& options) {
   return guarded([&]() -> Result<std::unique_ptr<Transport>> {
     if (!control) return user_error("NCCL moves a GPU's memory only: a ring needs another transport beside it");
-    constexpr std::uint64_t kSteps = 2;  // what connect() posts
+    std::uint64_t steps = 0;
     auto communicator = [&]() -> Result<std::unique_ptr<nccl::Communicator>> {
-      Link link(std::make_unique<Lent>(*control), options.timeout_ms);
+      Link link(std::make_unique<Lent>(*control, steps), options.timeout_ms);
       auto made = [&]() -> Result<std::unique_ptr<nccl::Communicator>> {
         WEFT_TRY(auto driver, cuda::Driver::open());
         WEFT_TRY(auto device, cuda::Device::open(std::move(driver), options.device));
@@ -250,7 +251,7 @@ Result<std::unique_ptr<Transport>> nccl_transport(std::unique_ptr<Transport> con
     }();
     if (!communicator) return communicator.error();
     std::unique_ptr<Transport> out =
-        std::make_unique<NcclTransport>(std::move(control), kSteps, std::move(*communicator), options.device);
+        std::make_unique<NcclTransport>(std::move(control), steps, std::move(*communicator), options.device);
     return out;
   });
 }
