@@ -144,19 +144,21 @@ bool is_set(Held& question) {
 
 /// `launch`, which is to `record` gradients or not, or how PyTorch wants to see a call of its tensors: as an `operator`
 /// where a mode, a transform or a tensor of another type is at work, through `autocast` where it may ask for another
-/// dtype. Its compiler was asked before.
-enum class Way { launch, record, operate, autocast };
+/// dtype. Its compiler was asked before. `xla`: arrays of JAX on a GPU, whose memory and streams are XLA's.
+enum class Way { launch, record, operate, autocast, xla };
 
 /// As weft/_attention.py knows it; made once.
 nb::handle said(Way way) {
   static PyObject* const words[] = {PyUnicode_InternFromString("launch"), PyUnicode_InternFromString("record"),
-                                    PyUnicode_InternFromString("operator"), PyUnicode_InternFromString("autocast")};
+                                    PyUnicode_InternFromString("operator"), PyUnicode_InternFromString("autocast"),
+                                    PyUnicode_InternFromString("xla")};
   return words[static_cast<int>(way)];
 }
 
 Way way_of(nb::handle q, nb::handle k, nb::handle v) {
   static Held modes("torch", "_C._len_torch_dispatch_stack"),
       transforms("torch", "_C._functorch.peek_interpreter_stack"), autocast("torch", "_C._is_any_autocast_enabled");
+  if (library_of(q) == Library::jax && nb::cast<bool>(of_arrays("is_of_xla")(q))) return Way::xla;
   if (library_of(q) != Library::torch) return Way::launch;
   for (const nb::handle array : {q, k, v}) {
     if (library_of(array) == Library::torch && !is_plain_tensor(array)) return Way::operate;
@@ -180,6 +182,12 @@ bool records_gradients(nb::object q, nb::object k, nb::object v, nb::object inpu
   return wanted && is_set(enabled);
 }
 
+/// The way of a call whose tensors nothing of PyTorch's is to see.
+Way way_of_launch(nb::object q, nb::object k, nb::object v, nb::object inputs) {
+  if (library_of(q) == Library::jax && nb::cast<bool>(of_arrays("is_of_xla")(q))) return Way::xla;
+  return records_gradients(std::move(q), std::move(k), std::move(v), std::move(inputs)) ? Way::record : Way::launch;
+}
+
 nb::object find_of(Kernels& kernels, nb::object q, nb::object v, const Asked& asked) {
   Stream unready = Stream::unready();
   const View of_q(std::move(q), "q", unready), of_v(std::move(v), "v", unready);
@@ -191,6 +199,12 @@ nb::object find_of(Kernels& kernels, nb::object q, nb::object v, const Asked& as
 void bind_calls(nb::module_& module) {
   module.def("records_gradients", &records_gradients, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
              nb::arg("inputs").none());
+  module.def(
+      "way_of_launch",
+      [](nb::object q, nb::object k, nb::object v, nb::object inputs) {
+        return said(way_of_launch(std::move(q), std::move(k), std::move(v), std::move(inputs)));
+      },
+      nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("inputs").none());
   nb::class_<Kernels>(module, "Kernels")
       .def(nb::init<>())
       .def(

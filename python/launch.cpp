@@ -106,7 +106,32 @@ Extents Launch::shape_of_lse() const {
 
 void Launch::run() {
   args.stream = reinterpret_cast<void*>(stream_.address());
-  check_unlocked(Stage::arguments, [&] { return weft_run(kernel_.handle(), &args); });
+  const auto attempt = [&] {
+    const nb::gil_scoped_release unlocked;
+    return weft_run(kernel_.handle(), &args);
+  };
+  weft_error* error = attempt();
+  const nb::object scratch = error == nullptr ? nb::none() : scratch_of_a_graph(*error);
+  if (!scratch.is_none()) {
+    weft_error_free(error);
+    error = attempt();
+  }
+  check(error, Stage::arguments);
+}
+
+/// While PyTorch captures a graph the engine lends it no memory of its own, and refuses, before anything is queued, a
+/// launch that needs some: the graph's own memory then serves. None where that is not what is wrong.
+nb::object Launch::scratch_of_a_graph(const weft_error& error) {
+  if (weft_error_kind_of(&error) != WEFT_ERROR_USER || library_of(q_->array()) != Library::torch) return nb::none();
+  std::size_t bytes = 0;
+  weft_error* const unknown = weft_kernel_workspace(kernel_.handle(), shape(), args.threads, &bytes);
+  weft_error_free(unknown);
+  if (unknown != nullptr || bytes == 0) return nb::none();
+  nb::object scratch = of_arrays("captured_scratch")(q_->array(), bytes);
+  if (scratch.is_none()) return scratch;
+  args.workspace = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(scratch.attr("data_ptr")()));
+  args.workspace_bytes = bytes;
+  return scratch;
 }
 
 nb::object empty_like(const View& like, const Extents& shape, const std::string& dtype) {

@@ -55,6 +55,7 @@ class Launch {
  private:
   void look(std::optional<View>& out, nb::object array, const char* name);
   void look_at_seed(const nb::object& said);
+  nb::object scratch_of_a_graph(const weft_error& error);
 
   int heads_axis() const { return heads_first_ ? 1 : 2; }
   int tokens_axis() const { return heads_first_ ? 2 : 1; }

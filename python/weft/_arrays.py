@@ -24,6 +24,16 @@ def library_of(array: Any) -> str:
     return library_of_type(kind)
 
 
+def is_traced(array: Any) -> bool:
+    """Of JAX's: is it what `jit` and the like see in place of an array?"""
+    return isinstance(array, sys.modules["jax"].core.Tracer)
+
+
+def is_of_xla(array: Any) -> bool:
+    """Of JAX's: is it on a GPU, where memory and streams are XLA's? What is traced is nowhere yet."""
+    return not is_traced(array) and any(device.platform == "gpu" for device in array.devices())
+
+
 def draw_seed(like: Any) -> int:
     """Of the library's own generator where it has one for all, so that its seed makes results repeat."""
     if library_of(like) == "torch":
@@ -82,12 +92,22 @@ def empty(like: Any, shape: tuple[int, ...], dtype: str, same: bool) -> Any:
     if library == "torch":
         torch = sys.modules["torch"]
         return torch.empty(shape, dtype=like.dtype if same else getattr(torch, _NUMPY_NAMES[dtype]), device=like.device)
+    if library == "jax" and is_of_xla(like):
+        raise ArgumentError("arrays of JAX on a GPU are written by XLA alone; weft.attention, weft.vjp and kernels take them, through weft.jax")
     return _weft.Array(list(shape), dtype)
 
 
 def to_jax(made: _weft.Array) -> Any:
     """The same memory: nobody else writes it."""
     return sys.modules["jax"].dlpack.from_dlpack(made)
+
+
+def captured_scratch(like: Any, size: int) -> Any:
+    """Where PyTorch's stream is captured into a graph, so many bytes that the graph keeps; else None."""
+    torch = sys.modules["torch"]
+    if not like.is_cuda or not torch.cuda.is_current_stream_capturing():
+        return None
+    return torch.empty(size, dtype=torch.uint8, device=like.device)
 
 
 def zeros(like: Any, shape: tuple[int, ...], dtype: str) -> Any:

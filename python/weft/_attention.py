@@ -130,12 +130,12 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
         from .torch.calls import autocast
 
         q, k, v = autocast(q, k, v)
-        way = "record" if _weft.records_gradients(q, k, v, inputs) else "launch"
+        way = _weft.way_of_launch(q, k, v, inputs)
     if kernel is None:
         kernel, inputs = _prepared(q, v, pattern, scale, dropout, inputs, lengths, target, engine, params)
     elif lengths is not None:
         inputs = {**(inputs or {}), LENGTHS: lengths}
-    return kernel.launch(way == "record", q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
+    return kernel.launch(way, q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
 
 
 def vjp(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layout: str = "bnhd",

@@ -42,6 +42,13 @@ def _autograd() -> Any:
     return autograd
 
 
+def _xla() -> Any:
+    """Imported where an array is JAX's."""
+    from . import jax
+
+    return jax
+
+
 NO_LSE, AN_LSE, KEPT_LSE = range(3)
 """What `_weft.forward` gives beside O: None, an array, or what only `_weft.backward` reads, which costs less."""
 
@@ -213,17 +220,21 @@ class Kernel:
                  cu_k: Sequence[int] | None = None, seed: Any = None, return_lse: bool = False, out: Any = None,
                  threads: int = 0, stream: Any = None) -> Any:  # fmt: skip
         """Attention of these arrays: see `weft.attention`."""
-        records = _weft.records_gradients(q, k, v, inputs)
-        return self.launch(records, q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
+        way = _weft.way_of_launch(q, k, v, inputs)
+        return self.launch(way, q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
 
-    def launch(self, records: bool, q: Any, k: Any, v: Any, heads_first: bool, inputs: Mapping[str, Any] | None, offset: int | Sequence[int] | None,
+    def launch(self, way: str, q: Any, k: Any, v: Any, heads_first: bool, inputs: Mapping[str, Any] | None, offset: int | Sequence[int] | None,
                cu_q: Sequence[int] | None, cu_k: Sequence[int] | None, seed: Any, return_lse: bool, out: Any, threads: int,
                stream: Any) -> Any:  # fmt: skip
-        """A call, by position, as names cost microseconds; `records`: gradients."""
+        """A call, by position, as names cost microseconds. `way`: `launch`, `record` where gradients are, or `xla`."""
         if return_lse and self._facts.lse != "rows":
             why = "'weights sigmoid' has none" if self._facts.lse == "none" else "combine sum and mean have one per branch"
             raise ArgumentError(f"return_lse: there is no LSE of the rows, {why}")
-        if records:
+        if way == "xla":
+            self._check_xla(cu_q=cu_q, cu_k=cu_k, out=out, stream=stream)
+            made = _xla().attend(self, q, k, v, heads_first, inputs, offset, self.seed_of(q, seed), threads)
+            return made if return_lse else made[0]
+        if way == "record":
             if out is not None:
                 raise ArgumentError("out is given, and gradients are recorded: they need an O of their own")
             if seed is None:
@@ -237,6 +248,9 @@ class Kernel:
             cu_k: Sequence[int] | None = None, seed: Any = None, threads: int = 0,
             stream: Any = None) -> tuple[Any, Callable[..., Gradients]]:  # fmt: skip
         """Attention, and the function that makes its gradients: see `weft.vjp`."""
+        if _weft.way_of_launch(q, k, v, inputs) == "xla":
+            self._check_xla(cu_q=cu_q, cu_k=cu_k, stream=stream)
+            return _xla().vjp(self, q, k, v, heads_first(layout), inputs, offset, self.seed_of(q, seed), threads)
         options = (heads_first(layout), inputs, offset, cu_q, cu_k, self.seed_of(q, seed), threads, stream)
         out, lse = self.forward(q, k, v, *options)
 
@@ -245,6 +259,11 @@ class Kernel:
             return self.backward(q, k, v, out, lse, d_out, d_lse, None, *options)
 
         return out, pullback
+
+    def _check_xla(self, **given: Any) -> None:
+        for name, value in given.items():
+            if value is not None:
+                raise ArgumentError(f"{name} is given, and arrays of JAX on a GPU are XLA's, which has no {name}")
 
     def forward(self, q: Any, k: Any, v: Any, *options: Any) -> tuple[Any, Any]:
         """O, and what the backward pass wants to know besides: an LSE or None. `options`: the last of `_weft.forward`, of which

@@ -194,6 +194,8 @@ def run_alone(kernel: Kernel, q: View, k: View, v: View, out: View, threads: int
     """A launch without what a call does around it, for measurements."""
 
 def records_gradients(q: Any, k: Any, v: Any, inputs: Mapping[str, Any] | None, /) -> bool: ...
+def way_of_launch(q: Any, k: Any, v: Any, inputs: Mapping[str, Any] | None, /) -> Literal["launch", "record", "xla"]:
+    """`xla`: arrays of JAX on a GPU."""
 
 class Kernels:
     """What calls asked for last, by what they said: pattern, scale, dropout, has_lengths, target, engine, params."""
@@ -202,7 +204,7 @@ class Kernels:
     def find(self, q: Any, v: Any, *said: Any) -> Any: ...
     def look(
         self, q: Any, k: Any, v: Any, inputs: Mapping[str, Any] | None, *said: Any
-    ) -> tuple[Literal["launch", "record", "operator", "autocast"], Any]:
+    ) -> tuple[Literal["launch", "record", "operator", "autocast", "xla"], Any]:
         """How a call of these arrays goes, and for the first two the kernel, if it is known; PyTorch's compiler was asked
         before."""
     def keep(self, q: View, v: View, *said: Any) -> None: ...

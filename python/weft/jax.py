@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _weft
+from ._arrays import is_of_xla, is_traced
 from ._attention import LENGTHS, kernel_of, statements_of
 from ._jax import native
-from ._kernels import Engine, Kernel, heads_first
+from ._kernels import Engine, Gradients, Kernel, heads_first
 from ._sources import PatternSource, source_of
 from ._words import dtype_name, spell_params
 from .errors import ArgumentError
@@ -177,24 +178,61 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
     if lengths is not None:
         given[LENGTHS] = lengths
     if target is None:
-        target = "interpreter" if dtype == "f64" else "cuda" if jax.default_backend() == "gpu" else "cpu"
+        target = "interpreter" if dtype == "f64" else "cuda" if _is_on_gpu(q) else "cpu"
     statements = statements_of(scale, dropout, lengths is not None)
     kernel = kernel_of(source_of(pattern), spell_params(params), statements, engine, q.shape[3], v.shape[3], dtype, target)
-    wanted = kernel.inputs
+    if return_lse and kernel.lse != "rows":
+        raise ArgumentError("return_lse: there is no LSE of the rows: combine sum and mean have one per branch, 'weights sigmoid' none")
+    out, lse = attend(kernel, q, k, v, heads_first(layout), given, offset, seed, threads)
+    return (out, lse) if return_lse else out
+
+
+def _is_on_gpu(array: Any) -> bool:
+    return jax.default_backend() == "gpu" if is_traced(array) else is_of_xla(array)
+
+
+@functools.lru_cache(maxsize=64)
+def _on_the_host(kernel: Kernel) -> Kernel:
+    return Kernel(kernel._engine, kernel._facts, {**kernel._request, "target": "cpu"})
+
+
+def attend(kernel: Kernel, q: Any, k: Any, v: Any, heads_first: bool, inputs: Mapping[str, Any] | None, offset: Any, seed: Any,
+           threads: int) -> tuple[Any, Any]:  # fmt: skip
+    """O and the LSE that the kernel's pattern has, of JAX's arrays."""
+    if native.why_not() and kernel.target.startswith("sm_"):
+        kernel = _on_the_host(kernel)  # Python gets arrays there
+    given, wanted = inputs or {}, kernel.inputs
     for name in given:
         if name not in wanted:
             raise ArgumentError(f"{kernel.name} has no input '{name}'")
     for name in wanted:
         if name not in given:
             raise ArgumentError(f"the input '{name}' is missing")
-    if return_lse and kernel.lse != "rows":
-        raise ArgumentError("return_lse: there is no LSE of the rows: combine sum and mean have one per branch, 'weights sigmoid' none")
+    if offset is not None and not hasattr(offset, "__index__"):
+        raise ArgumentError("offset is not one number, and XLA's calls have one for all batch entries")
     arrays = tuple(jnp.asarray(given[name], _JAX_TYPES[kind]) for name, kind in wanted.items())
-    how = _How(_named(kernel), heads_first(layout), offset, threads, tuple(wanted), tuple(kind == "f32" for kind in wanted.values()),
+    how = _How(_named(kernel), heads_first, offset, threads, tuple(wanted), tuple(kind == "f32" for kind in wanted.values()),
                kernel.lse, kernel.branches)  # fmt: skip
-    made = _attention(how, q, k, v, arrays, _seed_of(seed) if kernel.drops else None)
-    out, lse = cast("tuple[Any, Any]", made)
-    return (out, lse) if return_lse else out
+    return cast("tuple[Any, Any]", _attention(how, q, k, v, arrays, _seed_of(seed) if kernel.drops else None))
+
+
+def vjp(kernel: Kernel, q: Any, k: Any, v: Any, heads_first: bool, inputs: Mapping[str, Any] | None, offset: Any, seed: Any,
+        threads: int) -> tuple[Any, Callable[..., Gradients]]:  # fmt: skip
+    """O, and the function that makes gradients, as `Kernel.vjp` has them."""
+    given = dict(inputs or {})
+    names = [name for name, kind in kernel.inputs.items() if kind == "f32" and name in given]
+
+    def run(q: Any, k: Any, v: Any, *real: Any) -> tuple[Any, Any]:
+        return attend(kernel, q, k, v, heads_first, {**given, **dict(zip(names, real))}, offset, seed, threads)
+
+    (out, lse), transposed = jax.vjp(run, q, k, v, *(jnp.asarray(given[name], jnp.float32) for name in names))
+
+    def pullback(d_out: Any, d_lse: Any = None) -> Gradients:
+        of_lse = jnp.zeros_like(lse) if d_lse is None else jnp.asarray(d_lse, jnp.float32)
+        of_q, of_k, of_v, *rest = transposed((jnp.asarray(d_out, out.dtype), of_lse))
+        return Gradients(of_q, of_k, of_v, dict(zip(names, rest)))
+
+    return out, pullback
 
 
 _JAX_TYPES = {"i32": jnp.int32, "u8": jnp.uint8, "f32": jnp.float32}

@@ -115,7 +115,7 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   if (captured && !knows(launch.shape.heads)) {
     return user_error(
         fmt::format("the stream is captured into a graph, and tables for {} heads are not on the GPU yet: "
-                    "call prepare() with this shape before the capture",
+                    "run it once, or call prepare(), with this shape before the capture",
                     launch.shape.heads));
   }
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));

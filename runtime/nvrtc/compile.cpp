@@ -16,6 +16,10 @@ namespace {
 /// What NVRTC measured for straight-line code (Options::largest_text).
 constexpr double kBytesOfOneSecond = 18'000;
 
+/// From here on NVRTC keeps what it compiled where there is a driver. What comes from there has no log: registers and
+/// spills would be unknown, the time that compiling takes as well, and a second cache would stand behind ours.
+constexpr Version kFirstWithCache{12, 9};
+
 /// No fast-math: the emitter spells approximate operations where it wants them. No line info: it holds names of
 /// places. Verbose: registers and spills come in the log.
 std::vector<std::string> arguments(const Options& options) {
@@ -90,6 +94,7 @@ Result<Outcome> run(const Library& library, const std::string& text, const Targe
       stage == Stage::ptx ? fmt::format("compute_{}", target.architecture.substr(target.architecture.find('_') + 1))
                           : target.architecture;
   list.push_back("--gpu-architecture=" + architecture);
+  if (library.version() >= kFirstWithCache) list.push_back("--no-cache");
   if (!options.limits.any()) {
     if (const InProcess here; here) return invoke(library.functions(), text, list, stage);
   }

@@ -46,6 +46,16 @@ def test_one_compilation_serves_all_lengths():
     assert counter.frame_count == 1
 
 
+def test_the_compiler_may_write_the_operator_into_one_line_of_a_comment():
+    text = "pattern mine {  # größer\n  keep causal;\n  branch window(3, 0) | sink(1);\n}"
+    given = weft.torch.op_arguments(*tensors(), text)
+    node = torch.fx.Graph().call_function(weft.torch.op, given[5:])
+    assert "\n" not in node.format_node() and "sink" in node.format_node()
+    assert torch.equal(weft.torch.op(*given)[0], weft.attention(*tensors(), text))
+    with pytest.raises(weft.PatternError, match="<pattern>:3:10"):
+        weft.torch.op_arguments(*tensors(), text.replace("branch window", "branch windw"))
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_export():
     class Model(torch.nn.Module):

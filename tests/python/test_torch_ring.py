@@ -23,11 +23,12 @@ def _rank(rank, ranks, folder, work):
     try:
         torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
         work(rank, ranks)
+        torch.distributed.destroy_process_group()
     except BaseException:
         with open(os.path.join(folder, f"rank-{rank}"), "w") as file:
             file.write(traceback.format_exc())
         os._exit(1)
-    os._exit(0)
+    # The interpreter ends as any other does, with what the ring leaves behind: it must not abort.
 
 
 def on_ranks(folder, work, ranks=RANKS):

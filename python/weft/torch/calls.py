@@ -12,19 +12,20 @@ from .._attention import LENGTHS, statements_of, with_statements
 from .._sources import Source, source_of
 from .._words import spell_params
 from ..errors import ArgumentError
-from .operator import facts_of, op, transformed
+from .operator import facts_of, one_line, op, transformed
 
 Tensor = torch.Tensor
 
 
 @torch.compiler.assume_constant_result
 def _constants(pattern: Any, params: Mapping[str, Any], statements: tuple[str, ...]) -> tuple[str, str, list[str], bool]:
-    """Text, name and parameters of a pattern with further statements, and whether it drops weights."""
+    """Text (in one line), name and parameters of a pattern with further statements, and whether it drops weights."""
     source, values = pattern if isinstance(pattern, Source) else source_of(pattern), spell_params(params)
     if statements:
         source, values = with_statements(source, values, statements), ()
     spelled = [f"{name}={value}" for name, value in values]
-    return source.text, source.pattern, spelled, facts_of(source.text, source.pattern, tuple(spelled)).drops
+    text = one_line(source.text)
+    return text, source.pattern, spelled, facts_of(text, source.pattern, tuple(spelled)).drops
 
 
 def _integers(value: Any) -> list[int]:

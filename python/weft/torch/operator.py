@@ -39,7 +39,7 @@ class How(NamedTuple):
     """What both operators are told besides tensors."""
 
     pattern: str
-    """Text of the language."""
+    """Text of the language, as `one_line` has it."""
     name: str
     """Of the pattern in the text; empty: the only one."""
     params: list[str]
@@ -59,7 +59,8 @@ class How(NamedTuple):
         if dtype is None:
             raise ArgumentError(f"q is {q.dtype}; expected f32, f16, bf16 or f64")
         target = self.target or ("interpreter" if dtype == "f64" else _target_of(q.device))
-        return kernel_of(Source(self.pattern, self.name, "<pattern>"), params, (), None, q.shape[-1], v.shape[-1], dtype, target)
+        source = Source(_many_lines(self.pattern), self.name, "<pattern>")
+        return kernel_of(source, params, (), None, q.shape[-1], v.shape[-1], dtype, target)
 
     def options(self, inputs: Sequence[Tensor], seed: Tensor | None) -> tuple[Any, ...]:
         """Of a launch: see `Kernel.forward`."""
@@ -83,9 +84,20 @@ class Facts(NamedTuple):
     """Batch entries are not alike: what is mapped over cannot become more of them."""
 
 
+def one_line(text: str) -> str:
+    """The same in one line of ASCII: PyTorch's compiler writes what an operator is told into comments of one line, and
+    what stood in further lines would be program."""
+    return text.encode("unicode_escape").decode("ascii")
+
+
+def _many_lines(text: str) -> str:
+    return text.encode("ascii").decode("unicode_escape")
+
+
 @functools.lru_cache(maxsize=256)
 def facts_of(text: str, name: str, params: tuple[str, ...]) -> Facts:
-    read = _weft.Pattern(_weft.Request(text, pattern=name, params=list(params)))
+    """`text`: as `one_line` has it."""
+    read = _weft.Pattern(_weft.Request(_many_lines(text), pattern=name, params=list(params)))
     drops = "\n  dropout " in read.text
     needs_loop = drops or bool(read.inputs) or read.lse != "rows" or re.search(r"\bb\b", read.text) is not None
     return Facts(read.lse, read.branches, drops, tuple(name for name, _, _ in read.inputs), needs_loop)

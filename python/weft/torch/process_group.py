@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import datetime
 import itertools
 import queue
 import threading
 import time
+import weakref
 from typing import Any
 
 import torch
@@ -22,7 +24,9 @@ _LAST_SECONDS = 5.0  # that one who leaves waits for the others to leave
 
 class ProcessGroupMessenger:
     """See `weft.ring.Messenger`. Messages travel in a group of their own, with the ranks of `group`; all of these make it
-    together. One thread for each peer sends and one receives, as Gloo's requests are known to be done only to who waits."""
+    together. One thread for each peer sends and one receives, as Gloo's requests are known to be done only to who waits. They
+    ask the group itself, which is there as long as somebody holds it: functions of `torch.distributed` would refuse the last
+    messages behind `destroy_process_group()`."""
 
     def __init__(self, group: Any = None) -> None:
         self.group: Any = dist.new_group(dist.get_process_group_ranks(group or dist.group.WORLD), timeout=_FOREVER, backend="gloo")
@@ -43,6 +47,7 @@ class ProcessGroupMessenger:
                     self._threads.append(threading.Thread(target=run, args=(peer,), name=f"weft ring, rank {peer}", daemon=True))
         for thread in self._threads:
             thread.start()
+        _ALIVE.add(self)
 
     def send(self, peer: int, tag: int, data: memoryview) -> int:
         request = next(self._numbers)
@@ -85,9 +90,16 @@ class ProcessGroupMessenger:
 
     def end(self) -> None:
         """Peers are told that no more comes, and waited for: what is on its way to them could be lost with this process."""
-        for messages in self._queues.values():
-            messages.put((0, _GOODBYE, torch.empty(0, dtype=torch.uint8)))
-        until = time.monotonic() + _LAST_SECONDS
+        self._say_goodbye()
+        self._wait_for_goodbyes(time.monotonic() + _LAST_SECONDS)
+
+    def _say_goodbye(self) -> None:
+        if self in _ALIVE:
+            _ALIVE.remove(self)
+            for messages in self._queues.values():
+                messages.put((0, _GOODBYE, torch.empty(0, dtype=torch.uint8)))
+
+    def _wait_for_goodbyes(self, until: float) -> None:
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
@@ -95,17 +107,14 @@ class ProcessGroupMessenger:
         if peer in self._failed:
             raise RuntimeError(f"rank {peer} of the process group: {self._failed[peer]}")
 
-    def _peer(self, rank: int) -> int:
-        return dist.get_global_rank(self.group, rank)
-
     def _send_all(self, peer: int) -> None:
         try:
             while True:
                 request, tag, data = self._queues[peer].get()
-                dist.send(torch.tensor([tag, data.numel()]), self._peer(peer), self.group)
+                self.group.send([torch.tensor([tag, data.numel()])], peer, 0).wait()
                 if tag == _GOODBYE:
                     return
-                dist.send(data, self._peer(peer), self.group)
+                self.group.send([data], peer, 0).wait()
                 self._sent.add(request)
         except RuntimeError as error:
             self._failed.setdefault(peer, str(error))
@@ -114,12 +123,26 @@ class ProcessGroupMessenger:
         head = torch.zeros(2, dtype=torch.int64)
         try:
             while True:
-                dist.recv(head, self._peer(peer), self.group)
+                self.group.recv([head], peer, 0).wait()
                 tag, size = head.tolist()
                 if tag == _GOODBYE:
                     return
                 data = torch.empty(size, dtype=torch.uint8)
-                dist.recv(data, self._peer(peer), self.group)
+                self.group.recv([data], peer, 0).wait()
                 self._arrived[peer, tag].append(data)
         except RuntimeError as error:
             self._failed.setdefault(peer, str(error))
+
+
+_ALIVE: weakref.WeakSet[ProcessGroupMessenger] = weakref.WeakSet()
+
+
+@atexit.register
+def _leave() -> None:
+    """Of rings that nobody dropped: a thread that comes back from PyTorch when the interpreter is gone aborts the process."""
+    left = list(_ALIVE)
+    for messenger in left:
+        messenger._say_goodbye()
+    until = time.monotonic() + _LAST_SECONDS
+    for messenger in left:
+        messenger._wait_for_goodbyes(until)

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <fstream>
@@ -161,17 +162,24 @@ struct Introduction {
   int version = 0;
 };
 
+/// As NCCL tells machines apart.
+std::string name_of_machine() {
+  if (const char* const said = std::getenv("NCCL_HOSTID"); said != nullptr && *said != '\0') return said;
+  std::array<char, 64> host = {};
+  ::gethostname(host.data(), host.size() - 1);
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return fmt::format("{} {}", host.data(), boot.substr(0, 8));
+}
+
 /// Of all machines.
 std::string name_of_gpu(const cuda::Device& device) {
-  std::array<char, 64> host = {}, bus = {};
-  ::gethostname(host.data(), host.size() - 1);
+  std::array<char, 64> bus = {};
   const auto& functions = device.driver().functions();
   if (functions.cuDeviceGetPCIBusId == nullptr ||
       functions.cuDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device.handle()) != cuda::kSuccess)
     fmt::format_to_n(bus.data(), bus.size() - 1, "{}", device.info().number);
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return fmt::format("{} of {} {}", bus.data(), host.data(), boot.substr(0, 8));
+  return fmt::format("{} of {}", bus.data(), name_of_machine());
 }
 
 Status check_meeting(std::span<const Introduction> all) {
