@@ -15,7 +15,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 9;
+inline constexpr std::int64_t kWeftArgsAbi = 10;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -36,6 +36,12 @@ struct weft_list {
   std::int32_t* data;
   std::int64_t stride_b, stride_h, stride_row;
   std::int64_t count;
+};
+
+/// A sequence of a batch whose entries differ in length.
+struct weft_entry {
+  std::int32_t n_q, n_k;
+  std::int32_t first_q, first_k;  ///< rows of packed tensors where it begins
 };
 
 struct weft_args {
@@ -97,6 +103,9 @@ struct weft_args {
   std::int64_t input_step;      ///< InputStep of codegen/cuda/device/input_sums.cuh
   std::int64_t input_number;    ///< of which, where the step is about one
   weft_input d_input;           ///< where its gradient goes
+  /// GPUs: of each batch entry its own sizes, where n_q, row_end and n_k are the most that any has; null: all have
+  /// them.
+  const weft_entry* entries;
 };
 
 static_assert(sizeof(weft_args) <= 4096, "kernel arguments are passed by value on GPUs");

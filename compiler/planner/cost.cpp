@@ -18,17 +18,17 @@ constexpr double kLostSlots = 0.08;      // for each product: registers of one b
 constexpr double kMostOfMma = 1280;  // FMAs a clock that mma.sync can ask for; Hopper's have more for wgmma
 constexpr double kWaitedFor =
     0.0012;  // clocks for each product of a pair that nothing hides, over a warp's tiles of 16 rows
-constexpr double kWaitedOfWide = 0.0008;  // … more in backward passes of more than 64 columns
-constexpr double kLanesSlots = 2.6;       // of softmax on f32 lanes, a pair
+constexpr double kLanesSlots = 2.6;    // of softmax on f32 lanes, a pair
 constexpr double kLanesOfQueries = 8;  // … of a backward pass that sums up dQ, or dK and dV: by the instructions of …
 constexpr double kLanesOfKeys = 12;    // … sm_80 beside those of the forward (docs/how-the-gpu-gradients-work.md)
 // Of a block of keys that asks who keeps what, for each tile, more than of a full one: where it is part of a run
 // (codegen/cuda/device/mma_runs.cuh), and else.
 constexpr double kBoundedClocks = 3'100, kPartialClocks = 6'300;
-constexpr double kTileClocks = 7'200;    // of a tile's rows, zones and results …
-constexpr double kTileOfProduct = 27.3;  // … for each of a pair's products …
-constexpr double kTermClocks = 9'800;    // … and for each range of keys beyond its first
-constexpr double kOfGroups = 1.25;       // where four warps multiply together
+constexpr double kPartialOfGradients = 3'100;  // … of a backward pass
+constexpr double kTileClocks = 7'200;          // of a tile's rows, zones and results …
+constexpr double kTileOfProduct = 27.3;        // … for each of a pair's products …
+constexpr double kTermClocks = 9'800;          // … and for each range of keys beyond its first
+constexpr double kOfGroups = 1.25;             // where four warps multiply together
 
 /// Issue slots of a pair, with its share of what a block of keys needs once.
 double simt_slots(const ir::Plan& plan) {
@@ -52,8 +52,7 @@ double lanes_slots(const ir::Plan& plan) {
 /// Clocks of an SM for a pair: products, then softmax, as one warp does them.
 double mma_clocks(const ir::Plan& plan, const Target& target) {
   const auto products = static_cast<double>(multiplications(plan));
-  const bool is_wide = plan.bind.gradient && std::max(plan.bind.d, plan.bind.d_v) > 64;
-  const double waited = kWaitedFor / std::max(plan.choices.micro_q, 1) + (is_wide ? kWaitedOfWide : 0);
+  const double waited = kWaitedFor / std::max(plan.choices.micro_q, 1);
   return products / std::min<double>(target.mma_per_sm, kMostOfMma) + products * waited +
          lanes_slots(plan) / target.f32_lanes_per_sm;
 }
@@ -91,9 +90,10 @@ double clocks_of_matrices(const ir::Plan& plan, const Target& target, const Work
   const double of_block = c.tile_q * c.tile_k * mma_clocks(plan, target);
   const double of_tile =
       kTileClocks + kTileOfProduct * static_cast<double>(multiplications(plan)) + kTermClocks * (terms(plan) - 1);
-  const bool by_bounds = !plan.bind.gradient && plan.bind.d <= 64 && plan.bind.d_v <= 64 && plan.predicates.empty();
-  const double clocks = (work.full_tiles + work.partial_tiles) * of_block +
-                        work.partial_tiles * (by_bounds ? kBoundedClocks : kPartialClocks) + work.row_tiles * of_tile;
+  const bool by_bounds = plan.bind.d <= 64 && plan.bind.d_v <= 64 && plan.predicates.empty();
+  const double of_partial = plan.bind.gradient ? kPartialOfGradients : by_bounds ? kBoundedClocks : kPartialClocks;
+  const double clocks =
+      (work.full_tiles + work.partial_tiles) * of_block + work.partial_tiles * of_partial + work.row_tiles * of_tile;
   return c.groups != 0 ? kOfGroups * clocks : clocks;
 }
 

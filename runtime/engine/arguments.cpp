@@ -1,12 +1,14 @@
 #include "runtime/engine/arguments.h"
 
 #include "compiler/ir/few_rows.h"
+#include "compiler/ir/key_chunks.h"
 #include "compiler/ir/schedule.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <type_traits>
 
 namespace weft {
@@ -107,8 +109,8 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
 
 /// Where gradients are written piece by piece, tokens that belong to no sequence have one of their own: of queries
 /// without keys, or of keys without queries, and what these get is 0.
-std::vector<Sequence> with_gaps(const Launch& launch, const RunArgs& args) {
-  std::vector<Sequence> out = launch.sequences;
+std::vector<Sequence> gaps_of(const Launch& launch, const RunArgs& args) {
+  std::vector<Sequence> out;
   std::int64_t end_q = 0, end_k = 0;
   const auto gap = [&](std::int64_t& end, std::int64_t to, bool of_queries) {
     if (to > end) {
@@ -126,9 +128,101 @@ std::vector<Sequence> with_gaps(const Launch& launch, const RunArgs& args) {
   return out;
 }
 
+/// Blocks of threads find out by themselves that an entry has no such tile. More than three in four may not, where they
+/// are more than a GPU has room for at once.
+constexpr std::int64_t kMostWaste = 4, kFewTiles = 512;
+
+/// What one group of sequences has together.
+struct Together {
+  std::int64_t longest = 0, all = 0, count = 0;  ///< tiles
+
+  Together with(const Sequence& s, std::int64_t rows_of_tile) const {
+    const auto tiles = (std::max(s.n_q, s.n_k) + rows_of_tile - 1) / rows_of_tile;
+    return {std::max(longest, tiles), all + tiles, count + 1};
+  }
+  bool wastes() const { return longest * count > std::max(kMostWaste * all, kFewTiles); }
+};
+
+/// One sequence, or several, of the launch's tensors.
+Piece piece_of(const Launch& launch, const weft_args& block, std::span<const Sequence> sequences,
+               std::int64_t element_bytes) {
+  const bool one = sequences.size() == 1;
+  const Sequence& first = sequences.front();
+  Piece piece{.shape = first.shape(launch.shape), .block = block};
+  piece.of_entry(first.b);
+  if (!one) {
+    piece.sequences.assign(sequences.begin(), sequences.end());
+    piece.heads = std::ssize(sequences) * piece.shape.heads;
+    for (const auto& s : sequences) {
+      piece.shape.n_q = std::max(piece.shape.n_q, s.n_q);
+      piece.shape.n_k = std::max(piece.shape.n_k, s.n_k);
+    }
+  }
+  weft_args& to = piece.block;
+  to.n_q = piece.shape.n_q;
+  to.row_end = piece.shape.row_end();
+  to.n_k = piece.shape.n_k;
+  to.offset = piece.shape.offset.front();
+  to.offsets = nullptr;
+  const auto begin_at = [&](weft_view& view, std::int64_t row) {
+    if (view.data == nullptr) return;
+    if (one) view.data = static_cast<std::byte*>(view.data) + row * view.stride_n * element_bytes;
+    view.stride_b = 0;
+  };
+  if (launch.packed_q) {
+    for (weft_view* view : {&to.q, &to.o, &to.d_o, &to.d_q}) begin_at(*view, first.first_q);
+    const auto rows = one ? first.first_q : 0;
+    if (to.d_lse != nullptr) to.d_lse += rows;
+    if (to.lse != nullptr) to.lse += rows;
+    if (to.branch_lse != nullptr) to.branch_lse += rows;
+    to.lse_stride_b = to.branch_lse_stride_b = to.d_lse_stride_b = 0;
+  }
+  if (launch.packed_k) {
+    for (weft_view* view : {&to.k, &to.v, &to.d_k, &to.d_v}) begin_at(*view, first.first_k);
+  }
+  return piece;
+}
+
 }  // namespace
 
-std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const RunArgs& args) {
+ir::Shape Sequence::shape(const ir::Shape& all) const {
+  ir::Shape own = all;
+  own.n_q = n_q;
+  own.n_k = n_k;
+  own.offset = {all.offset.empty() ? n_k - n_q : all.offset_of(b)};
+  return own;
+}
+
+std::vector<Group> groups_of(const ir::Plan& plan, const Launch& launch, bool together) {
+  const auto& sequences = launch.sequences;
+  const auto is_wanted = [](const OutputView& view) { return view.data != nullptr; };
+  // Lists are of one sequence, sums of inputs' gradients of tiles that all have rows; a sink does not know whose it is.
+  const bool possible = together && plan.lists.empty() && launch.part == nullptr && !plan.sink_logit &&
+                        !launch.shape.is_head_slice() &&
+                        std::none_of(launch.d_inputs.begin(), launch.d_inputs.end(), is_wanted) &&
+                        std::all_of(sequences.begin(), sequences.end(), [](const Sequence& s) {
+                          return std::max(s.first_q, s.first_k) <= std::numeric_limits<std::int32_t>::max();
+                        });
+  std::vector<Group> out;
+  for (std::size_t i = 0; i < sequences.size();) {
+    std::size_t end = i + 1;
+    const auto cuts = [&](std::size_t at) {
+      return ir::most_key_chunks(plan, sequences[at].n_q, sequences[at].n_k) > 1;
+    };
+    auto all = Together().with(sequences[i], plan.choices.tile_q);
+    while (possible && end < sequences.size() && cuts(end) == cuts(i)) {
+      const auto more = all.with(sequences[end], plan.choices.tile_q);
+      if (more.wastes()) break;
+      all = more;
+      ++end;
+    }
+    out.push_back({i, end});
+    i = end;
+  }
+  return out;
+}
+
+std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const RunArgs& args, bool together) {
   const auto& shape = launch.shape;
   const auto element_bytes = static_cast<std::int64_t>(size_of(args.q.dtype));
   const weft_args block = argument_block(plan, launch, args);
@@ -141,51 +235,22 @@ std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const R
     return entries;
   }
   std::vector<Piece> out;
-  std::vector<Sequence> with;
-  if (plan.transposed) with = with_gaps(launch, args);
-  for (const auto& s : plan.transposed ? with : launch.sequences) {
-    if (s.n_q == 0 && !plan.transposed) continue;
-    Piece piece{.shape = shape, .block = block};
-    piece.of_entry(s.b);
-    piece.shape.n_q = s.n_q;
-    piece.shape.n_k = s.n_k;
-    const auto& offsets = shape.offset;
-    const std::int64_t offset = offsets.empty()       ? s.n_k - s.n_q
-                                : offsets.size() == 1 ? offsets[0]
-                                                      : offsets[static_cast<std::size_t>(s.b)];
-    piece.shape.offset = {offset};
-    weft_args& to = piece.block;
-    to.n_q = s.n_q;
-    to.row_end = piece.shape.row_end();
-    to.n_k = s.n_k;
-    to.offset = offset;
-    to.offsets = nullptr;
-    const auto begin_at = [&](weft_view& view, std::int64_t row) {
-      view.data = static_cast<std::byte*>(view.data) + row * view.stride_n * element_bytes;
-      view.stride_b = 0;
-    };
-    if (launch.packed_q) {
-      begin_at(to.q, s.first_q);
-      begin_at(to.o, s.first_q);
-      if (to.d_o.data != nullptr) begin_at(to.d_o, s.first_q);
-      if (to.d_q.data != nullptr) begin_at(to.d_q, s.first_q);
-      if (to.d_lse != nullptr) to.d_lse += s.first_q;
-      if (to.lse != nullptr) to.lse += s.first_q;
-      if (to.branch_lse != nullptr) to.branch_lse += s.first_q;
-      to.lse_stride_b = to.branch_lse_stride_b = to.d_lse_stride_b = 0;
-    }
-    if (launch.packed_k) {
-      begin_at(to.k, s.first_k);
-      begin_at(to.v, s.first_k);
-      if (to.d_k.data != nullptr) begin_at(to.d_k, s.first_k);
-      if (to.d_v.data != nullptr) begin_at(to.d_v, s.first_k);
-    }
-    out.push_back(std::move(piece));
-  }
+  const auto add = [&](std::span<const Sequence> some) {
+    const bool empty = std::all_of(some.begin(), some.end(), [](const Sequence& s) { return s.n_q == 0; });
+    if (!empty || plan.transposed) out.push_back(piece_of(launch, block, some, element_bytes));
+  };
+  const std::span all = launch.sequences;
+  for (const auto& group : groups_of(plan, launch, together)) add(all.subspan(group.first, group.end - group.first));
+  if (!plan.transposed) return out;
+  for (const auto& gap : gaps_of(launch, args)) add({&gap, 1});
   return out;
 }
 
 namespace {
+
+walk::TileRange both(const walk::TileRange& a, const walk::TileRange& b) {
+  return {.first = std::min(a.first, b.first), .end = std::max(a.end, b.end)};
+}
 
 /// Of every head, from the first tile of any to the last, those that hold rows [begin, end) of a batch entry, counted
 /// from its first.
@@ -193,10 +258,19 @@ walk::TileRange tiles_of_any_head(const ir::Phase& phase, const HeadTables& tabl
                                   const ir::Extent& extent, std::int64_t begin, std::int64_t end) {
   walk::TileRange all{.first = std::numeric_limits<std::int64_t>::max(), .end = 0};
   for (const auto& head : tables.tables.phases[number].head) {
-    const auto range = ir::tiles_of_rows(phase, head, extent, extent.x_begin + begin, extent.x_begin + end);
-    all = {.first = std::min(all.first, range.first), .end = std::max(all.end, range.end)};
+    all = both(all, ir::tiles_of_rows(phase, head, extent, extent.x_begin + begin, extent.x_begin + end));
   }
   return all;
+}
+
+/// Of the rows that the launch computes of a batch entry, or of all its keys.
+walk::TileRange tiles_of_entry(const ir::Plan& plan, const HeadTables& tables, std::size_t phase,
+                               const ir::Shape& shape, std::int64_t b) {
+  const ir::Phase& of = plan.phases[phase];
+  const auto extent = ir::extent_of(shape, b, of.stationary, nullptr, &tables.tables);
+  const bool all_rows = of.stationary == ir::Stationary::key;
+  return tiles_of_any_head(of, tables, phase, extent, all_rows ? 0 : shape.row_begin,
+                           all_rows ? extent.x_end - extent.x_begin : shape.row_end());
 }
 
 }  // namespace
@@ -240,17 +314,19 @@ void take_tiles(const walk::TileRange& range, weft_args& block) {
 
 void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t phase, const ir::Shape& shape,
                   weft_args& block) {
-  const ir::Phase& of = plan.phases[phase];
   const auto entries = shape.offset.size() > 1 ? shape.batch : 1;
-  walk::TileRange all{.first = std::numeric_limits<std::int64_t>::max(), .end = 0};
-  for (std::int64_t b = 0; b < entries; ++b) {
-    const auto extent = ir::extent_of(shape, b, of.stationary, nullptr, &tables.tables);
-    const bool all_rows = of.stationary == ir::Stationary::key;
-    const auto range = tiles_of_any_head(of, tables, phase, extent, all_rows ? 0 : shape.row_begin,
-                                         all_rows ? extent.x_end - extent.x_begin : shape.row_end());
-    all = {.first = std::min(all.first, range.first), .end = std::max(all.end, range.end)};
-  }
+  auto all = tiles_of_entry(plan, tables, phase, shape, 0);
+  for (std::int64_t b = 1; b < entries; ++b) all = both(all, tiles_of_entry(plan, tables, phase, shape, b));
   block.heads_per_tile = ir::heads_per_tile(plan, tables.alike, shape);
+  take_tiles(all, block);
+}
+
+void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t phase, const Piece& piece,
+                  weft_args& block) {
+  if (piece.sequences.empty()) return number_tiles(plan, tables, phase, piece.shape, block);
+  auto all = tiles_of_entry(plan, tables, phase, piece.sequences.front().shape(piece.shape), 0);
+  for (const auto& s : piece.sequences) all = both(all, tiles_of_entry(plan, tables, phase, s.shape(piece.shape), 0));
+  block.heads_per_tile = ir::heads_per_tile(plan, tables.alike, piece.shape);
   take_tiles(all, block);
 }
 

@@ -21,13 +21,16 @@
 /// From a checked launch to the argument block of codegen/args.h: what every backend that runs kernels shares.
 namespace weft {
 
-/// What is launched at once: the whole batch, or all heads that are computed of one entry, as of one sequence. `block`
-/// has its sizes, and tensors that begin with it; tiles are numbered as if the whole batch had its lengths, so that
-/// kernels know which entry it is.
+/// What is launched at once: the whole batch, all heads that are computed of one entry, as of one sequence, or several
+/// sequences. `block` has its sizes, and tensors that begin with it; tiles are numbered as if the whole batch had its
+/// lengths, so that kernels know which entry it is.
 struct Piece {
   ir::Shape shape;
   weft_args block;
   std::int64_t first_head = 0, heads = 0;  ///< of batch x heads
+  /// Several, which follow one another in the batch: sizes are then the most that any has, and kernels find those of
+  /// each in weft_args::entries.
+  std::vector<Sequence> sequences = {};
 
   void of_entry(std::int64_t b) {
     first_head = b * shape.heads + shape.head_begin;
@@ -39,8 +42,16 @@ struct Piece {
   std::int64_t heads_of_entry() const { return std::min(heads, shape.heads); }
 };
 /// With everything in their blocks but the tables, what differs from step to step, and the memory that the executor
-/// brings. Offsets are the caller's own array where there is one per batch entry.
-std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const RunArgs& args);
+/// brings. Offsets are the caller's own array where there is one per batch entry. `together`: GPUs, where the executor
+/// may bring kernels facts of each sequence.
+std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const RunArgs& args, bool together = false);
+
+/// Sequences that one launch computes, as indices into Launch::sequences: [first, end) of each group. Of one alone
+/// where sequences cannot share a launch, or would waste most of it.
+struct Group {
+  std::size_t first, end;
+};
+std::vector<Group> groups_of(const ir::Plan& plan, const Launch& launch, bool together);
 
 /// A step of the plan at a launch's sizes, the smallest thing that executors run.
 struct Turn {
@@ -75,6 +86,8 @@ std::vector<walk::TileRange> tiles_of_part(const ir::Plan& plan, const HeadTable
 void take_tiles(const walk::TileRange& range, weft_args& block);
 
 void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t phase, const ir::Shape& shape,
+                  weft_args& block);
+void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t phase, const Piece& piece,
                   weft_args& block);
 
 /// What is kept per number of heads: made once, by the first launch that has so many.

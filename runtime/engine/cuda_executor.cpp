@@ -15,10 +15,10 @@ constexpr std::size_t kAlignment = 256;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// The workspace: one offset per batch entry and how its keys are cut, the state of rows between steps, the lists, what
-/// the prepass needs, the terms of queries, and the sums of inputs' gradients.
+/// The workspace: one offset per batch entry, how its keys are cut and its own sizes, the state of rows between steps,
+/// the lists, what the prepass needs, the terms of queries, and the sums of inputs' gradients.
 std::size_t entry_bytes(std::int64_t batch) {
-  return aligned(static_cast<std::size_t>(batch) * 3 * sizeof(std::int64_t));
+  return aligned(static_cast<std::size_t>(batch) * 5 * sizeof(std::int64_t));
 }
 
 std::size_t bytes_of(const RoomSizes& sizes) {
@@ -120,8 +120,12 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   }
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
   WEFT_TRY(const auto words, words_of(*tables, launch.shape.heads, ir::Regime::many_queries));
-  WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch));
-  Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .captured = captured};
+  // What a graph replays may not read memory of the host: sequences are launches of their own, whose sizes are
+  // arguments.
+  const bool together = !captured && launch.sequences.size() > 1;
+  WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch, together));
+  Job job{
+      .kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .captured = captured, .together = together};
   Room room{.tables = static_cast<const std::int64_t*>(words->data())};
   if (kernel_.plan.transposed) {
     WEFT_TRY(job.beside, tables_beside(kernel_, launch.shape.heads));
@@ -131,7 +135,7 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
     WEFT_TRY(const auto of_regime, words_of(*job.beside[i], launch.shape.heads, static_cast<ir::Regime>(i)));
     room.beside[i] = static_cast<const std::int64_t*>(of_regime->data());  // this executor keeps it
   }
-  if (bytes_of(sizes) == 0 && args.offset.size() <= 1) return queue(job, room, sizes, nullptr);
+  if (bytes_of(sizes) == 0 && args.offset.size() <= 1 && !together) return queue(job, room, sizes, nullptr);
   const auto bytes = entry_bytes(launch.shape.batch) + bytes_of(sizes);
   if (captured && args.workspace.empty()) {
     return user_error(
@@ -152,7 +156,8 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
 Status CudaExecutor::queue(const Job& job, Room room, const RoomSizes& sizes, std::byte* scratch) const {
   auto* const stream = static_cast<cuda::StreamHandle*>(job.args.stream);
   if (scratch != nullptr) {
-    room.offsets = reinterpret_cast<std::int64_t*>(scratch);
+    room.entries = reinterpret_cast<std::int64_t*>(scratch);  // read 16 bytes at a time
+    room.offsets = room.entries + 2 * job.launch.shape.batch;
     room.chunks = room.offsets + job.launch.shape.batch;
     room.carry = scratch + entry_bytes(job.launch.shape.batch);
     std::byte* const lists = room.carry + aligned(sizes.carry);

@@ -146,9 +146,11 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
   WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
   WEFT_TRY(const auto beside, tables_beside(kernel_, launch.shape.heads));
-  WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch));
+  const bool together = launch.sequences.size() > 1;
+  WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch, together));
   const auto entries = static_cast<std::size_t>(launch.shape.batch);
-  std::vector<std::int64_t> offsets(args.offset.size() > 1 ? entries : 0), chunks(2 * entries);
+  std::vector<std::int64_t> offsets(together || args.offset.size() > 1 ? entries : 0), chunks(2 * entries);
+  std::vector<std::int64_t> of_entries(together ? 2 * entries : 0);
   std::vector<float> carry(sizes.carry / sizeof(float)), list_scratch(sizes.list_scratch / sizeof(float));
   std::vector<float> terms(sizes.terms / sizeof(float));
   std::vector<std::int64_t> input_sums(sizes.input_sums / sizeof(std::int64_t));
@@ -163,6 +165,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
   add_region(beside_lists, "sums of inputs' gradients", input_sums, true);
   add_region(beside_lists, "terms of queries", terms, true);
   add_region(beside_lists, "chunks of keys", chunks, false);
+  add_region(beside_lists, "sizes of sequences", of_entries, false);
   auto choosing = beside_lists, attending = beside_lists;
   add_lists(choosing, launch, lists, true);
   add_region(choosing, "scratch of the lists", list_scratch, true);
@@ -207,7 +210,8 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
     std::memcpy(to, from, bytes);
     return done;
   };
-  const Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .beside = beside};
+  const Job job{
+      .kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .beside = beside, .together = together};
   std::array<const std::int64_t*, ir::kRegimes> beside_words = {};
   for (std::size_t i = 0; i < beside.size(); ++i)
     beside_words[i] = beside[i] ? beside[i]->tables.words.data() : nullptr;
@@ -215,6 +219,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
                   .beside = beside_words,
                   .offsets = offsets.data(),
                   .chunks = chunks.data(),
+                  .entries = of_entries.data(),
                   .carry = reinterpret_cast<std::byte*>(carry.data()),
                   .lists = lists.data(),
                   .list_scratch = list_scratch.data(),

@@ -190,7 +190,7 @@ Status run_keys(const Job& job, Steps phases, Piece& piece, const Room& room, co
     for (const auto& step : phases) {
       block.phase = step.number;
       const auto number = static_cast<std::size_t>(step.number);
-      number_tiles(of_keys, tables, number, piece.shape, block);
+      number_tiles(of_keys, tables, number, piece, block);
       WEFT_CHECK(check_tiles(piece, block.tiles_per_head));
       std::vector<walk::TileRange> ranges = {{block.tile_first, block.tile_first + block.tiles_per_head}};
       if (job.launch.part != nullptr)
@@ -223,7 +223,7 @@ Status run_input_gradients(const Job& job, Steps steps, std::vector<Piece>& piec
     block.most_terms = tables.tables.most_terms;
     place_tables(launch, room.input_sums, block);
     for (std::size_t phase = 0; phase < plan.phases.size() && piece.shape.rows_computed() > 0; ++phase) {
-      number_tiles(plan, tables, phase, piece.shape, block);
+      number_tiles(plan, tables, phase, piece, block);
       WEFT_CHECK(check_tiles(piece, block.tiles_per_head));
       blocks += piece.heads * block.tiles_per_head;
     }
@@ -251,7 +251,7 @@ Status run_input_gradients(const Job& job, Steps steps, std::vector<Piece>& piec
       weft_args& block = piece.block;
       block.input_step = kernel_step(step.part);
       block.phase = step.number;
-      number_tiles(plan, tables, static_cast<std::size_t>(step.number), piece.shape, block);
+      number_tiles(plan, tables, static_cast<std::size_t>(step.number), piece, block);
       const std::int64_t tiles = block.tiles_per_head;
       block.tile_begin = piece.first_head * tiles;
       block.tile_end = block.tile_begin + piece.heads * tiles;

@@ -22,6 +22,9 @@ struct Sequence {
   std::int64_t b = 0;
   std::int64_t n_q = 0, n_k = 0;
   std::int64_t first_q = 0, first_k = 0;  ///< rows of the tensors where it begins, if they are packed
+
+  /// Its own sizes, in a batch of `all`.
+  ir::Shape shape(const ir::Shape& all) const;
 };
 
 /// A launch whose sizes are known to be consistent. With `sequences`, the shape has the longest of each.

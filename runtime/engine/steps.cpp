@@ -32,9 +32,8 @@ std::int64_t chunk_bytes_of_head(const ir::Plan& plan, std::int64_t n_q, std::in
   return n_q * ir::shares_of_tile(plan, chunks) * plan.state_bytes();
 }
 
-/// What the state of chunks of keys takes.
-std::size_t chunk_bytes(const ir::Plan& plan, std::int64_t heads, std::int64_t n_q, std::int64_t n_k) {
-  const auto chunks = ir::most_key_chunks(plan, n_q, n_k);
+/// What the state of so many chunks of keys takes.
+std::size_t chunk_bytes(const ir::Plan& plan, std::int64_t heads, std::int64_t n_q, std::int64_t chunks) {
   if (chunks < 2) return 0;
   const auto of_head = chunk_bytes_of_head(plan, n_q, chunks);
   return static_cast<std::size_t>(std::min(heads, heads_at_once(of_head)) * of_head);
@@ -55,16 +54,20 @@ std::vector<std::int64_t> cut_keys(const ir::Plan& plan, Piece& piece) {
   weft_args& block = piece.block;
   const auto& shape = piece.shape;
   block.chunks = 1;
-  if (ir::most_key_chunks(plan, shape.n_q, shape.n_k) < 2) return {};
+  // Of several sequences all are cut, or none.
+  const auto first = piece.sequences.empty() ? shape : piece.sequences.front().shape(shape);
+  if (ir::most_key_chunks(plan, first.n_q, first.n_k) < 2) return {};
   std::vector<std::int64_t> of_entry;
-  const auto entries = shape.offset.size() > 1 ? shape.batch : 1;
-  for (std::int64_t b = 0; b < entries; ++b) {
-    const auto chunks = ir::key_chunks(plan, shape, b);
+  const auto add = [&](const ir::KeyChunks& chunks) {
     block.chunks = std::max(block.chunks, chunks.count);
     block.chunk_first = chunks.first;
     block.chunk_keys = chunks.keys;
-    if (entries > 1) of_entry.insert(of_entry.end(), {chunks.first, chunks.keys});
-  }
+    of_entry.insert(of_entry.end(), {chunks.first, chunks.keys});
+  };
+  for (const auto& s : piece.sequences) add(ir::key_chunks(plan, s.shape(shape), 0));
+  const auto entries = !piece.sequences.empty() ? 0 : shape.offset.size() > 1 ? shape.batch : 1;
+  for (std::int64_t b = 0; b < entries; ++b) add(ir::key_chunks(plan, shape, b));
+  if (of_entry.size() == 2) of_entry.clear();
   if (block.chunks < 2) of_entry.clear();
   return of_entry;
 }
@@ -74,7 +77,7 @@ std::vector<std::int64_t> cut_keys(const ir::Plan& plan, Piece& piece) {
 Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Piece& piece, const RunTurn& run) {
   weft_args& block = piece.block;
   block.phase = step.number;
-  number_tiles(job.kernel.plan, job.tables, static_cast<std::size_t>(step.number), piece.shape, block);
+  number_tiles(job.kernel.plan, job.tables, static_cast<std::size_t>(step.number), piece, block);
   const std::int64_t rows = piece.shape.rows_computed();
   std::int64_t tiles = block.tiles_per_head;
   const std::int64_t chunks = block.chunks, shares = ir::shares_of_tile(job.kernel.plan, chunks);
@@ -123,13 +126,37 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
   return done;
 }
 
+/// Sizes of each sequence, to where kernels find them by its number in the batch.
+Status bring_entries(const Job& job, Piece& piece, const Room& room, const Machine& machine) {
+  std::vector<weft_entry> entries;
+  std::vector<std::int64_t> offsets;
+  for (const auto& s : piece.sequences) {
+    const auto n = [](std::int64_t of) { return static_cast<std::int32_t>(of); };
+    entries.push_back({.n_q = n(s.n_q),
+                       .n_k = n(s.n_k),
+                       .first_q = job.launch.packed_q ? n(s.first_q) : 0,
+                       .first_k = job.launch.packed_k ? n(s.first_k) : 0});
+    offsets.push_back(s.shape(job.launch.shape).offset.front());
+  }
+  const auto first = piece.first_entry();
+  constexpr auto kWords = static_cast<std::int64_t>(sizeof(weft_entry) / sizeof(std::int64_t));
+  WEFT_CHECK(machine.copy(room.entries + kWords * first, reinterpret_cast<const std::int64_t*>(entries.data()),
+                          entries.size() * sizeof entries[0]));
+  WEFT_CHECK(machine.copy(room.offsets + first, offsets.data(), offsets.size() * sizeof offsets[0]));
+  piece.block.entries = reinterpret_cast<const weft_entry*>(room.entries);
+  piece.block.offsets = room.offsets;
+  return done;
+}
+
 /// Everything in the block that all steps of a piece read.
 Status open_piece(const Job& job, Piece& piece, const Room& room, const Machine& machine) {
   weft_args& block = piece.block;
   block.tables = room.tables;
   block.most_terms = job.tables.tables.most_terms;
   block.carry = reinterpret_cast<float*>(room.carry);
-  if (block.offsets != nullptr && machine.copy) {
+  if (!piece.sequences.empty()) {
+    WEFT_CHECK(bring_entries(job, piece, room, machine));
+  } else if (block.offsets != nullptr && machine.copy) {
     WEFT_CHECK(machine.copy(room.offsets, block.offsets, job.args.offset.size_bytes()));
     block.offsets = room.offsets;
   }
@@ -139,7 +166,8 @@ Status open_piece(const Job& job, Piece& piece, const Room& room, const Machine&
   }
   if (job.kernel.plan.transposed) place_terms(job, piece, room, block);
   if (const auto of_entry = cut_keys(job.kernel.plan, piece); !of_entry.empty()) {
-    WEFT_CHECK(machine.copy(room.chunks, of_entry.data(), of_entry.size() * sizeof of_entry[0]));
+    const auto first = piece.sequences.empty() ? 0 : piece.first_entry();
+    WEFT_CHECK(machine.copy(room.chunks + 2 * first, of_entry.data(), of_entry.size() * sizeof of_entry[0]));
     block.chunks_of_entry = room.chunks;
   }
   return done;
@@ -202,23 +230,35 @@ std::size_t turns_from(Steps steps) {
 
 }  // namespace
 
-Result<RoomSizes> room_for(const ir::Plan& plan, const Launch& launch) {
+Result<RoomSizes> room_for(const ir::Plan& plan, const Launch& launch, bool together) {
   const auto& shape = launch.shape;
   if (launch.sequences.empty()) {
-    return room_beside(plan, &launch, shape, chunk_bytes(plan, shape.batch * shape.heads, shape.n_q, shape.n_k));
+    const auto chunks = ir::most_key_chunks(plan, shape.n_q, shape.n_k);
+    return room_beside(plan, &launch, shape, chunk_bytes(plan, shape.batch * shape.heads, shape.n_q, chunks));
   }
   std::size_t of_chunks = 0;
-  for (const auto& s : launch.sequences) of_chunks = std::max(of_chunks, chunk_bytes(plan, shape.heads, s.n_q, s.n_k));
+  for (const auto& group : groups_of(plan, launch, together)) {
+    std::int64_t n_q = 0, chunks = 0;
+    for (auto i = group.first; i < group.end; ++i) {
+      const auto& s = launch.sequences[i];
+      n_q = std::max(n_q, s.n_q);
+      chunks = std::max(chunks, ir::most_key_chunks(plan, s.n_q, s.n_k));
+    }
+    const auto heads = static_cast<std::int64_t>(group.end - group.first) * shape.heads;
+    of_chunks = std::max(of_chunks, chunk_bytes(plan, heads, n_q, chunks));
+  }
   return room_beside(plan, &launch, shape, of_chunks);
 }
 
 Result<RoomSizes> most_room_for(const ir::Plan& plan, const ir::Shape& shape) {
-  std::size_t of_chunks = 0;
+  // Sequences of one launch may be such as have most rows, and such as have most chunks.
+  std::int64_t rows = 0, chunks = 0;
   for (auto n_q : ir::rows_with_most_chunks(plan)) {
-    const auto bytes = chunk_bytes(plan, shape.batch * shape.heads, std::min(n_q, shape.n_q), shape.n_k);
-    of_chunks = std::max(of_chunks, bytes);
+    const auto of_rows = ir::most_key_chunks(plan, std::min(n_q, shape.n_q), shape.n_k);
+    if (of_rows > 1) rows = std::max(rows, std::min(n_q, shape.n_q));
+    chunks = std::max(chunks, of_rows);
   }
-  return room_beside(plan, nullptr, shape, of_chunks);
+  return room_beside(plan, nullptr, shape, chunk_bytes(plan, shape.batch * shape.heads, rows, chunks));
 }
 
 Result<std::byte*> in_workspace(std::span<std::byte> workspace, std::size_t bytes, std::size_t alignment) {
@@ -239,7 +279,7 @@ Result<TablesByRegime> tables_beside(const Compilation& kernel, std::int64_t hea
 }
 
 Status run_steps(const Job& job, const Room& room, const Machine& machine) {
-  auto pieces = pieces_of(job.kernel.plan, job.launch, job.args);
+  auto pieces = pieces_of(job.kernel.plan, job.launch, job.args, job.together);
   const Steps all = job.kernel.steps;
   const auto behind =
       std::find_if(all.begin(), all.end(), [](const ir::Step& step) { return step.when == ir::Step::When::d_inputs; });

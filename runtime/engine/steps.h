@@ -31,6 +31,7 @@ struct Job {
   const RunArgs& args;
   TablesByRegime beside = {};  ///< of the plans beside the first, where there are any
   bool captured = false;       ///< GPUs: a graph captures the launch, and replays it without the host's memory
+  bool together = false;       ///< several sequences may be one launch: see pieces_of()
 };
 
 /// Memory beside the tensors, where kernels can reach it.
@@ -38,7 +39,8 @@ struct Room {
   const std::int64_t* tables = nullptr;                       ///< the words of Job::tables …
   std::array<const std::int64_t*, ir::kRegimes> beside = {};  ///< … and of Job::beside
   std::int64_t* offsets = nullptr;                            ///< a number for each batch entry, …
-  std::int64_t* chunks = nullptr;                             ///< … and two: how its keys are cut
+  std::int64_t* chunks = nullptr;                             ///< … two: how its keys are cut, …
+  std::int64_t* entries = nullptr;                            ///< … and two: weft_args::entries
   std::byte* carry = nullptr;                                 ///< the state of rows between steps
   std::int32_t* lists = nullptr;
   void* list_scratch = nullptr;  ///< means of key blocks, scores of what was chosen
@@ -50,8 +52,8 @@ struct Room {
 struct RoomSizes {
   std::size_t carry = 0, lists = 0, list_scratch = 0, terms = 0, input_sums = 0;
 };
-/// User error where that is more than any memory.
-Result<RoomSizes> room_for(const ir::Plan& plan, const Launch& launch);
+/// User error where that is more than any memory. `together`: as of pieces_of().
+Result<RoomSizes> room_for(const ir::Plan& plan, const Launch& launch, bool together = false);
 /// … for any positions of the rows, and any lengths of sequences that are not above those of the shape.
 Result<RoomSizes> most_room_for(const ir::Plan& plan, const ir::Shape& shape);
 

@@ -339,7 +339,7 @@ TEST_F(CudaEngine, CapturedLaunchesNeedNothingOfTheHost) {
     return status.ok() ? std::string() : status.error().message;
   };
   driver().captured = 0x77;
-  EXPECT_NE(refusal().find("call prepare() with this shape before the capture"), std::string::npos);
+  EXPECT_NE(refusal().find("call prepare(), with this shape before the capture"), std::string::npos);
   driver().captured = 0;
   ASSERT_TRUE(kernel.prepare(shape).ok());
   driver().captured = 0x77;

@@ -7,6 +7,7 @@
 #include "tests/codegen/random_check.h"
 #include "tests/device/device_runner.h"
 #include "tests/device/engine_runner.h"
+#include "tests/device/gpu_packed.h"
 #include "tests/device/gpu_ring.h"
 #include "tests/engine/problem.h"
 #include "tests/golden/case.h"
@@ -57,6 +58,12 @@ TEST(DeviceRing, HasTheBitsOfOneLaunch) {
                 engine, "cuda",
                 {{}, {.layout = RingLayout::zigzag}, {.layout = RingLayout::striped}, {.carrier = RingCarrier::heads}}),
             "")
+      << target.name;
+}
+
+TEST(DevicePacked, HasTheBitsOfEachSequence) {
+  NEEDS_GPU(target);
+  EXPECT_EQ(test::wrong_with_packed_sequences(Engine({.no_cache = true}), "cuda", {DType::f16, DType::f32}), "")
       << target.name;
 }
 

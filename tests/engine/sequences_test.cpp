@@ -1,3 +1,4 @@
+#include "tests/device/gpu_packed.h"
 #include "tests/engine/problem.h"
 
 #include <gtest/gtest.h>
@@ -194,6 +195,21 @@ INSTANTIATE_TEST_SUITE_P(Patterns, Sequences,
                                                               "rates: [1, 3]); keep causal; }",
                                                               "pattern p { keep causal; schedule { chunk: 64; } }"),
                                             ::testing::Values("cpu", "emulate:sm_61")));
+
+/// Plain lanes, and matrix instructions.
+struct Row {
+  const char* target;
+  DType dtype;
+};
+class PackedOnGpus : public ::testing::TestWithParam<Row> {};
+
+TEST_P(PackedOnGpus, HaveTheBitsOfEachSequence) {
+  EXPECT_EQ(wrong_with_packed_sequences(Engine({.no_cache = true}), GetParam().target, {GetParam().dtype}), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(, PackedOnGpus,
+                         ::testing::Values(Row{"emulate:sm_61", DType::f32}, Row{"emulate:sm_80", DType::f16}),
+                         [](const auto& of) { return std::string(of.param.target).substr(8); });
 
 }  // namespace
 }  // namespace weft::test

@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace weft::test {
@@ -27,13 +29,14 @@ struct Recorded {
   RoomSizes room;
 };
 
-Recorded recorded(const char* text, const char* target, const Launch& launch) {
+Recorded recorded(const char* text, const char* target, const Launch& launch, bool together = false) {
   const CompileOptions options{.dim = 64, .dtype = DType::f32};
   auto front = read_pattern({.name = "p", .text = text}, options).value();
   const Compilation kernel(plan_pattern(std::move(front), options, find_target(target).value()).value());
   const auto tables = kernel.tables(launch.shape.heads).value();
-  Recorded out{.steps = {}, .grids = {}, .blocks = {}, .copied = {}, .room = room_for(kernel.plan, launch).value()};
-  std::vector<std::int64_t> entries(3 * static_cast<std::size_t>(launch.shape.batch));
+  Recorded out{
+      .steps = {}, .grids = {}, .blocks = {}, .copied = {}, .room = room_for(kernel.plan, launch, together).value()};
+  std::vector<std::int64_t> entries(5 * static_cast<std::size_t>(launch.shape.batch));
   std::vector<std::byte> carry(out.room.carry);
   std::vector<std::int32_t> lists(out.room.lists / sizeof(std::int32_t));
   RunArgs args;
@@ -54,10 +57,11 @@ Recorded recorded(const char* text, const char* target, const Launch& launch) {
   const Room room{.tables = tables->tables.words.data(),
                   .offsets = entries.data(),
                   .chunks = entries.data() + launch.shape.batch,
+                  .entries = entries.data() + 3 * launch.shape.batch,
                   .carry = carry.data(),
                   .lists = lists.data()};
-  const auto status = run_steps({.kernel = kernel, .tables = *tables, .launch = launch, .args = args}, room,
-                                {.run = run, .copy = copy});
+  const Job job{.kernel = kernel, .tables = *tables, .launch = launch, .args = args, .together = together};
+  const auto status = run_steps(job, room, {.run = run, .copy = copy});
   EXPECT_TRUE(status.ok()) << status.error().message;
   return out;
 }
@@ -135,6 +139,43 @@ TEST(Steps, GoSequenceBySequence) {
   EXPECT_EQ(all.steps, (Names{"attend 0", "attend 1", "attend 0", "attend 1"})) << "one sequence has no rows";
   EXPECT_EQ(all.blocks[1].n_q, 40);
   EXPECT_EQ(all.blocks[3].n_q, 8);
+}
+
+Launch packed(const std::vector<std::pair<std::int64_t, std::int64_t>>& lengths) {
+  Launch out = launch_of(0, 0, 2, std::ssize(lengths));
+  out.packed_q = out.packed_k = true;
+  std::int64_t q = 0, k = 0;
+  for (const auto& [n_q, n_k] : lengths) {
+    out.sequences.push_back({.b = std::ssize(out.sequences), .n_q = n_q, .n_k = n_k, .first_q = q, .first_k = k});
+    out.shape.n_q = std::max(out.shape.n_q, n_q);
+    out.shape.n_k = std::max(out.shape.n_k, n_k);
+    q += n_q, k += n_k;
+  }
+  return out;
+}
+
+TEST(Steps, OfSequencesAreTakenTogether) {
+  const auto all = recorded(kPhases, "sm_61", packed({{40, 40}, {0, 8}, {300, 300}}), true);
+  EXPECT_EQ(all.steps, (Names{"attend 0", "attend 1"}));
+  EXPECT_EQ(all.blocks[0].n_q, 300);
+  // Sizes and places of each, two to a word; then positions.
+  const auto two = [](std::int64_t low, std::int64_t high) { return low | high << 32; };
+  EXPECT_EQ(all.copied,
+            (std::vector<std::int64_t>{two(40, 40), 0, two(0, 8), two(40, 40), two(300, 300), two(40, 48), 0, 8, 0}));
+  ASSERT_NE(all.blocks[0].entries, nullptr);
+  EXPECT_EQ(all.blocks[0].entries[2].first_k, 48);
+}
+
+TEST(Steps, OfSequencesAreApartWhereTheyShareNoLaunch) {
+  // Whose keys are cut, and whose are not.
+  EXPECT_EQ(recorded(kCausal, "sm_61", packed({{1, 65536}, {3, 40000}, {500, 500}}), true).steps,
+            (Names{"attend 0", "merge 0", "attend 0"}));
+  // Of 128 short ones and a long one, most tiles of a common launch would have no rows.
+  std::vector<std::pair<std::int64_t, std::int64_t>> lengths(128, {100, 100});
+  lengths.emplace_back(100'000, 100'000);
+  EXPECT_EQ(recorded(kCausal, "sm_61", packed(lengths), true).steps.size(), 2U);
+  // Lists belong to one sequence.
+  EXPECT_EQ(recorded(kTop, "sm_61", packed({{96, 96}, {96, 96}}), true).steps.size(), 6U);
 }
 
 }  // namespace

@@ -35,6 +35,8 @@ struct __align__(16) Tile {
   int from, to;            // … and those that the launch computes, `to` excluded
   int first, last;         // positions of the first and the last row
   int key_begin, key_end;  // of the chunk of keys; all where they are not cut
+  int n_q, n_k;            // of the sequence …
+  int first_q, first_k;    // … and the rows of packed tensors where it begins
   u64 every, any;          // AND and OR of the rows' bits
 };
 

@@ -17,6 +17,12 @@ __device__ __forceinline__ int first_position(const weft_args& a, int b) {
   return (int)(a.offsets != nullptr ? load_global<i64>(a.offsets + b) : a.offset);
 }
 
+/// Of a batch entry, which may be a sequence among others: rows and keys, and where they begin in packed tensors.
+__device__ __forceinline__ int4 entry_of(const weft_args& a, int b) {
+  if (a.entries == nullptr) return make_int4((int)a.n_q, (int)a.n_k, 0, 0);
+  return load_global<int4>(a.entries + b);
+}
+
 /// Which page has the keys of a batch entry from index * page_size on. The host could not look at the table: an entry
 /// that is no page reads a wrong one, and no memory that is none.
 __device__ __forceinline__ int page_number(const weft_args& a, int b, i64 index) {

@@ -10,6 +10,8 @@ __device__ __forceinline__ unsigned heads_of_tile(const weft_args& a) {
 }
 /// … and which of them row r of the tile belongs to, counted from the tile's own.
 __device__ __forceinline__ int head_of_row(const Shared& s, int r) { return kSharesTiles ? get(s.head[r]) : 0; }
+/// How many the sequence has.
+__device__ __forceinline__ int rows_of_sequence(const Tile& t) { return kTransposed ? t.n_k : t.n_q; }
 /// Its number among the sequence's rows.
 __device__ __forceinline__ int sequence_row(Shared& s, const Tile& t, int r) { return get(s.x[r]) - t.offset; }
 /// Does the launch compute row r of the tile? Of a slice of the sequence it computes some, and none behind the last.
@@ -27,7 +29,7 @@ struct Row {
 };
 
 __device__ __forceinline__ Row row_of_contiguous(const weft_args& a, const Tile& t, int tile, bool descending) {
-  const unsigned heads = heads_of_tile(a), rows = (unsigned)rows_of_sequence(a) * heads;
+  const unsigned heads = heads_of_tile(a), rows = (unsigned)rows_of_sequence(t) * heads;
   const int total = (int)((rows + kRows - 1) / kRows);
   const int number = descending ? total - 1 - tile : tile;
   const unsigned row = (unsigned)number * kRows + threadIdx.x;
@@ -42,7 +44,7 @@ __device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, c
   const int per_cell = (int)word(head + kTilesPerCell), period = (int)word(head + kPeriod);
   const int number = tile / per_cell;
   // Of a cell before the first or behind the last no row is valid.
-  const int c = floor_div(descending ? t.offset + rows_of_sequence(a) - 1 : t.offset, cell) + (descending ? -number : number);
+  const int c = floor_div(descending ? t.offset + rows_of_sequence(t) - 1 : t.offset, cell) + (descending ? -number : number);
   const int in_period = c % period;
   const i64* const cells = a.tables + word(head + kCellsAt);
   const i64* const table = a.tables + word(cells + in_period + (in_period < 0 ? period : 0));
@@ -60,7 +62,7 @@ __device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, c
   const int turn = j / residues;
   const i64* const residue = of + kClassAt + (j - turn * residues);
   const i64 x = c * cell + (i64)(int)word(head + kLcm) * turn + word(residue);
-  const bool valid = j < word(of + kClassRows) && x >= t.offset && x < t.offset + rows_of_sequence(a);
+  const bool valid = j < word(of + kClassRows) && x >= t.offset && x < t.offset + rows_of_sequence(t);
   return {clamp_to_int(x), (u64)word(residue + residues), valid};
 }
 

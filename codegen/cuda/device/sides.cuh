@@ -5,9 +5,8 @@
 // Which side of the pattern tiles hold. Rows are queries, and keys are what a tile walks over; in the pass of dK and dV it
 // is the other way round, and what other headers call a key is a query there (kTransposed).
 
-/// Of a sequence, …
-__device__ __forceinline__ int rows_of_sequence(const weft_args& a) { return (int)(kTransposed ? a.n_k : a.n_q); }
-/// … and those that the launch computes: all keys, or a slice of the queries.
+/// Rows that the launch computes of a sequence: all keys, or a slice of the queries. Where entries differ in length
+/// there are no slices, and these are the most of any.
 __device__ __forceinline__ int first_row(const weft_args& a) { return kTransposed ? 0 : (int)a.row_begin; }
 __device__ __forceinline__ int end_of_rows(const weft_args& a) { return (int)(kTransposed ? a.n_k : a.row_end); }
 
@@ -15,12 +14,12 @@ __device__ __forceinline__ int end_of_rows(const weft_args& a) { return (int)(kT
 __device__ __forceinline__ int position_of_rows(const weft_args& a, int b) {
   return kTransposed ? 0 : first_position(a, b);
 }
-/// … and of the first key that there is, and behind the last one.
+/// … and of the first key that there is, and behind the last one, of an entry with so many queries and keys.
 __device__ __forceinline__ int first_key(const weft_args& a, int b) {
   return kTransposed ? first_position(a, b) + (int)a.row_begin : 0;
 }
-__device__ __forceinline__ int end_of_keys(const weft_args& a, int b) {
-  return kTransposed ? first_position(a, b) + (int)a.row_end : (int)a.n_k;
+__device__ __forceinline__ int end_of_keys(const weft_args& a, int b, int n_q, int n_k) {
+  return kTransposed ? first_position(a, b) + min((int)a.row_end, n_q) : n_k;
 }
 
 /// Where there is no key: before every position. Those of queries may be negative.

@@ -11,9 +11,12 @@ extern "C" __global__ void __launch_bounds__(kThreads) weft_terms(const weft_arg
   const int rows = (int)a.tiles_per_head, head_number = number / rows;
   const int row = (int)a.tile_first + number - head_number * rows;
   const int b = head_number / (int)a.heads, h = head_number - b * (int)a.heads;
+  const int4 entry = entry_of(a, b);
+  if (row >= entry.x) return;
+  const int row_of_tensor = entry.z + row;
   const auto row_of_view = [&](const weft_view& view) {
     return (const unsigned char*)view.data +
-           (times(b, view.stride_b) + times(h, view.stride_h) + times(row, view.stride_n)) * kBytes<kStored>;
+           (times(b, view.stride_b) + times(h, view.stride_h) + times(row_of_tensor, view.stride_n)) * kBytes<kStored>;
   };
   const unsigned char* const d_o = row_of_view(a.d_o);
   float sum = 0, most = 0;
@@ -43,12 +46,12 @@ extern "C" __global__ void __launch_bounds__(kThreads) weft_terms(const weft_arg
     const i64* const pass = a.tables + word(of_head + n);
     const int slot = (int)word(pass + kLseSlot);
     const float factor = kSeveralSoftmaxes ? (float)__longlong_as_double(word(pass + kFactor)) : 1;
-    const float lse = load_global<float>(lse_of_head(a, b, h, slot) + row);
+    const float lse = load_global<float>(lse_of_head(a, b, h, slot) + row_of_tensor);
     const bool keeps = lse > -infinity() || lse != lse;  // else every weight is 0
     // fault(lse_in_base_e) value: lse
     const float measure = keeps ? lse * 1.44269504088896341f - log2_approx(factor) : infinity();
     // fault(delta_left_out) value: 0.0f
-    const float delta = keeps ? sum - d_lse_of(a, slot, b, h, row) / factor : 0;
+    const float delta = keeps ? sum - d_lse_of(a, slot, b, h, row_of_tensor) / factor : 0;
     // fault(d_lse_left_out) instead: store_global(terms_at(a, n, b, h, row), make_float2(measure, keeps ? sum : 0));
     store_global(terms_at(a, n, b, h, row), make_float2(measure, delta));
   }

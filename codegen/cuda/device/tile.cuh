@@ -26,18 +26,23 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   const int groups = (int)((unsigned)a.heads / together);
   t.b = head_number / groups;
   t.h = (head_number - t.b * groups) * (int)together + (kTransposed ? (int)a.group_begin : 0);
+  const int4 entry = entry_of(a, t.b);
+  t.n_q = entry.x;
+  t.n_k = entry.y;
+  t.first_q = entry.z;
+  t.first_k = entry.w;
   t.offset = position_of_rows(a, t.b);
   t.first_query = kTransposed ? first_position(a, t.b) : t.offset;
   t.key_begin = first_key(a, t.b);
-  t.key_end = end_of_keys(a, t.b);
+  t.key_end = end_of_keys(a, t.b, t.n_q, t.n_k);
   if (kCutsKeys && a.chunks > 1) {
     const i64* const of_entry = a.chunks_of_entry + 2 * t.b;
     const int first = (int)(a.chunks_of_entry != nullptr ? word(of_entry) : a.chunk_first);
     const unsigned keys = (unsigned)(a.chunks_of_entry != nullptr ? word(of_entry + 1) : a.chunk_keys);
     // Other entries may have more chunks: behind the last one of this, they begin at the end.
     const unsigned chunk = blockIdx.x % shares / (unsigned)softmaxes(a);
-    t.key_begin = (int)min(first + (i64)((u64)chunk * keys), a.n_k);
-    t.key_end = (int)min(t.key_begin + (i64)keys, a.n_k);
+    t.key_begin = (int)min(first + (i64)((u64)chunk * keys), (i64)t.n_k);
+    t.key_end = (int)min(t.key_begin + (i64)keys, (i64)t.n_k);
   }
   if (threadIdx.x == 0) {
 #pragma unroll
@@ -58,9 +63,10 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   return true;
 }
 
-/// Where a tensor's rows of a batch entry and head begin.
-__device__ __forceinline__ const unsigned char* origin(const weft_view& view, int b, int h) {
-  return (const unsigned char*)view.data + (times(b, view.stride_b) + times(h, view.stride_h)) * kBytes<kStored>;
+/// Where a tensor's rows of a batch entry and head begin; `first`: the first of a sequence in a packed tensor.
+__device__ __forceinline__ const unsigned char* origin(const weft_view& view, int b, int h, int first) {
+  const i64 element = times(b, view.stride_b) + times(h, view.stride_h) + times(first, view.stride_n);
+  return (const unsigned char*)view.data + element * kBytes<kStored>;
 }
 
 /// What is zero where rows from `base` on may be accessed `bytes` at a time.

@@ -1,0 +1,175 @@
+#include "tests/device/gpu_packed.h"
+
+#include "compiler/ir/tensor.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/engine/cuda_executor.h"
+#include "tests/support/program.h"
+#include "tests/support/stored.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+namespace weft::test {
+namespace {
+
+constexpr std::int64_t kHeads = 4, kKvHeads = 2, kDim = 32;
+
+/// Bytes where kernels reach them: on their GPU, or here where they are emulated.
+class Memory {
+ public:
+  Memory(std::shared_ptr<const cuda::Device> device, Bytes bytes)
+      : device_(std::move(device)), host_(std::move(bytes)) {
+    if (device_) buffer_ = cuda::Buffer::upload(device_, host_.data(), host_.size()).value();
+  }
+  void* data() { return device_ ? buffer_.data() : host_.data(); }
+  Result<Bytes> fetch() {
+    if (device_) WEFT_CHECK(buffer_.copy_out(host_.data(), host_.size()));
+    return host_;
+  }
+
+ private:
+  std::shared_ptr<const cuda::Device> device_;
+  Bytes host_;
+  cuda::Buffer buffer_;
+};
+
+struct Lengths {
+  std::vector<std::int64_t> q, k;
+};
+
+std::vector<std::int64_t> places_of(const std::vector<std::int64_t>& lengths) {
+  std::vector<std::int64_t> out(lengths.size() + 1);
+  std::partial_sum(lengths.begin(), lengths.end(), out.begin() + 1);
+  return out;
+}
+
+TensorView operand(const OutputView& view) {
+  TensorView out;
+  out.data = view.data;
+  out.dtype = view.dtype;
+  out.rank = view.rank;
+  out.extent = view.extent;
+  out.stride = view.stride;
+  return out;
+}
+
+struct Kernels {
+  Kernel forward, backward;
+};
+
+/// Q, K, V and dO of all sequences, and what comes of them: O, LSE, dQ, dK, dV.
+class Packed {
+ public:
+  Packed(const Lengths& lengths, DType dtype)
+      : dtype_(dtype),
+        cu_q_(places_of(lengths.q)),
+        cu_k_(places_of(lengths.k)),
+        rows_(cu_q_.back()),
+        keys_(cu_k_.back()) {
+    const ir::Shape shape{
+        .batch = 1, .n_q = rows_, .n_k = keys_, .heads = kHeads, .kv_heads = kKvHeads, .d = kDim, .d_v = kDim};
+    const auto type = dtype == DType::f32 ? ir::DType::f32 : ir::DType::f16;
+    const auto tensors = draw_tensors(shape, type, 5);
+    given_ = {stored(tensors.q, dtype), stored(tensors.k, dtype), stored(tensors.v, dtype),
+              stored(draw_tensors(shape, type, 6).q, dtype)};
+  }
+
+  using Results = std::array<Bytes, 5>;
+
+  /// In one launch of each pass, or in one for each sequence.
+  Result<Results> run(const Kernels& kernels, bool together) const {
+    const auto device = device_of(kernels.forward);
+    std::vector<Memory> given, found;
+    for (const auto& bytes : given_) given.emplace_back(device, bytes);
+    const auto poisoned = [&](const Bytes& like) { return Bytes(like.size(), std::byte{0x7F}); };
+    for (const std::size_t like : {0U, 0U, 1U, 2U}) found.emplace_back(device, poisoned(given_[like]));
+    Memory lse(device, Bytes(static_cast<std::size_t>(rows_ * kHeads) * sizeof(float), std::byte{0x7F}));
+    const auto launch = [&](std::int64_t row, std::int64_t rows, std::int64_t key, std::int64_t keys,
+                            RunArgs args) -> Status {
+      const auto of = [&](Memory& memory, std::int64_t first, std::int64_t n, std::int64_t heads) {
+        auto* const data = static_cast<std::byte*>(memory.data());
+        return dense_output(data + static_cast<std::size_t>(first * heads * kDim) * size_of(dtype_), dtype_,
+                            {1, n, heads, kDim});
+      };
+      args.q = operand(of(given[0], row, rows, kHeads));
+      args.k = operand(of(given[1], key, keys, kKvHeads));
+      args.v = operand(of(given[2], key, keys, kKvHeads));
+      args.out = of(found[0], row, rows, kHeads);
+      args.lse = dense_output(static_cast<float*>(lse.data()) + row, DType::f32, {1, kHeads, rows});
+      args.lse.stride = {kHeads * rows_, rows_, 1, 0};
+      WEFT_CHECK(kernels.forward.run(args));
+      args.d_out = operand(of(given[3], row, rows, kHeads));
+      args.dq = of(found[1], row, rows, kHeads);
+      args.dk = of(found[2], key, keys, kKvHeads);
+      args.dv = of(found[3], key, keys, kKvHeads);
+      return kernels.backward.run(args);
+    };
+    if (together) {
+      RunArgs args;
+      args.cu_q = cu_q_;
+      args.cu_k = cu_k_;
+      WEFT_CHECK(launch(0, rows_, 0, keys_, args));
+    }
+    for (std::size_t b = 0; !together && b + 1 < cu_q_.size(); ++b)
+      WEFT_CHECK(launch(cu_q_[b], cu_q_[b + 1] - cu_q_[b], cu_k_[b], cu_k_[b + 1] - cu_k_[b], {}));
+    Results out;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      WEFT_TRY(out[i], found[i].fetch());
+    }
+    WEFT_TRY(out[4], lse.fetch());
+    return out;
+  }
+
+ private:
+  DType dtype_;
+  std::vector<std::int64_t> cu_q_, cu_k_;
+  std::int64_t rows_, keys_;
+  std::array<Bytes, 4> given_;
+};
+
+Status check(const Engine& engine, const std::string& target, const std::vector<DType>& dtypes) {
+  // Some of several tiles; few rows with keys in many chunks, or in one; both, which are launches of their own.
+  const std::vector<Lengths> lengths = {
+      {{3, 150, 1, 70}, {40, 150, 129, 90}}, {{1, 4, 2}, {300, 200, 65}}, {{1, 40, 2, 1}, {200, 40, 64, 130}}};
+  constexpr const char* kTexts[] = {
+      "pattern p { keep causal; schedule { chunk: 64; } }",
+      "pattern p { branch window(40, 7); branch where(3 * k < n_k); score s - 0.001 * abs(q - k) * (n_k + n_q); }",
+      "pattern p { branches dilated(segments: [32, 128], rates: [1, 2]); keep causal; }"};
+  constexpr const char* kNames[] = {"O", "dQ", "dK", "dV", "LSE"};
+  for (const auto dtype : dtypes) {
+    for (const char* text : kTexts) {
+      CompileOptions compiling{.dim = kDim, .dtype = dtype, .target = target};
+      WEFT_TRY(const auto forward, engine.compile(text, compiling));
+      compiling.gradient = true;
+      WEFT_TRY(const auto backward, engine.compile(text, compiling));
+      const Kernels kernels{forward, backward};
+      for (std::size_t i = 0; i < lengths.size(); ++i) {
+        const Packed packed(lengths[i], dtype);
+        WEFT_TRY(const auto together, packed.run(kernels, true));
+        WEFT_TRY(const auto apart, packed.run(kernels, false));
+        std::string differs;
+        for (std::size_t of = 0; of < apart.size(); ++of) {
+          if (together[of] != apart[of]) differs += fmt::format(" {}", kNames[of]);
+        }
+        if (!differs.empty())
+          return internal_error(fmt::format("{}, {}, lengths {}: other bits of{}", text, to_string(dtype), i, differs));
+      }
+    }
+  }
+  return done;
+}
+
+}  // namespace
+
+std::string wrong_with_packed_sequences(const Engine& engine, const std::string& target,
+                                        const std::vector<DType>& dtypes) {
+  const auto checked = check(engine, target, dtypes);
+  return checked.ok() ? "" : checked.error().message;
+}
+
+}  // namespace weft::test
