@@ -19,7 +19,7 @@ namespace {
 constexpr int kAlignment = 16;  // of struct Shared
 // Without a number here ptxas aims at more blocks for some head dims, and spills a few bytes for it.
 constexpr int kConditionBytes = 64;          // of struct Condition
-constexpr int kTileBytes = 48 + 80 + 8 + 8;  // of struct Walk, struct Tile, the pass and two numbers
+constexpr int kTileBytes = 48 + 64 + 8 + 8;  // of struct Walk, struct Tile, the pass and two numbers
 constexpr int kTermBytes = 160;              // of struct Term and its share of struct Lists
 
 /// What some range of the plan needs code for; the rest of it falls away when the text is compiled.

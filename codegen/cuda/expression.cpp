@@ -116,9 +116,9 @@ class Speller {
       case Variable::k:
         return "k";
       case Variable::n_q:
-        return "t.n_q";
+        return "queries_of(a, t.b)";
       case Variable::n_k:
-        return "t.n_k";
+        return "keys_of(a, t.b)";
       case Variable::heads:
         return "(int)a.heads";
       case Variable::s:
@@ -236,8 +236,7 @@ class Speller {
     bool wide;
   };
 
-  /// How many numbers an index along the axis can be, as text, of the tile an `int`, else of 64 bits; and as a number
-  /// where that is known.
+  /// How many numbers an index along the axis can be, as text, and as a number where that is known.
   static std::pair<std::string, std::int64_t> extent_of(const ir::Input& declared, int number, std::size_t axis) {
     using Kind = ir::Axis::Kind;
     switch (declared.axes[axis].kind) {
@@ -246,10 +245,10 @@ class Speller {
       case Kind::heads:
         return {"a.heads", 0};
       case Kind::queries:
-        return {"t.n_q", 0};
+        return {"queries_of(a, t.b)", 0};
       case Kind::keys:
       case Kind::tokens:
-        return {"t.n_k", 0};
+        return {"keys_of(a, t.b)", 0};
       case Kind::blocks:
         return {fmt::format("a.inputs[{}].extents[{}]", number, axis), 0};
       case Kind::extent:
@@ -286,7 +285,8 @@ class Speller {
     };
     if (!inside && !values.is_natural()) bounded("max", integer_literal(0, wide));
     if (known > 0 && values.hi >= known) bounded("min", integer_literal(known - 1, wide));
-    const bool is_int = extent.starts_with("t.");
+    const bool is_int =
+        kind == ir::Axis::Kind::queries || kind == ir::Axis::Kind::keys || kind == ir::Axis::Kind::tokens;
     const char* const cast = wide == !is_int ? "" : wide ? "(i64)" : "(int)";
     if (!inside && known == 0) bounded("min", fmt::format("{}{} - 1", cast, extent));
     return {at, tightness, wide};

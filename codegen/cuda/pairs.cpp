@@ -120,8 +120,6 @@ void write_sink(TextWriter& w, const ir::Plan& plan) {
   w.line("__device__ __forceinline__ float sink_logit(const weft_args& a, int h) {{");
   w.line("  Tile t = {{}};");
   w.line("  t.h = h;");
-  w.line("  t.n_q = (int)a.n_q;");
-  w.line("  t.n_k = (int)a.n_k;");
   // fault(sink_in_base_e) instead: w.line("  return sink_logit(a, t) * 0.693147180559945309f;");
   w.line("  return sink_logit(a, t);");
   w.line("}}");

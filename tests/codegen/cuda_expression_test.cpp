@@ -53,7 +53,7 @@ struct Call {
 extern "C" __global__ void evaluate(const Call call) {
   for (i64 i = threadIdx.x; i < call.count; i += blockDim.x) {
     const Point p = call.points[i];
-    const Tile t = {p.b, p.h, (int)call.a.offset, (int)call.a.n_q, (int)call.a.n_k};
+    const Tile t = {p.b, p.h, (int)call.a.offset};
     EVALUATE
   }
 }
@@ -71,7 +71,7 @@ std::string header(std::string_view name) {
 std::string text_of(const std::vector<ExprPtr>& expressions, const std::vector<ir::Input>& inputs) {
   TextWriter w;
   w.raw(header("args.h") + "#ifndef WEFT_EMULATED\n" + header("ptx.cuh") + "#endif\n" + header("numbers.cuh"));
-  w.raw("struct Tile { int b, h, first_query, n_q, n_k; };\n" + header("expressions.cuh"));
+  w.raw("struct Tile { int b, h, first_query; };\n" + header("expressions.cuh"));
   std::string calls;
   for (std::size_t i = 0; i < expressions.size(); ++i) {
     const auto head = fmt::format("float value_{}(const weft_args& a, const Tile& t, float s, int q, int k)", i);

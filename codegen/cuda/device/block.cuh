@@ -35,8 +35,7 @@ struct __align__(16) Tile {
   int from, to;            // … and those that the launch computes, `to` excluded
   int first, last;         // positions of the first and the last row
   int key_begin, key_end;  // of the chunk of keys; all where they are not cut
-  int n_q, n_k;            // of the sequence …
-  int first_q, first_k;    // … and the rows of packed tensors where it begins
+  int first_row;           // of a packed tensor: where the sequence begins, by the rows of the tile
   u64 every, any;          // AND and OR of the rows' bits
 };
 

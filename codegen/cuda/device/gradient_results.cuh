@@ -65,8 +65,8 @@ template <int kPart>
 __device__ __forceinline__ void store_part_of(const weft_view& view, float factor, const weft_args& a, Shared& s,
                                               State& st, const Tile& t) {
   if (view.data == nullptr) return;
-  const int head = kTransposed ? t.h / heads_of_group(a) : t.h, first = kTransposed ? t.first_k : t.first_q;
-  unsigned char* const base = (unsigned char*)origin(view, t.b, head, first);
+  const int head = kTransposed ? t.h / heads_of_group(a) : t.h;
+  unsigned char* const base = (unsigned char*)origin(view, t.b, head, t.first_row);
   const i64 step = view.stride_n * kBytes<kStored>;
   const bool aligned = kColumnsOf<kPart> % 4 == 0 && misalignment(base, step, 4 * kBytes<kStored>) == 0;
   each_gradient<true, kPart>(s, st, t, [&](int row, int column, const float* sums) {

@@ -16,7 +16,7 @@ __device__ __forceinline__ float* lse_of_head(const weft_args& a, int b, int h, 
 /// That of row r of the tile.
 __device__ __forceinline__ float* lse_at(const weft_args& a, Shared& s, const Tile& t, int r, int slot) {
   float* const of_head = lse_of_head(a, t.b, t.h + head_of_row(s, r), slot);
-  return of_head == nullptr ? nullptr : of_head + t.first_q + sequence_row(s, t, r);
+  return of_head == nullptr ? nullptr : of_head + t.first_row + sequence_row(s, t, r);
 }
 
 /// A row's sum with its head's sink as a last term: `m` and `l` are what they become, and what was measured from the old m

@@ -36,8 +36,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) weft_merge(const weft_arg
   const int rows = (int)(a.row_end - a.row_begin), head_number = number / rows;
   const int row = (int)a.row_begin + number - head_number * rows;
   const int b = head_number / (int)a.heads, h = head_number - b * (int)a.heads;
-  const int4 entry = entry_of(a, b);
-  if (row >= entry.x) return;
+  if (row >= queries_of(a, b)) return;
+  const int row_of_tensor = first_query_of(a, b) + row;
   const int count = softmaxes(a);
   const float* const state = a.carry + times(number, a.chunks * (count * kCarriedFloats));
   const i64* const of_head = a.tables + word(a.tables + word(a.tables + 1 + a.phase) + 2 + h) + kPassesAt;
@@ -52,14 +52,14 @@ extern "C" __global__ void __launch_bounds__(kThreads) weft_merge(const weft_arg
     }
     const i64* const pass = a.tables + word(of_head + n);
     float* const lse = word(pass + kWritesLse) ? lse_of_head(a, b, h, (int)word(pass + kLseSlot)) : nullptr;
-    if (lane == 0 && lse != nullptr) store_global(lse + entry.z + row, lse_of_row(one.m, one.l));
+    if (lane == 0 && lse != nullptr) store_global(lse + row_of_tensor, lse_of_row(one.m, one.l));
     if ((!kDirect && one.l == 0) || !word(pass + kOut)) continue;
     float factor = kSeveralSoftmaxes ? (float)__longlong_as_double(word(pass + kFactor)) : 1;
     factor = kDirect ? factor / kDirect : factor * reciprocal_approx(one.l);
 #pragma unroll
     for (int i = 0; i < kMergedColumns; ++i) sum[i] += one.o[i] * factor;
   }
-  const i64 at = times(b, a.o.stride_b) + times(h, a.o.stride_h) + times(entry.z + row, a.o.stride_n);
+  const i64 at = times(b, a.o.stride_b) + times(h, a.o.stride_h) + times(row_of_tensor, a.o.stride_n);
   unsigned char* const to = (unsigned char*)a.o.data + at * kBytes<kStored>;
 #pragma unroll
   for (int i = 0; i < kMergedColumns; ++i) {

@@ -24,10 +24,11 @@ struct Views {
 
 __device__ __forceinline__ Views open_views(const weft_args& a, Shared&, const Tile& t) {
   const int kv_head = t.h / heads_of_group(a);
-  const RowsOfTensor q = {origin(a.q, t.b, t.h, t.first_q), a.q.stride_n * 2};
-  const RowsOfTensor d_o = {origin(a.d_o, t.b, t.h, t.first_q), a.d_o.stride_n * 2};
-  const RowsOfTensor k = {origin(a.k, t.b, kv_head, t.first_k), a.k.stride_n * 2};
-  const RowsOfTensor v = {origin(a.v, t.b, kv_head, t.first_k), a.v.stride_n * 2};
+  const int first_query = first_query_of(a, t.b), first_key = first_key_of(a, t.b);
+  const RowsOfTensor q = {origin(a.q, t.b, t.h, first_query), a.q.stride_n * 2};
+  const RowsOfTensor d_o = {origin(a.d_o, t.b, t.h, first_query), a.d_o.stride_n * 2};
+  const RowsOfTensor k = {origin(a.k, t.b, kv_head, first_key), a.k.stride_n * 2};
+  const RowsOfTensor v = {origin(a.v, t.b, kv_head, first_key), a.v.stride_n * 2};
   Views w = {{kTransposed ? k : q, kTransposed ? v : d_o}, {kTransposed ? q : k, kTransposed ? d_o : v}, false};
   unsigned odd = 0;
   bool near = true;

@@ -15,9 +15,10 @@ struct Views {
 __device__ __forceinline__ Views open_views(const weft_args& a, Shared&, const Tile& t) {
   const int kv_head = t.h / ((int)a.heads / (int)a.kv_heads);
   Views w;
-  w.q = origin(a.q, t.b, t.h, t.first_q);
-  w.k = origin(a.k, kPaged ? 0 : t.b, kv_head, t.first_k);
-  w.v = origin(a.v, kPaged ? 0 : t.b, kv_head, t.first_k);
+  w.q = origin(a.q, t.b, t.h, t.first_row);
+  const int first_key = first_key_of(a, t.b);
+  w.k = origin(a.k, kPaged ? 0 : t.b, kv_head, first_key);
+  w.v = origin(a.v, kPaged ? 0 : t.b, kv_head, first_key);
   w.q_step = a.q.stride_n * 2;
   w.q_head = kSharesTiles ? a.q.stride_h * 2 : 0;
   w.k_step = a.k.stride_n * 2;

@@ -17,10 +17,18 @@ __device__ __forceinline__ int first_position(const weft_args& a, int b) {
   return (int)(a.offsets != nullptr ? load_global<i64>(a.offsets + b) : a.offset);
 }
 
-/// Of a batch entry, which may be a sequence among others: rows and keys, and where they begin in packed tensors.
-__device__ __forceinline__ int4 entry_of(const weft_args& a, int b) {
-  if (a.entries == nullptr) return make_int4((int)a.n_q, (int)a.n_k, 0, 0);
-  return load_global<int4>(a.entries + b);
+// Of a batch entry, which may be a sequence among others: rows and keys, and where they begin in packed tensors.
+__device__ __forceinline__ int queries_of(const weft_args& a, int b) {
+  return a.entries == nullptr ? (int)a.n_q : load_global<int>(&a.entries[b].n_q);
+}
+__device__ __forceinline__ int keys_of(const weft_args& a, int b) {
+  return a.entries == nullptr ? (int)a.n_k : load_global<int>(&a.entries[b].n_k);
+}
+__device__ __forceinline__ int first_query_of(const weft_args& a, int b) {
+  return a.entries == nullptr ? 0 : load_global<int>(&a.entries[b].first_q);
+}
+__device__ __forceinline__ int first_key_of(const weft_args& a, int b) {
+  return a.entries == nullptr ? 0 : load_global<int>(&a.entries[b].first_k);
 }
 
 /// Which page has the keys of a batch entry from index * page_size on. The host could not look at the table: an entry

@@ -79,7 +79,7 @@ __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st
 __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, State& st, bool chunk = false) {
   if (chunk) return store_state(a, s, st);
   const Tile t = tile_of(s);
-  unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h, t.first_q);
+  unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h, t.first_row);
   const i64 step = a.o.stride_n * kBytes<kStored>;
   const i64 head_step = kSharesTiles ? a.o.stride_h * kBytes<kStored> : 0;
   const unsigned odd = misalignment(base, step, 4 * kBytes<kStored>) | misalignment(base, head_step, 4 * kBytes<kStored>);

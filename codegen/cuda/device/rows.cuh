@@ -10,8 +10,6 @@ __device__ __forceinline__ unsigned heads_of_tile(const weft_args& a) {
 }
 /// … and which of them row r of the tile belongs to, counted from the tile's own.
 __device__ __forceinline__ int head_of_row(const Shared& s, int r) { return kSharesTiles ? get(s.head[r]) : 0; }
-/// How many the sequence has.
-__device__ __forceinline__ int rows_of_sequence(const Tile& t) { return kTransposed ? t.n_k : t.n_q; }
 /// Its number among the sequence's rows.
 __device__ __forceinline__ int sequence_row(Shared& s, const Tile& t, int r) { return get(s.x[r]) - t.offset; }
 /// Does the launch compute row r of the tile? Of a slice of the sequence it computes some, and none behind the last.
@@ -28,8 +26,9 @@ struct Row {
   bool valid;
 };
 
-__device__ __forceinline__ Row row_of_contiguous(const weft_args& a, const Tile& t, int tile, bool descending) {
-  const unsigned heads = heads_of_tile(a), rows = (unsigned)rows_of_sequence(t) * heads;
+__device__ __forceinline__ Row row_of_contiguous(const weft_args& a, const Tile& t, int rows_of_sequence, int tile,
+                                                 bool descending) {
+  const unsigned heads = heads_of_tile(a), rows = (unsigned)rows_of_sequence * heads;
   const int total = (int)((rows + kRows - 1) / kRows);
   const int number = descending ? total - 1 - tile : tile;
   const unsigned row = (unsigned)number * kRows + threadIdx.x;
@@ -38,13 +37,14 @@ __device__ __forceinline__ Row row_of_contiguous(const weft_args& a, const Tile&
 }
 
 /// Row j of a class is cell start + lcm * (j / residues) + residue[j % residues].
-__device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, const i64* head, int tile,
-                                            bool descending) {
+__device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, const i64* head, int rows_of_sequence,
+                                            int tile, bool descending) {
   const i64 cell = word(head + kCell);
   const int per_cell = (int)word(head + kTilesPerCell), period = (int)word(head + kPeriod);
   const int number = tile / per_cell;
   // Of a cell before the first or behind the last no row is valid.
-  const int c = floor_div(descending ? t.offset + rows_of_sequence(t) - 1 : t.offset, cell) + (descending ? -number : number);
+  const int c = floor_div(descending ? t.offset + rows_of_sequence - 1 : t.offset, cell) +
+                (descending ? -number : number);
   const int in_period = c % period;
   const i64* const cells = a.tables + word(head + kCellsAt);
   const i64* const table = a.tables + word(cells + in_period + (in_period < 0 ? period : 0));
@@ -62,7 +62,7 @@ __device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, c
   const int turn = j / residues;
   const i64* const residue = of + kClassAt + (j - turn * residues);
   const i64 x = c * cell + (i64)(int)word(head + kLcm) * turn + word(residue);
-  const bool valid = j < word(of + kClassRows) && x >= t.offset && x < t.offset + rows_of_sequence(t);
+  const bool valid = j < word(of + kClassRows) && x >= t.offset && x < t.offset + rows_of_sequence;
   return {clamp_to_int(x), (u64)word(residue + residues), valid};
 }
 
@@ -99,13 +99,14 @@ __device__ __forceinline__ void gather_bits(Shared& s, Tile& t) {
 
 /// Fills s.x, s.head and s.bits and the tile's facts. Rows behind the last repeat it, so that they neither widen an
 /// interval nor need a mask.
-__device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t, const i64* head, int tile,
-                                          bool descending) {
+__device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t, const i64* head, int rows_of_sequence,
+                                          int tile, bool descending) {
   const bool by_class = kHasClasses && word(head + kCell) != 0;
   Row row = {0, 0, false};
   if (threadIdx.x < kRows) {
     if (kSharesTiles) put(s.head[threadIdx.x], (unsigned char)(threadIdx.x % heads_of_tile(a)));
-    row = by_class ? row_of_class(a, t, head, tile, descending) : row_of_contiguous(a, t, tile, descending);
+    row = by_class ? row_of_class(a, t, head, rows_of_sequence, tile, descending)
+                   : row_of_contiguous(a, t, rows_of_sequence, tile, descending);
   }
   // Rows of a class that lie before row 0 or behind the last: the others stay in one piece.
   const int before = __syncthreads_count(threadIdx.x < kRows && !row.valid && row.x < t.offset);

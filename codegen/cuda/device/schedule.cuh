@@ -14,7 +14,7 @@ __device__ __forceinline__ i64 value_of(const weft_args& a, const Shared& s, con
   if (kHasSegments && kind == kBoundSegment) return floor_to(x, of) + add;
   if (kInputs > 0 && kind == kBoundInput) return get(s.inputs[of]) + add;
   if (kHasForms && kind == kBoundForm) return form_of(a, t, (int)of, x) + add;
-  if (kHasParts && kind == kBoundPart) return word(bound + kBoundB) * t.n_k / of + add;
+  if (kHasParts && kind == kBoundPart) return word(bound + kBoundB) * keys_of(a, t.b) / of + add;
   return add;
 }
 

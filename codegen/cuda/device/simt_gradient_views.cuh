@@ -30,7 +30,8 @@ __device__ __forceinline__ void open_view(const weft_args& a, Shared& s, const T
   const i64 step = pick(a.q.stride_n, a.k.stride_n, a.v.stride_n, a.d_o.stride_n) * kBytes<kStored>;
   const i64 row = times(t.b, pick(a.q.stride_b, a.k.stride_b, a.v.stride_b, a.d_o.stride_b)) +
                   times(h, pick(a.q.stride_h, a.k.stride_h, a.v.stride_h, a.d_o.stride_h)) +
-                  times(of_keys ? t.first_k : t.first_q, pick(a.q.stride_n, a.k.stride_n, a.v.stride_n, a.d_o.stride_n));
+                  times(of_keys ? first_key_of(a, t.b) : first_query_of(a, t.b),
+                        pick(a.q.stride_n, a.k.stride_n, a.v.stride_n, a.d_o.stride_n));
   unsigned char* const base =
       (unsigned char*)pick(a.q.data, a.k.data, a.v.data, a.d_o.data) + row * kBytes<kStored>;
   put(s.views[tensor].base, base);

@@ -19,7 +19,7 @@ __device__ __forceinline__ void open_view(const weft_args& a, Shared& s, const T
   const i64 step = pick(a.q.stride_n, a.k.stride_n, a.v.stride_n) * kBytes<kStored>;
   const i64 row = times(b, pick(a.q.stride_b, a.k.stride_b, a.v.stride_b)) +
                   times(h, pick(a.q.stride_h, a.k.stride_h, a.v.stride_h)) +
-                  times(of_keys ? t.first_k : t.first_q, pick(a.q.stride_n, a.k.stride_n, a.v.stride_n));
+                  times(of_keys ? first_key_of(a, t.b) : t.first_row, pick(a.q.stride_n, a.k.stride_n, a.v.stride_n));
   unsigned char* const base = (unsigned char*)pick(a.q.data, a.k.data, a.v.data) + row * kBytes<kStored>;
   unsigned misaligned = (unsigned)(u64)base | (unsigned)step;
   if (kSharesTiles && !of_keys) misaligned |= (unsigned)a.q.stride_h * kBytes<kStored>;

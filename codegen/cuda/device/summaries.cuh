@@ -48,8 +48,6 @@ __device__ __forceinline__ int open_unit(const weft_args& a, Tile& t, bool by_he
   t.b = by_head ? head / (int)a.heads : head;
   t.h = by_head ? head - t.b * (int)a.heads : 0;
   t.offset = t.first_query = first_position(a, t.b);
-  t.n_q = (int)a.n_q;
-  t.n_k = (int)a.n_k;
   return number - head * units;
 }
 

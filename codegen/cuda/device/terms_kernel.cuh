@@ -11,9 +11,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) weft_terms(const weft_arg
   const int rows = (int)a.tiles_per_head, head_number = number / rows;
   const int row = (int)a.tile_first + number - head_number * rows;
   const int b = head_number / (int)a.heads, h = head_number - b * (int)a.heads;
-  const int4 entry = entry_of(a, b);
-  if (row >= entry.x) return;
-  const int row_of_tensor = entry.z + row;
+  if (row >= queries_of(a, b)) return;
+  const int row_of_tensor = first_query_of(a, b) + row;
   const auto row_of_view = [&](const weft_view& view) {
     return (const unsigned char*)view.data +
            (times(b, view.stride_b) + times(h, view.stride_h) + times(row_of_tensor, view.stride_n)) * kBytes<kStored>;

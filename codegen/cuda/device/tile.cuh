@@ -26,23 +26,26 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   const int groups = (int)((unsigned)a.heads / together);
   t.b = head_number / groups;
   t.h = (head_number - t.b * groups) * (int)together + (kTransposed ? (int)a.group_begin : 0);
-  const int4 entry = entry_of(a, t.b);
-  t.n_q = entry.x;
-  t.n_k = entry.y;
-  t.first_q = entry.z;
-  t.first_k = entry.w;
+  int n_q = (int)a.n_q, n_k = (int)a.n_k;
+  t.first_row = 0;
+  if (a.entries != nullptr) {
+    const int4 entry = load_global<int4>(a.entries + t.b);
+    n_q = entry.x;
+    n_k = entry.y;
+    t.first_row = kTransposed ? entry.w : entry.z;
+  }
   t.offset = position_of_rows(a, t.b);
   t.first_query = kTransposed ? first_position(a, t.b) : t.offset;
   t.key_begin = first_key(a, t.b);
-  t.key_end = end_of_keys(a, t.b, t.n_q, t.n_k);
+  t.key_end = end_of_keys(a, t.b, n_q, n_k);
   if (kCutsKeys && a.chunks > 1) {
     const i64* const of_entry = a.chunks_of_entry + 2 * t.b;
     const int first = (int)(a.chunks_of_entry != nullptr ? word(of_entry) : a.chunk_first);
     const unsigned keys = (unsigned)(a.chunks_of_entry != nullptr ? word(of_entry + 1) : a.chunk_keys);
     // Other entries may have more chunks: behind the last one of this, they begin at the end.
     const unsigned chunk = blockIdx.x % shares / (unsigned)softmaxes(a);
-    t.key_begin = (int)min(first + (i64)((u64)chunk * keys), (i64)t.n_k);
-    t.key_end = (int)min(t.key_begin + (i64)keys, (i64)t.n_k);
+    t.key_begin = (int)min(first + (i64)((u64)chunk * keys), (i64)n_k);
+    t.key_end = (int)min(t.key_begin + (i64)keys, (i64)n_k);
   }
   if (threadIdx.x == 0) {
 #pragma unroll
@@ -54,7 +57,7 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   }
   const i64* const phase = a.tables + word(a.tables + 1 + a.phase);
   head = a.tables + word(phase + 2 + t.h);
-  make_rows(a, s, t, head, (int)a.tile_first + number - head_number * (int)a.tiles_per_head,
+  make_rows(a, s, t, head, kTransposed ? n_k : n_q, (int)a.tile_first + number - head_number * (int)a.tiles_per_head,
             word(phase + 1) != 0);
   if (t.from == t.to) return false;
   if (kConditions > 0) describe_conditions(a, s, t);

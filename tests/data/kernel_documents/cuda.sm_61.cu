@@ -27,7 +27,7 @@ constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
 constexpr bool kPassesOver = true;   // blocks of keys that no row keeps
 constexpr bool kSpans = true;        // summaries tell of 4,096 keys at once
 constexpr bool kByValues = true;     // pairs by a value of the key, which rows compare
-constexpr int kSharedFixed = 36800;  // bytes of shared memory …
+constexpr int kSharedFixed = 36784;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false,
                kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false, kHasClasses = false,
@@ -77,19 +77,19 @@ constexpr Element kStored = Element::f16;
 
 /// input0[b, q] <= input0[b, k] and input0[b, k] < input0[b, q] + 1
 __device__ __forceinline__ bool holds_0(const weft_args& a, const Tile& t, int q, int k) {
-  const int element_1 = load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), t.n_k - 1));
+  const int element_1 = load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), keys_of(a, t.b) - 1));
   const int element_2 = load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + k);
   return (element_1 <= element_2) & ((i64)element_2 < (i64)element_1 + (i64)1);
 }
 
 /// input0[b, q]
 __device__ __forceinline__ i64 part_0_0(const weft_args& a, const Tile& t, int q) {
-  return load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), t.n_k - 1));
+  return load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), keys_of(a, t.b) - 1));
 }
 
 /// input0[b, q] + 1
 __device__ __forceinline__ i64 part_0_1(const weft_args& a, const Tile& t, int q) {
-  const int element_1 = load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), t.n_k - 1));
+  const int element_1 = load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), keys_of(a, t.b) - 1));
   return (i64)element_1 + (i64)1;
 }
 
@@ -100,18 +100,18 @@ __device__ __forceinline__ i64 key_0(const weft_args& a, const Tile& t, int k) {
 
 /// input0[b, q]
 __device__ __forceinline__ i64 lo_0(const weft_args& a, const Tile& t, int q) {
-  return load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), t.n_k - 1));
+  return load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), keys_of(a, t.b) - 1));
 }
 
 /// input0[b, q] + 1
 __device__ __forceinline__ i64 hi_0(const weft_args& a, const Tile& t, int q) {
-  const int element_1 = load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), t.n_k - 1));
+  const int element_1 = load_global<int>((const int*)a.inputs[0].data + times(t.b, a.inputs[0].strides[0]) + min(max(q, 0), keys_of(a, t.b) - 1));
   return (i64)element_1 + (i64)1;
 }
 
 /// input1[h, q, k] != 0
 __device__ __forceinline__ bool holds_1(const weft_args& a, const Tile& t, int q, int k) {
-  const int element_1 = load_global<unsigned char>((const unsigned char*)a.inputs[1].data + times(t.h, a.inputs[1].strides[0]) + times(min(max(q, 0), t.n_k - 1), a.inputs[1].strides[1]) + k);
+  const int element_1 = load_global<unsigned char>((const unsigned char*)a.inputs[1].data + times(t.h, a.inputs[1].strides[0]) + times(min(max(q, 0), keys_of(a, t.b) - 1), a.inputs[1].strides[1]) + k);
   return element_1 != 0;
 }
 

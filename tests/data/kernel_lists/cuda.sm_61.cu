@@ -25,7 +25,7 @@ constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
 constexpr bool kPassesOver = true;   // blocks of keys that no row keeps
-constexpr int kSharedFixed = 36800;  // bytes of shared memory …
+constexpr int kSharedFixed = 36784;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false,

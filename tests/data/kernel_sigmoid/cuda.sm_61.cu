@@ -24,7 +24,7 @@ constexpr int kAhead = 0;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 36848;  // bytes of shared memory …
+constexpr int kSharedFixed = 36832;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kHasSink = false, kTransposed = false,
                kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false, kHasClasses = false,
@@ -81,7 +81,7 @@ struct Pairs : PlainPairs {
 
   /// sigmoid(s - log(n_k))
   static __device__ __forceinline__ float score(const weft_args& a, const Tile& t, float s, int q, int k) {
-    return sigmoid(s - logf((float)t.n_k));
+    return sigmoid(s - logf((float)keys_of(a, t.b)));
   }
 };
 

@@ -24,7 +24,7 @@ constexpr int kAhead = 0;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 1;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 36848;  // bytes of shared memory …
+constexpr int kSharedFixed = 36832;  // bytes of shared memory …
 constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
 constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kTransposed = false,
                kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false, kHasClasses = false,
@@ -67,8 +67,6 @@ __device__ __forceinline__ float sink_logit(const weft_args& a, const Tile& t) {
 __device__ __forceinline__ float sink_logit(const weft_args& a, int h) {
   Tile t = {};
   t.h = h;
-  t.n_q = (int)a.n_q;
-  t.n_k = (int)a.n_k;
   return sink_logit(a, t);
 }
 
