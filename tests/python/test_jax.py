@@ -160,6 +160,27 @@ def test_dropout_is_drawn_by_the_seed(arrays, attention):
         attention(*traced, dropout=0.3)
 
 
+def test_concrete_arrays_that_are_xla_s(arrays, attention):
+    """The way that arrays on a GPU take, here on the host."""
+    import weft.jax
+
+    given, traced = arrays
+    kernel = weft.compile("causal", dim=given[0].shape[3], dtype="f32")
+    out, lse = kernel.launch("xla", *traced, False, None, None, None, None, None, True, None, 0, None)
+    want, want_lse = weft.attention(*given, "causal", return_lse=True)
+    np.testing.assert_array_equal(out, want)
+    np.testing.assert_array_equal(lse, want_lse)
+    d_out = np.ones_like(want)
+    out, pullback = weft.jax.vjp(kernel, *traced, False, None, None, 0, 0)
+    for found, of in zip((pullback(d_out), pullback(d_out, want_lse)), (None, want_lse)):
+        for one, other in zip(found[:3], weft.vjp(*given, "causal")[1](d_out, of)[:3]):
+            near(one, other)
+    with pytest.raises(weft.ArgumentError, match="out is given, and arrays of JAX on a GPU are XLA's"):
+        kernel.launch("xla", *traced, False, None, None, None, None, None, False, out, 0, None)
+    with pytest.raises(weft.ArgumentError, match="one for all batch entries"):
+        kernel.launch("xla", *traced, False, None, [1, 2], None, None, None, False, None, 0, None)
+
+
 def test_halves_and_remat(arrays, attention):
     given, traced = arrays
     halves = [x.astype(jax.numpy.bfloat16) for x in traced]
