@@ -137,7 +137,7 @@ Status check(const Engine& engine, const std::string& target, const std::vector<
   const std::vector<Lengths> lengths = {
       {{3, 150, 1, 70}, {40, 150, 129, 90}}, {{1, 4, 2}, {300, 200, 65}}, {{1, 40, 2, 1}, {200, 40, 64, 130}}};
   constexpr const char* kTexts[] = {
-      "pattern p { keep causal; schedule { chunk: 64; } }",
+      "pattern p { keep causal; sink_logit 0.5 * h; schedule { chunk: 64; } }",
       "pattern p { branch window(40, 7); branch where(3 * k < n_k); score s - 0.001 * abs(q - k) * (n_k + n_q); }",
       "pattern p { branches dilated(segments: [32, 128], rates: [1, 2]); keep causal; }"};
   constexpr const char* kNames[] = {"O", "dQ", "dK", "dV", "LSE"};
