@@ -66,7 +66,8 @@ def integers(value: Any, name: str) -> list[int]:
     if hasattr(value, "__index__") and not getattr(value, "shape", ()):
         return [value.__index__()]
     try:
-        return [item.__index__() for item in value]
+        # At once: each element of an array on a GPU would be waited for.
+        return [item.__index__() for item in (value.tolist() if hasattr(value, "tolist") else value)]
     except (TypeError, AttributeError):
         raise TypeError(f"{name} is a {type(value).__name__}; expected an int or a sequence of ints") from None
 
