@@ -150,7 +150,9 @@ Piece piece_of(const Launch& launch, const weft_args& block, std::span<const Seq
   const Sequence& first = sequences.front();
   Piece piece{.shape = first.shape(launch.shape), .block = block};
   piece.of_entry(first.b);
+  const auto offset = piece.shape.offset.front();
   if (!one) {
+    piece.shape.offset = launch.shape.offset;  // each has its own
     piece.sequences.assign(sequences.begin(), sequences.end());
     piece.heads = std::ssize(sequences) * piece.shape.heads;
     for (const auto& s : sequences) {
@@ -162,7 +164,7 @@ Piece piece_of(const Launch& launch, const weft_args& block, std::span<const Seq
   to.n_q = piece.shape.n_q;
   to.row_end = piece.shape.row_end();
   to.n_k = piece.shape.n_k;
-  to.offset = piece.shape.offset.front();
+  to.offset = offset;
   to.offsets = nullptr;
   const auto begin_at = [&](weft_view& view, std::int64_t row) {
     if (view.data == nullptr) return;

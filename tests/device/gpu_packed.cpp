@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <vector>
 
 namespace weft::test {
@@ -40,6 +41,7 @@ class Memory {
 
 struct Lengths {
   std::vector<std::int64_t> q, k;
+  std::vector<std::int64_t> offset = {};  ///< empty: the last query meets the last key
 };
 
 std::vector<std::int64_t> places_of(const std::vector<std::int64_t>& lengths) {
@@ -69,6 +71,7 @@ class Packed {
       : dtype_(dtype),
         cu_q_(places_of(lengths.q)),
         cu_k_(places_of(lengths.k)),
+        offset_(lengths.offset),
         rows_(cu_q_.back()),
         keys_(cu_k_.back()) {
     const ir::Shape shape{
@@ -113,10 +116,14 @@ class Packed {
       RunArgs args;
       args.cu_q = cu_q_;
       args.cu_k = cu_k_;
+      args.offset = offset_;
       WEFT_CHECK(launch(0, rows_, 0, keys_, args));
     }
-    for (std::size_t b = 0; !together && b + 1 < cu_q_.size(); ++b)
-      WEFT_CHECK(launch(cu_q_[b], cu_q_[b + 1] - cu_q_[b], cu_k_[b], cu_k_[b + 1] - cu_k_[b], {}));
+    for (std::size_t b = 0; !together && b + 1 < cu_q_.size(); ++b) {
+      RunArgs args;
+      if (!offset_.empty()) args.offset = std::span(offset_).subspan(b, 1);
+      WEFT_CHECK(launch(cu_q_[b], cu_q_[b + 1] - cu_q_[b], cu_k_[b], cu_k_[b + 1] - cu_k_[b], args));
+    }
     Results out;
     for (std::size_t i = 0; i < found.size(); ++i) {
       WEFT_TRY(out[i], found[i].fetch());
@@ -127,15 +134,19 @@ class Packed {
 
  private:
   DType dtype_;
-  std::vector<std::int64_t> cu_q_, cu_k_;
+  std::vector<std::int64_t> cu_q_, cu_k_, offset_;
   std::int64_t rows_, keys_;
   std::array<Bytes, 4> given_;
 };
 
 Status check(const Engine& engine, const std::string& target, const std::vector<DType>& dtypes) {
   // Some of several tiles; few rows with keys in many chunks, or in one; both, which are launches of their own.
-  const std::vector<Lengths> lengths = {
-      {{3, 150, 1, 70}, {40, 150, 129, 90}}, {{1, 4, 2}, {300, 200, 65}}, {{1, 40, 2, 1}, {200, 40, 64, 130}}};
+  const std::vector<Lengths> lengths = {{{3, 150, 1, 70}, {40, 150, 129, 90}},
+                                        {{1, 4, 2}, {300, 200, 65}},
+                                        {{1, 40, 2, 1}, {200, 40, 64, 130}},
+                                        // Rows that do not meet the last keys.
+                                        {{1, 4, 2}, {5000, 5000, 265}, {4999, 390, 9}},
+                                        {{70, 150, 200}, {150, 150, 150}, {0, 31, 77}}};
   constexpr const char* kTexts[] = {
       "pattern p { keep causal; sink_logit 0.5 * h; schedule { chunk: 64; } }",
       "pattern p { branch window(40, 7); branch where(3 * k < n_k); score s - 0.001 * abs(q - k) * (n_k + n_q); }",
