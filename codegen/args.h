@@ -106,6 +106,8 @@ struct weft_args {
   /// GPUs: of each batch entry its own sizes, where n_q, row_end and n_k are the most that any has; null: all have
   /// them.
   const weft_entry* entries;
+  /// Of query_terms, in pairs of numbers: between batch entries, 0 where sequences are packed, and between heads.
+  std::int64_t terms_stride_b, terms_stride_h;
 };
 
 static_assert(sizeof(weft_args) <= 4096, "kernel arguments are passed by value on GPUs");

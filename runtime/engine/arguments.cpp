@@ -173,7 +173,7 @@ Piece piece_of(const Launch& launch, const weft_args& block, std::span<const Seq
   };
   if (launch.packed_q) {
     for (weft_view* view : {&to.q, &to.o, &to.d_o, &to.d_q}) begin_at(*view, first.first_q);
-    const auto rows = one ? first.first_q : 0;
+    const auto rows = piece.first_q = one ? first.first_q : 0;
     if (to.d_lse != nullptr) to.d_lse += rows;
     if (to.lse != nullptr) to.lse += rows;
     if (to.branch_lse != nullptr) to.branch_lse += rows;

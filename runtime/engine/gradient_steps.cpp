@@ -119,7 +119,9 @@ Status add_gradient_room(const ir::Plan& plan, const Launch* launch, const ir::S
   sizes.carry = std::max(sizes.carry, carry);
   if (plan.finds_terms()) {
     const auto softmaxes = std::ssize(plan.phases.front().passes);
-    WEFT_TRY(sizes.terms, product(2 * sizeof(float), {softmaxes, shape.batch, shape.heads, shape.rows_computed()},
+    const bool packed = launch != nullptr && launch->packed_q;
+    const auto rows = packed ? launch->packed_rows : shape.rows_computed();
+    WEFT_TRY(sizes.terms, product(2 * sizeof(float), {softmaxes, packed ? 1 : shape.batch, shape.heads, rows},
                                   "what is known of each query"));
     sizes.terms += static_cast<std::size_t>(bounds_of(shape)) * sizeof(float);
   }
@@ -140,9 +142,10 @@ void place_terms(const Job& job, const Piece& piece, const Room& room, weft_args
   block.d_o_bounds = reinterpret_cast<std::uint32_t*>(room.terms);
   if (room.terms == nullptr) return;
   const auto softmaxes = std::ssize(job.kernel.plan.phases.front().passes);
-  const auto shorter = job.launch.shape.rows_computed() - piece.shape.rows_computed();
-  block.query_terms =
-      room.terms + bounds_of(piece.shape) + 2 * softmaxes * piece.first_head * std::max<std::int64_t>(shorter, 0);
+  const bool packed = job.launch.packed_q;
+  block.terms_stride_h = packed ? job.launch.packed_rows : job.launch.shape.rows_computed();
+  block.terms_stride_b = packed ? 0 : softmaxes * job.launch.shape.heads * block.terms_stride_h;
+  block.query_terms = room.terms + bounds_of(piece.shape) + 2 * piece.first_q;
 }
 
 Status run_terms(const Job& job, const ir::Step& step, Piece& piece, const Machine& machine) {

@@ -165,6 +165,7 @@ Status find_sequences(const LaunchContract& contract, const RunArgs& args, Launc
   shape.n_q = most_q;
   shape.n_k = most_k;
   launch.packed_q = packed_q;
+  launch.packed_rows = packed_q ? args.q.extent[1] : 0;
   launch.packed_k = packed_k;
   return done;
 }

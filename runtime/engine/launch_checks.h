@@ -32,6 +32,7 @@ struct Launch {
   ir::Shape shape;
   std::vector<Sequence> sequences;  ///< empty: all entries of the batch are alike
   bool packed_q = false, packed_k = false;
+  std::int64_t packed_rows = 0;      ///< of Q where it is packed: of all sequences, and between them
   std::vector<TensorView> inputs;    ///< in the order of Pattern::inputs
   std::vector<OutputView> lists;     ///< in the order of ir::chosen_sets; empty: none is wanted
   bool gradient = false;             ///< it is the backward pass, which reads O and LSE

@@ -7,8 +7,8 @@
 
 /// Of a query and a softmax; `row` counts the sequence's rows.
 __device__ __forceinline__ float2* terms_at(const weft_args& a, int softmax, int b, int h, int row) {
-  const int head = (b * softmaxes(a) + softmax) * (int)a.heads + h;
-  return (float2*)a.query_terms + (times(head, a.row_end - a.row_begin) + (row - (int)a.row_begin));
+  const int head = softmax * (int)a.heads + h, place = first_query_of(a, b) + row - (int)a.row_begin;
+  return (float2*)a.query_terms + (times(b, a.terms_stride_b) + times(head, a.terms_stride_h) + place);
 }
 
 /// What dS is multiplied by where it becomes an f16, which has no small numbers: a power of two from the largest dO of
