@@ -155,10 +155,15 @@ nb::handle said(Way way) {
   return words[static_cast<int>(way)];
 }
 
+/// Of JAX's arrays on GPUs.
+bool is_of_xla(nb::handle array) {
+  return library_of(array) == Library::jax && nb::cast<bool>(of_arrays("is_of_xla")(array));
+}
+
 Way way_of(nb::handle q, nb::handle k, nb::handle v) {
   static Held modes("torch", "_C._len_torch_dispatch_stack"),
       transforms("torch", "_C._functorch.peek_interpreter_stack"), autocast("torch", "_C._is_any_autocast_enabled");
-  if (library_of(q) == Library::jax && nb::cast<bool>(of_arrays("is_of_xla")(q))) return Way::xla;
+  if (is_of_xla(q)) return Way::xla;
   if (library_of(q) != Library::torch) return Way::launch;
   for (const nb::handle array : {q, k, v}) {
     if (library_of(array) == Library::torch && !is_plain_tensor(array)) return Way::operate;
@@ -184,7 +189,7 @@ bool records_gradients(nb::object q, nb::object k, nb::object v, nb::object inpu
 
 /// The way of a call whose tensors nothing of PyTorch's is to see.
 Way way_of_launch(nb::object q, nb::object k, nb::object v, nb::object inputs) {
-  if (library_of(q) == Library::jax && nb::cast<bool>(of_arrays("is_of_xla")(q))) return Way::xla;
+  if (is_of_xla(q)) return Way::xla;
   return records_gradients(std::move(q), std::move(k), std::move(v), std::move(inputs)) ? Way::record : Way::launch;
 }
 

@@ -124,9 +124,22 @@ void Launch::run() {
 nb::object Launch::scratch_of_a_graph(const weft_error& error) {
   if (weft_error_kind_of(&error) != WEFT_ERROR_USER || library_of(q_->array()) != Library::torch) return nb::none();
   std::size_t bytes = 0;
-  weft_error* const unknown = weft_kernel_workspace(kernel_.handle(), shape(), args.threads, &bytes);
-  weft_error_free(unknown);
-  if (unknown != nullptr || bytes == 0) return nb::none();
+  weft_run_shape of_room = shape();
+  if (cu_q_.size() > 1) {  // sequences, with room for the longest of them
+    const auto longest = [](const std::vector<std::int64_t>& cu, std::int64_t all) {
+      std::int64_t out = cu.size() > 1 ? 0 : all;
+      for (std::size_t i = 1; i < cu.size(); ++i) out = std::max(out, cu[i] - cu[i - 1]);
+      return out;
+    };
+    of_room.batch = std::ssize(cu_q_) - 1;
+    of_room.n_q = longest(cu_q_, of_room.n_q);
+    of_room.n_k = longest(cu_k_, of_room.n_k);
+  }
+  if (weft_error* const unknown = weft_kernel_workspace(kernel_.handle(), of_room, args.threads, &bytes)) {
+    weft_error_free(unknown);
+    return nb::none();
+  }
+  if (bytes == 0) return nb::none();
   nb::object scratch = of_arrays("captured_scratch")(q_->array(), bytes);
   if (scratch.is_none()) return scratch;
   args.workspace = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(scratch.attr("data_ptr")()));

@@ -50,16 +50,6 @@ std::vector<std::int64_t> places_of(const std::vector<std::int64_t>& lengths) {
   return out;
 }
 
-TensorView operand(const OutputView& view) {
-  TensorView out;
-  out.data = view.data;
-  out.dtype = view.dtype;
-  out.rank = view.rank;
-  out.extent = view.extent;
-  out.stride = view.stride;
-  return out;
-}
-
 struct Kernels {
   Kernel forward, backward;
 };
@@ -94,19 +84,24 @@ class Packed {
     Memory lse(device, Bytes(static_cast<std::size_t>(rows_ * kHeads) * sizeof(float), std::byte{0x7F}));
     const auto launch = [&](std::int64_t row, std::int64_t rows, std::int64_t key, std::int64_t keys,
                             RunArgs args) -> Status {
-      const auto of = [&](Memory& memory, std::int64_t first, std::int64_t n, std::int64_t heads) {
-        auto* const data = static_cast<std::byte*>(memory.data());
-        return dense_output(data + static_cast<std::size_t>(first * heads * kDim) * size_of(dtype_), dtype_,
-                            {1, n, heads, kDim});
+      const auto at = [&](Memory& memory, std::int64_t first, std::int64_t heads) {
+        return static_cast<std::byte*>(memory.data()) +
+               static_cast<std::size_t>(first * heads * kDim) * size_of(dtype_);
       };
-      args.q = operand(of(given[0], row, rows, kHeads));
-      args.k = operand(of(given[1], key, keys, kKvHeads));
-      args.v = operand(of(given[2], key, keys, kKvHeads));
+      const auto read = [&](Memory& memory, std::int64_t first, std::int64_t n, std::int64_t heads) {
+        return dense_view(at(memory, first, heads), dtype_, {1, n, heads, kDim});
+      };
+      const auto of = [&](Memory& memory, std::int64_t first, std::int64_t n, std::int64_t heads) {
+        return dense_output(at(memory, first, heads), dtype_, {1, n, heads, kDim});
+      };
+      args.q = read(given[0], row, rows, kHeads);
+      args.k = read(given[1], key, keys, kKvHeads);
+      args.v = read(given[2], key, keys, kKvHeads);
       args.out = of(found[0], row, rows, kHeads);
       args.lse = dense_output(static_cast<float*>(lse.data()) + row, DType::f32, {1, kHeads, rows});
       args.lse.stride = {kHeads * rows_, rows_, 1, 0};
       WEFT_CHECK(kernels.forward.run(args));
-      args.d_out = operand(of(given[3], row, rows, kHeads));
+      args.d_out = read(given[3], row, rows, kHeads);
       args.dq = of(found[1], row, rows, kHeads);
       args.dk = of(found[2], key, keys, kKvHeads);
       args.dv = of(found[3], key, keys, kKvHeads);

@@ -165,6 +165,18 @@ TEST(Steps, OfSequencesAreTakenTogether) {
   EXPECT_NE(all.blocks[0].entries, nullptr);
 }
 
+TEST(Steps, WhatIsKnownOfQueriesTakesRoomForTheTokensOfSequences) {
+  const CompileOptions options{.dim = 64, .dtype = DType::f32, .gradient = true};
+  auto front = read_pattern({.name = "p", .text = kCausal}, options).value();
+  const auto plan = plan_pattern(std::move(front), options, find_target("sm_61").value()).value();
+  std::vector<std::pair<std::int64_t, std::int64_t>> lengths(100, {10, 10});
+  lengths.emplace_back(4000, 4000);
+  auto launch = packed(lengths);
+  launch.packed_rows = 5000;
+  const std::size_t of_heads = 4 * ((2 * lengths.size() + 3) / 4 * 4);  // the largest dO of each entry and head
+  EXPECT_EQ(room_for(plan.plan, launch, true).value().terms, 2 * 5000 * 2 * sizeof(float) + of_heads);
+}
+
 TEST(Steps, OfSequencesAreApartWhereTheyShareNoLaunch) {
   // Whose keys are cut, and whose are not.
   EXPECT_EQ(recorded(kCausal, "sm_61", packed({{1, 65536}, {3, 40000}, {500, 500}}), true).steps,
