@@ -15,7 +15,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 10;
+inline constexpr std::int64_t kWeftArgsAbi = 11;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -76,11 +76,14 @@ struct weft_args {
   /// Query heads of one kv head whose rows stand in one tile, which then holds all rows of a sequence; mostly 1.
   std::int64_t heads_per_tile;
 
-  std::int64_t chunks;                   ///< GPUs: of the keys of a row, see compiler/ir/key_chunks.h; below 2: not cut
+  /// Chunks of the keys of a row that the launch computes, or whose states it makes one of; 0: keys are not cut.
+  std::int64_t chunks;
+  std::int64_t chunk_slots;              ///< states that a row has in `carry`, of which those of the launch come first
   std::int64_t chunk_first, chunk_keys;  ///< the first chunk's first key, and keys of a chunk …
   const std::int64_t* chunks_of_entry;   ///< … or two such numbers for each batch entry; null: the same for all
+  std::int64_t chunk_merge;  ///< CPUs: 1: makes O and LSE of the states, or where there is no O the first of them
 
-  float* carry;   ///< f32 state between launches: [B, H, rows, chunks, d_v + 2] = acc, m, l
+  float* carry;   ///< f32 state between launches: [B, H, rows, slots, softmaxes, d_v + 2] = acc, m, l
   void* scratch;  ///< CPU: of this call alone, 64-byte aligned; size: codegen/cpu/emit.h
   weft_input inputs[kWeftMostInputs];
   weft_list lists[kWeftMostLists];

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 namespace weft::cpu {
@@ -19,7 +20,8 @@ using codegen::cpu::kRowsTo;
 using codegen::cpu::kStatesAt;
 
 Walker::Walker(const MicroKernels& kernels, const weft_args& args, Sums* sums)
-    : y_end(args.n_k),
+    : y_begin(args.chunks > 0 ? args.chunk_first : 0),
+      y_end(args.chunks > 0 ? std::min(args.n_k, args.chunk_first + args.chunk_keys) : args.n_k),
       kernels_(kernels),
       at_(kernels.at),
       a_(args),
@@ -62,6 +64,7 @@ void Walker::summarize() {
 void Walker::tiles() {
   const i64* const phase = table(*table(1 + a_.phase));
   const i64 passes = phase[0], phases = *table(0), groups = a_.heads / a_.heads_per_tile;
+  softmaxes_ = passes;
   const walk::Tiles tiles{.rows = at_.rows, .last_first = phase[1] != 0, .heads = a_.heads_per_tile};
   fact(kGroup) = a_.heads_per_tile;
   fact(kStatesAt) = at_.terms;
@@ -79,6 +82,10 @@ void Walker::tiles() {
     const i64* const head = table(phase[2 + h]);
     if (!make_rows(head, tiles, a_.tile_first + number % a_.tiles_per_head)) continue;
     if (at_.gradient != 0 && !takes_part()) continue;
+    if (a_.chunk_merge != 0) {
+      merge_tile(head);
+      continue;
+    }
     if (at_.conditions > 0) describe();
     phases > 1 ? run_tile_of_phases(head, phases) : run_tile(head, passes);
   }
@@ -166,9 +173,9 @@ void Walker::run_tile(const i64* head, i64 passes) {
     cut_count_ = walk::make_spans(*this, rows_, pass, cuts_);
     kernels_.fresh(&a_, s_);
     run_pass(pass);
-    finish_pass(pass);
+    a_.chunks > 0 ? carry(false, p) : finish_pass(pass);
   }
-  kernels_.store_rows(&a_, s_);
+  if (a_.chunks == 0) kernels_.store_rows(&a_, s_);
 }
 
 void Walker::load_queries() const {
@@ -179,7 +186,8 @@ void Walker::load_queries() const {
 /// Of plans of several phases: one pass, with state taken from the phase before and handed on.
 void Walker::run_tile_of_phases(const i64* head, i64 phases) {
   const i64* const pass = table(head[walk::kPassesAt]);
-  const bool first = a_.phase == 0, last = a_.phase == phases - 1;
+  // What a chunk of keys keeps goes on, also behind the last.
+  const bool first = a_.phase == 0, last = a_.phase == phases - 1 && a_.chunks == 0;
   cut_count_ = walk::make_spans(*this, rows_, pass, cuts_);
   const bool idle = cut_count_ == 0;
   // Rows that this phase adds nothing to keep their state where it is.
@@ -243,20 +251,54 @@ void Walker::finish_pass(const i64* pass) const {
   if (pass[walk::kOut] != 0) kernels_.finish_pass(&a_, s_, std::bit_cast<double>(pass[walk::kFactor]));
 }
 
-/// The f32 state of each row between phases, [d_v] acc, m, l, or dQ. Coming in, other lanes get the state of a row as
-/// well: it is never stored.
-void Walker::carry(bool in) const {
-  const i64 head = fact(kB) * a_.heads + fact(kH), words = at_.sum_columns + (at_.gradient != 0 ? 0 : 2);
-  const i64 begin = x_begin + a_.row_begin, rows = a_.row_end - a_.row_begin;
+float* Walker::carried(i64 r, i64 pass, i64 chunk) const {
+  const i64 heads = fact(kGroup), head = fact(kB) * a_.heads + fact(kH) + r % heads;
+  const i64 words = at_.sum_columns + (at_.gradient != 0 ? 0 : 2);
+  const i64 row = head * (a_.row_end - a_.row_begin) + row_in_memory(r) - x_begin - a_.row_begin;
+  const i64 states = a_.chunks > 0 ? a_.chunk_slots * softmaxes_ : 1;
+  return a_.carry + (row * states + chunk * softmaxes_ + pass) * words;
+}
+
+/// The f32 state of each row between phases, or of a chunk of its keys: [d_v] acc, m, l, or dQ. Coming in, other lanes
+/// get the state of a row as well: it is never stored.
+void Walker::carry(bool in, i64 pass) const {
   for (i64 r = in ? 0 : fact(kRowsFrom); r < (in ? at_.rows : fact(kRowsTo)); ++r) {
-    const i64 row = head * rows + row_in_memory(r) - begin;
-    float* const there = a_.carry + row * words;
+    float* const there = carried(r, pass);
     const auto copy = [&](i64 c, float& here) { in ? void(here = there[c]) : void(there[c] = here); };
     for (i64 c = 0; c < at_.sum_columns; ++c) copy(c, in_scratch<float>(at_.acc)[c * at_.rows + r]);
     if (at_.gradient != 0) continue;
     copy(at_.d_v, in_scratch<float>(at_.m)[r]);
     copy(at_.d_v + 1, in_scratch<float>(at_.l)[r]);
   }
+}
+
+/// A chunk's states join those at hand.
+void Walker::fold(i64 pass, i64 chunk) const {
+  float *const acc = in_scratch<float>(at_.acc), *const m = in_scratch<float>(at_.m), *const l = in_scratch<float>(at_.l);
+  for (i64 r = 0; r < at_.rows; ++r) {
+    const float* const its = carried(r, pass, chunk);
+    const float its_m = its[at_.d_v], top = std::max(m[r], its_m);
+    // Of rows without keys both are minus infinity.
+    const float keep = m[r] == top ? 1 : std::exp2(m[r] - top), add = its_m == top ? 1 : std::exp2(its_m - top);
+    m[r] = top;
+    l[r] = its[at_.d_v + 1] * add + l[r] * keep;
+    for (i64 c = 0; c < at_.d_v; ++c) {
+      float& sum = acc[c * at_.rows + r];
+      sum = its[c] * add + sum * keep;
+    }
+  }
+}
+
+/// What chunks of keys kept of the tile's rows, from left to right: O and LSE, or where there is no O the first's state.
+void Walker::merge_tile(const i64* head) const {
+  if (softmaxes_ > 1)
+    std::memset(in_scratch<float>(at_.out), 0, sizeof(float) * static_cast<std::size_t>(at_.v_pad * at_.rows));
+  for (i64 p = 0; p < softmaxes_; ++p) {
+    kernels_.fresh(&a_, s_);
+    for (i64 chunk = 0; chunk < a_.chunks; ++chunk) fold(p, chunk);
+    a_.o.data == nullptr ? carry(false, p) : finish_pass(table(head[walk::kPassesAt + p]));
+  }
+  if (a_.o.data != nullptr) kernels_.store_rows(&a_, s_);
 }
 
 }  // namespace weft::cpu

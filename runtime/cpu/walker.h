@@ -31,7 +31,7 @@ class Walker {
 
   // What compiler/walk asks.
   i64 x_begin = 0, x_end = 0;
-  i64 y_begin = 0, y_end = 0;
+  i64 y_begin = 0, y_end = 0;  ///< where keys are cut, of the chunk
   i64 word(const i64* at) const { return *at; }
   const i64* table(i64 offset) const { return a_.tables + offset; }
   i64 input(i64 number) const;
@@ -71,7 +71,11 @@ class Walker {
   void sweep(const i64* pass, bool full);
   void join_sink() const;
   void finish_pass(const i64* pass) const;
-  void carry(bool in) const;
+  /// Of row r of the tile, where its state is kept between launches.
+  float* carried(i64 r, i64 pass, i64 chunk = 0) const;
+  void carry(bool in, i64 pass = 0) const;
+  void fold(i64 pass, i64 chunk) const;
+  void merge_tile(const i64* head) const;
 
   // keys.cpp
   /// Rows of K, or of V, of the tile.
@@ -152,6 +156,8 @@ class Walker {
   void* s_;
   Sums* sums_;
   bool few_;  ///< the launch has so few queries that full blocks have lanes for columns
+
+  i64 softmaxes_ = 1;  ///< of a row
 
   // Of the tile.
   walk::Rows rows_;

@@ -1,6 +1,7 @@
 #include "runtime/engine/emulate_executor.h"
 
 #include "runtime/engine/backends.h"
+#include "runtime/engine/key_cut.h"
 #include "runtime/engine/steps.h"
 
 #include <fmt/format.h>
@@ -156,6 +157,14 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
   std::vector<std::int64_t> input_sums(sizes.input_sums / sizeof(std::int64_t));
   std::vector<std::int32_t> lists(sizes.lists / sizeof(std::int32_t));
   auto beside_lists = caller_regions(kernel_.pattern, launch, args);
+  if (launch.cut != nullptr) {
+    const auto rows = launch.shape.batch * launch.shape.heads * launch.shape.rows_computed();
+    const auto floats = rows * launch.cut->slots * floats_of_state(kernel_.plan);
+    beside_lists.push_back({.begin = launch.cut->states,
+                            .bytes = floats * static_cast<std::int64_t>(sizeof(float)),
+                            .writable = true,
+                            .name = "states of chunks"});
+  }
   add_region(beside_lists, "carried state", carry, true);
   add_region(beside_lists, "offsets", offsets, false);
   add_region(beside_lists, "tables", tables->tables.words, false);

@@ -5,6 +5,7 @@
 #include "runtime/cpu/part.h"
 #include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/gradient_steps.h"
+#include "runtime/engine/key_cut.h"
 #include "runtime/engine/lists.h"
 
 #include <fmt/format.h>
@@ -53,13 +54,12 @@ Result<RoomSizes> room_beside(const ir::Plan& plan, const Launch* launch, const 
 std::vector<std::int64_t> cut_keys(const ir::Plan& plan, Piece& piece) {
   weft_args& block = piece.block;
   const auto& shape = piece.shape;
-  block.chunks = 1;
   // Of several sequences all are cut, or none.
   const auto first = piece.sequences.empty() ? shape : piece.sequences.front().shape(shape);
   if (ir::most_key_chunks(plan, first.n_q, first.n_k) < 2) return {};
   std::vector<std::int64_t> of_entry;
   const auto add = [&](const ir::KeyChunks& chunks) {
-    block.chunks = std::max(block.chunks, chunks.count);
+    block.chunks = block.chunk_slots = std::max(block.chunks, chunks.count);
     block.chunk_first = chunks.first;
     block.chunk_keys = chunks.keys;
     of_entry.insert(of_entry.end(), {chunks.first, chunks.keys});
@@ -68,8 +68,9 @@ std::vector<std::int64_t> cut_keys(const ir::Plan& plan, Piece& piece) {
   const auto entries = !piece.sequences.empty() ? 0 : shape.offset.size() > 1 ? shape.batch : 1;
   for (std::int64_t b = 0; b < entries; ++b) add(ir::key_chunks(plan, shape, b));
   if (of_entry.size() == 2) of_entry.clear();
-  if (block.chunks < 2) of_entry.clear();
-  return of_entry;
+  if (block.chunks >= 2) return of_entry;
+  block.chunks = 0;
+  return {};
 }
 
 /// A step of tiles, behind cut_keys, and where keys are cut `merge` behind it, both for as many heads at a time as
@@ -80,7 +81,7 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
   number_tiles(job.kernel.plan, job.tables, static_cast<std::size_t>(step.number), piece, block);
   const std::int64_t rows = piece.shape.rows_computed();
   std::int64_t tiles = block.tiles_per_head;
-  const std::int64_t chunks = block.chunks, shares = ir::shares_of_tile(job.kernel.plan, chunks);
+  const std::int64_t chunks = std::max<std::int64_t>(1, block.chunks), shares = ir::shares_of_tile(job.kernel.plan, chunks);
   const auto behind = piece.first_head + piece.heads;
   // Rows are counted where chunks of them are merged.
   const bool on_gpu = job.kernel.plan.choices.kernel_class != ir::KernelClass::vector;
@@ -126,6 +127,50 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
   return done;
 }
 
+/// A step of tiles, or what merges their chunks, as Launch::cut says.
+Status run_phase_cut(const Job& job, const ir::Step& step, const ir::Step* merge, Piece& piece, const RunTurn& run) {
+  const KeyCut& cut = *job.launch.cut;
+  const auto& plan = job.kernel.plan;
+  const bool on_gpu = plan.choices.kernel_class != ir::KernelClass::vector, attends = cut.step == KeyCut::Step::attend;
+  // On CPUs the kernel of the last phase knows of the end of a row.
+  if (!attends && static_cast<std::size_t>(step.number) + 1 < plan.phases.size()) return done;
+  weft_args& block = piece.block;
+  block.phase = step.number;
+  number_tiles(plan, job.tables, static_cast<std::size_t>(step.number), piece, block);
+  const auto tiles = block.tiles_per_head, rows = piece.shape.rows_computed();
+  const auto shares = on_gpu && attends ? cut.count * std::ssize(plan.phases.front().passes) : 1;
+  if (on_gpu) WEFT_CHECK(check_tiles(piece, std::max(tiles * shares, rows)));
+  const auto turn = [&](const ir::Step& of, std::int64_t begin, std::int64_t end) {
+    const auto groups = piece.heads / block.heads_per_tile;
+    const ir::Counts counts{
+        .heads = piece.heads, .head_groups = groups, .tiles = tiles, .shares = shares, .rows = rows};
+    block.tile_begin = begin;
+    block.tile_end = end;
+    return run({.step = of, .blocks = of.grid.blocks(counts), .args = &block, .piece = &piece});
+  };
+  const auto behind = piece.first_head + piece.heads;
+  const auto attend = [&] {
+    return turn(step, piece.first_head / block.heads_per_tile * tiles, behind / block.heads_per_tile * tiles);
+  };
+  block.chunks = cut.count;
+  block.chunk_slots = cut.slots;
+  block.carry = cut.states + cut.slot * floats_of_state(plan);
+  block.chunk_first = cut.first;
+  block.chunk_keys = cut.keys;
+  if (cut.step == KeyCut::Step::fold) block.o.data = nullptr;
+  if (!attends && on_gpu) return turn(*merge, piece.first_head * rows, behind * rows);
+  block.chunk_merge = attends ? 0 : 1;
+  if (on_gpu || !attends) return attend();
+  // A CPU's tiles are walked once for each chunk.
+  block.chunks = 1;
+  for (std::int64_t i = 0; i < cut.count; ++i) {
+    WEFT_CHECK(attend());
+    block.carry += floats_of_state(plan);
+    block.chunk_first += cut.keys;
+  }
+  return done;
+}
+
 /// Sizes of each sequence, to where kernels find them by its number in the batch.
 Status bring_entries(const Job& job, Piece& piece, const Room& room, const Machine& machine) {
   std::vector<weft_entry> entries;
@@ -165,6 +210,14 @@ Status open_piece(const Job& job, Piece& piece, const Room& room, const Machine&
     WEFT_CHECK(use_caller_lists(job.kernel.plan, job.kernel.pattern, job.launch, block));
   }
   if (job.kernel.plan.transposed) place_terms(job, piece, room, block);
+  if (const KeyCut* const cut = job.launch.cut; cut != nullptr) {
+    // Kernels count keys from the sequence's first.
+    const auto element = static_cast<std::int64_t>(size_of(job.args.q.dtype));
+    for (weft_view* view : {&block.k, &block.v})
+      view->data = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(view->data) -
+                                           static_cast<std::uintptr_t>(cut->held * view->stride_n * element));
+    return done;
+  }
   if (const auto of_entry = cut_keys(job.kernel.plan, piece); !of_entry.empty()) {
     const auto first = piece.sequences.empty() ? 0 : piece.first_entry();
     WEFT_CHECK(machine.copy(room.chunks + 2 * first, of_entry.data(), of_entry.size() * sizeof of_entry[0]));
@@ -205,7 +258,8 @@ Status run_turns(const Job& job, Steps steps, Piece& piece, const Room& room, co
     case Does::terms:
       return run_terms(job, step, piece, machine);
     case Does::attend:
-      return run_phase(job, step, steps.size() > 1 ? &steps[1] : nullptr, piece, machine.run);
+      return (job.launch.cut != nullptr ? run_phase_cut : run_phase)(job, step, steps.size() > 1 ? &steps[1] : nullptr, piece,
+                                                               machine.run);
     case Does::transposed:
       return run_keys(job, steps, piece, room, machine.run);
     case Does::merge:

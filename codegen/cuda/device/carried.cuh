@@ -15,7 +15,9 @@ __device__ __forceinline__ float* carried_row(const weft_args& a, Shared& s, con
   const int head = t.b * (int)a.heads + t.h + head_of_row(s, r), row = sequence_row(s, t, r) - (int)a.row_begin;
   const i64 rows = a.row_end - a.row_begin;
   if (!kCutsKeys) return a.carry + times(head, rows * kCarriedFloats) + times(row, kCarriedFloats);
-  const unsigned shares = shares_of_tile(a);
-  const i64 of_row = (i64)(shares * kCarriedFloats);
-  return a.carry + times(head, rows * of_row) + times(row, of_row) + (int)(blockIdx.x % shares) * kCarriedFloats;
+  // A launch that does not cut keys keeps a state of a row for its sum of softmaxes.
+  const unsigned slots = a.chunks > 0 ? (unsigned)a.chunk_slots * (unsigned)softmaxes(a) : 1;
+  const i64 of_row = (i64)(slots * kCarriedFloats);
+  return a.carry + times(head, rows * of_row) + times(row, of_row) +
+         (int)(blockIdx.x % shares_of_tile(a)) * kCarriedFloats;
 }

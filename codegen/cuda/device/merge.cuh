@@ -3,8 +3,9 @@
 #include "codegen/cuda/device/carried.cuh"
 #include "codegen/cuda/device/lse.cuh"
 
-// Where keys are cut into chunks: what each chunk gave a row becomes O and LSE. A warp takes a row, and the chunks from
-// left to right, so that a row's bits depend on nothing but its chunks. `tiles` are rows here.
+// Where keys are cut into chunks: what each chunk gave a row becomes O and LSE, or where there is no O the state of the
+// first, which further chunks join. A warp takes a row, and the chunks from left to right, so that a row's bits depend on
+// nothing but its chunks. `tiles` are rows here.
 
 constexpr int kMergedColumns = (kDimV + 31) / 32;  // of a thread
 
@@ -30,6 +31,15 @@ __device__ __forceinline__ Merged merge_chunks(const weft_args& a, const float* 
   return all;
 }
 
+__device__ __forceinline__ void keep_merged(float* to, const Merged& one, int lane) {
+#pragma unroll
+  for (int i = 0; i < kMergedColumns; ++i) {
+    const int column = 32 * i + lane;
+    if (column < kDimV) store_global(to + column, one.o[i]);
+  }
+  if (lane == 0) store_global(to + kDimV, one.m), store_global(to + kDimV + 1, one.l);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) weft_merge(const weft_args a) {
   const int number = (int)a.tile_begin + (int)blockIdx.x * kWarps + (int)threadIdx.x / 32, lane = threadIdx.x % 32;
   if (number >= a.tile_end) return;
@@ -39,12 +49,17 @@ extern "C" __global__ void __launch_bounds__(kThreads) weft_merge(const weft_arg
   if (row >= queries_of(a, b)) return;
   const int row_of_tensor = first_query_of(a, b) + row;
   const int count = softmaxes(a);
-  const float* const state = a.carry + times(number, a.chunks * (count * kCarriedFloats));
+  float* const state = a.carry + times(number, a.chunk_slots * (count * kCarriedFloats));
   const i64* const of_head = a.tables + word(a.tables + word(a.tables + 1 + a.phase) + 2 + h) + kPassesAt;
   float sum[kMergedColumns] = {};
 #pragma unroll 1
   for (int n = 0; n < count; ++n) {
     Merged one = merge_chunks(a, state + n * kCarriedFloats, count * kCarriedFloats, lane);
+    if (a.o.data == nullptr) {
+      __syncwarp();  // all have read
+      keep_merged(state + n * kCarriedFloats, one, lane);
+      continue;
+    }
     if (kHasSink) {
       const float by = join_sink(a, h, one.m, one.l);
 #pragma unroll
@@ -59,6 +74,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) weft_merge(const weft_arg
 #pragma unroll
     for (int i = 0; i < kMergedColumns; ++i) sum[i] += one.o[i] * factor;
   }
+  if (a.o.data == nullptr) return;
   const i64 at = times(b, a.o.stride_b) + times(h, a.o.stride_h) + times(row_of_tensor, a.o.stride_n);
   unsigned char* const to = (unsigned char*)a.o.data + at * kBytes<kStored>;
 #pragma unroll

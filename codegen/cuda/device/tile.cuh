@@ -11,7 +11,7 @@ __device__ __forceinline__ int softmaxes(const weft_args& a) {
 
 /// Where keys are cut: blocks of threads, one behind the other, that compute a tile. Each takes one softmax of a chunk.
 __device__ __forceinline__ unsigned shares_of_tile(const weft_args& a) {
-  return kCutsKeys && a.chunks > 1 ? (unsigned)a.chunks * (unsigned)softmaxes(a) : 1;
+  return kCutsKeys && a.chunks > 0 ? (unsigned)a.chunks * (unsigned)softmaxes(a) : 1;
 }
 
 /// Which (batch entry, head), which tile and which chunk of keys of it the block computes; its rows. False when it has
@@ -38,7 +38,7 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   t.first_query = kTransposed ? first_position(a, t.b) : t.offset;
   t.key_begin = first_key(a, t.b);
   t.key_end = end_of_keys(a, t.b, n_q, n_k);
-  if (kCutsKeys && a.chunks > 1) {
+  if (kCutsKeys && a.chunks > 0) {
     const i64* const of_entry = a.chunks_of_entry + 2 * t.b;
     const int first = (int)(a.chunks_of_entry != nullptr ? word(of_entry) : a.chunk_first);
     const unsigned keys = (unsigned)(a.chunks_of_entry != nullptr ? word(of_entry + 1) : a.chunk_keys);
