@@ -145,11 +145,12 @@ nb::list local_transports(std::int32_t ranks) {
 
 class Ring {
  public:
-  Ring(Transport& transport, int layout, int carrier, std::int64_t timeout_ms) {
+  Ring(Transport& transport, int layout, int carrier, std::int64_t timeout_ms, std::size_t memory) {
     weft_ring_options options = weft_ring_options_init();
     options.layout = static_cast<weft_ring_layout>(layout);
     options.carrier = static_cast<weft_ring_carrier>(carrier);
     options.timeout_ms = timeout_ms;
+    options.memory = memory;
     weft_transport* const taken = transport.release();
     rank_ = weft_transport_rank(taken);
     ranks_ = weft_transport_ranks(taken);
@@ -197,6 +198,7 @@ class RingPlan {
     }
     return out;
   }
+  std::string bits() const { return weft_ring_plan_bits(handle_.get()); }
   std::string carrier() const { return weft_ring_plan_carrier(handle_.get()); }
   std::string layout() const { return weft_ring_plan_layout(handle_.get()); }
   nb::dict share() const {
@@ -293,6 +295,7 @@ void bind_ring(nb::module_& module) {
            nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::arg("ring"), nb::arg("kernel"), nb::arg("shape"),
            nb::arg("inputs").none())
       .def("owned", &RingPlan::owned)
+      .def("bits", &RingPlan::bits)
       .def("carrier", &RingPlan::carrier)
       .def("layout", &RingPlan::layout)
       .def("share", &RingPlan::share)

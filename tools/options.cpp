@@ -37,7 +37,7 @@ constexpr unsigned kAll = ~0U;
 
 using Words = std::vector<std::string>;
 const Words kColors = {"auto", "always", "never"}, kLayouts = {"bnhd", "bhnd"}, kRivals = {"dense"},
-            kDtypes = {"f32", "f16", "bf16", "f64"}, kCarriers = {"auto", "keys", "heads"},
+            kDtypes = {"f32", "f16", "bf16", "f64"}, kCarriers = {"auto", "keys", "heads", "queries"},
             kStages = {"ast", "pattern", "plan", "cuda", "ptx", "cubin", "sass", "llvm", "asm", "object"};
 
 enum class Files { one, many, words, none };

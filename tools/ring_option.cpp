@@ -37,6 +37,7 @@ Options with_ranks(Options options, std::int64_t ranks) {
 
 std::string wrong_ring(const Options& options) {
   const auto& text = options.ring;
+  if (text.empty() && options.ring_memory) return "--ring-memory says what a rank of a ring has, and there is no --ring";
   if (text.empty()) return options.ring_by.empty() ? "" : "--ring-by says how a ring travels, and there is no --ring";
   const bool mpi = is_mpi_ring(options);
   if (mpi && options.command != Command::run)
@@ -56,8 +57,9 @@ std::string wrong_ring(const Options& options) {
 
 Result<std::optional<RingOf>> ring_of(const Options& options, const ir::Pattern& pattern) {
   if (options.ring.empty()) return std::optional<RingOf>();
-  WEFT_TRY(const auto ring, explain::ring_of(ranks_of(options).value_or(1), layout_of(options.ring), options.ring_by,
-                                             pattern, "--ring"));
+  WEFT_TRY(auto ring, explain::ring_of(ranks_of(options).value_or(1), layout_of(options.ring), options.ring_by, pattern,
+                                       "--ring"));
+  ring.memory = static_cast<std::size_t>(options.ring_memory.value_or(0));
   return std::optional(ring);
 }
 

@@ -57,9 +57,12 @@ RingLayout to_public(ir::RingLayout layout) {
 }
 
 RingOptions options_of(const RingOf& ring, std::int64_t timeout_ms) {
-  constexpr RingCarrier kCarriers[] = {RingCarrier::automatic, RingCarrier::keys, RingCarrier::heads};
-  return {
-      .layout = to_public(ring.layout), .carrier = kCarriers[static_cast<int>(ring.carrier)], .timeout_ms = timeout_ms};
+  constexpr RingCarrier kCarriers[] = {RingCarrier::automatic, RingCarrier::keys, RingCarrier::heads,
+                                       RingCarrier::queries};
+  return {.layout = to_public(ring.layout),
+          .carrier = kCarriers[static_cast<int>(ring.carrier)],
+          .memory = ring.memory,
+          .timeout_ms = timeout_ms};
 }
 
 /// From a barrier to a barrier.

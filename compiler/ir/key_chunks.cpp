@@ -2,6 +2,8 @@
 
 #include "compiler/ir/schedule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -53,6 +55,14 @@ std::pair<std::int64_t, std::int64_t> span_of(const Plan& plan, const Extent& ex
 
 bool Plan::may_cut_keys() const {
   return choices.chunk_k > 0 && phases.size() == 1 && 2 * std::ssize(phases[0].passes) <= kMostShares;
+}
+
+Status check_key_cuts(const Plan& plan) {
+  if (plan.choices.kernel_class == KernelClass::vector || plan.may_cut_keys()) return done;
+  return user_error(
+      fmt::format("{}: GPU kernels do not cut the keys of a row where one softmax takes several launches, or where "
+                  "there are more than {}; here are {} launches and {}",
+                  plan.name, kMostShares / 2, plan.phases.size(), plan.phases.front().passes.size()));
 }
 
 KeyChunks key_chunks(const Plan& plan, const Shape& shape, std::int64_t b) {

@@ -1,5 +1,8 @@
 #include "compiler/ring/choose.h"
 
+#include "compiler/ir/key_chunks.h"
+#include "compiler/ring/move_queries.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,6 +13,8 @@ namespace weft::ring {
 namespace {
 
 constexpr double kBalanced = 1.03;
+/// Of the time of others, where a row's bits are no more one device's.
+constexpr double kWorthOtherBits = 0.8;
 
 struct Candidate {
   OwnerMap map;
@@ -122,12 +127,13 @@ class Best {
  public:
   Best(const Relation& relation, const Machine& machine) : relation_(relation), machine_(machine) {}
 
-  /// `pairs`: by rank.
-  void look_at(Split split, const std::vector<double>& pairs) {
+  /// `pairs`: by rank. Of later ones that take about as long the simpler, which come first, are better.
+  void look_at(Split split, const std::vector<double>& pairs, double enough = 0.999) {
     const double seconds = slowest_of_some(relation_, split, pairs, machine_);
-    choice_.reasons.push_back(
-        fmt::format("{} takes {:.4g} ms, imbalance {:.3f}", split.home.name, 1e3 * seconds, imbalance_of(pairs)));
-    if (seconds_ && seconds > 0.999 * *seconds_) return;  // the simpler one comes first
+    choice_.reasons.push_back(fmt::format("{}{} takes {:.4g} ms, imbalance {:.3f}", split.home.name,
+                                          split.moves_queries() ? " by queries" : "", 1e3 * seconds,
+                                          imbalance_of(pairs)));
+    if (seconds_ && seconds > enough * *seconds_) return;
     seconds_ = seconds;
     choice_.split = std::move(split);
   }
@@ -149,7 +155,7 @@ class Best {
 void look_at_heads(const Relation& relation, ir::RingLayout layout, std::int64_t ranks, Best& best) {
   const auto& shape = relation.shape();
   std::vector<double> work;
-  for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv) work.push_back(relation.pairs_of({{0, shape.n_q}}, {kv, 1}));
+  for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv) work.push_back(relation.pairs_of(Cell{{{0, shape.n_q}}}, {kv, 1}));
   for (std::int64_t size = 2; size <= std::min(ranks, shape.kv_heads); ++size) {
     if (ranks % size != 0 || (relation.undivided() && size < ranks)) continue;
     const auto lanes = lanes_of(work, size);
@@ -162,18 +168,27 @@ void look_at_heads(const Relation& relation, ir::RingLayout layout, std::int64_t
     for (auto& map : maps) {
       std::vector<double> pairs;
       for (const auto& rows : map.runs) {
-        for (const auto& heads : lanes) pairs.push_back(relation.pairs_of(rows, heads));
+        for (const auto& heads : lanes) pairs.push_back(relation.pairs_of(Cell{rows}, heads));
       }
       best.look_at(Split::of_groups(std::move(map), lanes), pairs);
     }
   }
 }
 
+/// Where the layout is `auto`, contiguous: what made it uneven moves. False where no row does.
+bool look_at_queries(const Relation& relation, ir::RingLayout layout, std::int64_t ranks, double enough, Best& best) {
+  auto split = Split::of_owners(layout == ir::RingLayout::automatic ? snake(relation.shape().n_q, ranks, 1, 1)
+                                                                    : owners(layout, relation.shape().n_q, ranks),
+                                relation.shape().kv_heads);
+  const auto pairs = move_queries(relation, split);
+  if (split.moves_queries()) best.look_at(split, pairs, enough);
+  return split.moves_queries();
+}
+
 }  // namespace
 
 std::optional<Carrier> carrier_named(std::string_view word) {
-  for (const auto& [name, carrier] :
-       {std::pair{"auto", Carrier::automatic}, {"keys", Carrier::keys}, {"heads", Carrier::heads}}) {
+  for (const auto& [name, carrier] : kCarriers) {
     if (word == name) return carrier;
   }
   return {};
@@ -184,8 +199,16 @@ Result<Choice> choose(const Relation& relation, ir::RingLayout layout, std::int6
   const auto kv_heads = relation.shape().kv_heads;
   const bool automatic = layout == ir::RingLayout::automatic;
   if (relation.undivided() && ranks > 1) {
-    if (carrier == Carrier::keys || ranks > kv_heads) return *relation.undivided();
+    if (carrier == Carrier::keys || carrier == Carrier::queries || ranks > kv_heads) return *relation.undivided();
     carrier = Carrier::heads;
+  }
+  if (carrier == Carrier::queries && ranks > 1) {
+    WEFT_CHECK(ir::check_key_cuts(relation.plan()));
+    if (layout == ir::RingLayout::striped)
+      return user_error("a striped ring sends no queries to the keys; another layout does, or the carrier 'keys'");
+    Best by_queries(relation, machine);
+    if (look_at_queries(relation, layout, ranks, 1, by_queries)) return by_queries.take();
+    carrier = Carrier::keys;  // no rows keep more than others
   }
   if (carrier != Carrier::heads && !automatic)
     return Choice{.split = Split::of_owners(owners(layout, relation.shape().n_q, ranks), kv_heads)};
@@ -196,6 +219,8 @@ Result<Choice> choose(const Relation& relation, ir::RingLayout layout, std::int6
     if (ranks == 1 || carrier == Carrier::keys || best.is_ideal(ranks)) return best.take();
   }
   look_at_heads(relation, layout, ranks, best);
+  if (carrier == Carrier::automatic && !relation.undivided() && ir::check_key_cuts(relation.plan()).ok())
+    look_at_queries(relation, layout, ranks, kWorthOtherBits, best);
   auto choice = best.take();
   if (choice.split.ranks() > 0) return choice;
   if (kv_heads == 1) return user_error("one head of k and v cannot change places with another; use the carrier 'keys'");

@@ -82,10 +82,14 @@ Wide kept(const Stretch& stretch, const Below& below) {
 
 }  // namespace
 
-double pairs_of(const TermForm& term, const Run& rows) {
+double pairs_of(const TermForm& term, const Run& rows, const Keys& keys) {
   const Below below(term.term().stream);
   Wide total = 0;
-  term.each_stretch(rows, [&](const Stretch& stretch) { total += kept(stretch, below); });
+  term.each_stretch(rows, [&](Stretch stretch) {
+    stretch.line.floor = std::max(stretch.line.floor, keys.first);
+    stretch.line.ceiling = std::min(stretch.line.ceiling, keys.end);
+    total += kept(stretch, below);
+  });
   return static_cast<double>(total);
 }
 

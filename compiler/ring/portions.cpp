@@ -13,17 +13,23 @@ bool needs_nothing(const Needs& needs) {
 
 }  // namespace
 
-std::vector<Portion> portions_of(const Relation& relation, const Runs& own) {
+std::vector<Portion> portions_of(const Relation& relation, const Split& split, std::int64_t rank) {
+  const auto& own = split.computed(rank);
   std::vector<Portion> out;
-  for (auto& rows : cut(own, relation.is_closed() ? kPortions : kWalkedPortions)) {
-    Portion portion{.rows = std::move(rows), .news = {}, .local = false};
-    portion.local = needs_nothing(relation.needs_by_portion({portion.rows}, own)[0]);
-    out.push_back(std::move(portion));
+  for (auto& rows : cut(split.rows_of(rank), relation.is_closed() ? kPortions : kWalkedPortions))
+    out.push_back({.cell = {std::move(rows)}, .news = {}});
+  if (split.moves_queries()) {
+    const auto& moved = split.moved;
+    moved.each_stretch(rank, [&](std::int64_t first, std::int64_t end) {
+      out.push_back(
+          {.cell = {moved.rows, moved.keys_of(first, end, relation.shape().n_k)}, .news = {}, .moved = true});
+    });
   }
+  for (auto& portion : out) portion.local = needs_nothing(relation.needs_by_cell({portion.cell}, own)[0]);
   std::stable_partition(out.begin(), out.end(), [](const Portion& portion) { return portion.local; });
-  std::vector<Runs> in_order;
-  for (const auto& portion : out) in_order.push_back(portion.rows);
-  auto news = relation.needs_by_portion(in_order, own);
+  std::vector<Cell> in_order;
+  for (const auto& portion : out) in_order.push_back(portion.cell);
+  auto news = relation.needs_by_cell(in_order, own);
   for (std::size_t i = 0; i < out.size(); ++i) out[i].news = std::move(news[i]);
   return out;
 }

@@ -4,16 +4,17 @@
 
 namespace weft::ring {
 
-/// Some of a rank's rows, computed together: as soon as the keys are there that they and the portions before need.
+/// Some of what a rank computes, together: as soon as the keys are there that it and the portions before need.
 struct Portion {
-  Runs rows;
+  Cell cell;
   Needs news;          ///< what no portion before needs
-  bool local = false;  ///< its rows need nothing of others
+  bool local = false;  ///< it needs nothing of others
+  bool moved = false;  ///< rows of all ranks whose queries came to chunks of keys
 };
 
-/// The rows of a rank in the order of computing: those that need nothing first, under which transfers hide; then
-/// ascending, as under `causal` early rows need little.
-std::vector<Portion> portions_of(const Relation& relation, const Runs& own);
+/// What a rank computes in its order: first what needs nothing, under which transfers hide; then its rows ascending, as
+/// under `causal` early rows need little.
+std::vector<Portion> portions_of(const Relation& relation, const Split& split, std::int64_t rank);
 
 /// Bytes of K and V: of one head, `row_bytes` a key; over all heads and entries of the batch.
 double bytes_of(const Relation& relation, const Needs& needs);

@@ -47,14 +47,15 @@ std::int64_t first_outside(const TermForm& form, const Run& rows) {
 
 /// What rows ask for, but for keys among themselves where these are the rank's own, as the rows are unless it computes
 /// something of other ranks' rows.
-void add_foreign(const TermForm& form, const Run& rows, const Runs& own, std::int64_t tokens, std::vector<Piece>& out) {
+void add_foreign(const TermForm& form, const Run& rows, const Runs& own, const Keys& keys, std::vector<Piece>& out) {
   const bool owned = std::any_of(own.begin(), own.end(), [&](const Run& of) {
     return of.stride == 1 && of.first <= rows.first && rows.end() <= of.end();
   });
-  if (rows.stride > 1 || !owned) return add_pieces(form, rows, 0, tokens, out);
+  if (rows.stride > 1 || !owned) return add_pieces(form, rows, keys.first, keys.end, out);
   const std::int64_t inside = first_inside(form, rows), outside = first_outside(form, rows);
-  if (inside > rows.first) add_pieces(form, {rows.first, inside - rows.first}, 0, rows.first, out);
-  if (outside < rows.end()) add_pieces(form, {outside, rows.end() - outside}, rows.end(), tokens, out);
+  const std::int64_t before = std::min(rows.first, keys.end), behind = std::max(rows.end(), keys.first);
+  if (inside > rows.first) add_pieces(form, {rows.first, inside - rows.first}, keys.first, before, out);
+  if (outside < rows.end()) add_pieces(form, {outside, rows.end() - outside}, behind, keys.end, out);
 }
 
 /// All hits of one head: visit(row, key, its weight, pass number).
@@ -207,18 +208,18 @@ Needs Needs::of_heads(const Heads& heads) const {
   return out;
 }
 
-std::vector<Needs> Relation::needs_by_portion(const std::vector<Runs>& portions, const Runs& own) const {
-  if (portions.empty()) return {};  // of a rank without tokens
+std::vector<Needs> Relation::needs_by_cell(const std::vector<Cell>& cells, const Runs& own) const {
+  if (cells.empty()) return {};  // of a rank without tokens
   if (undivided_) {
     const Needs nothing{
         .sets = {{}}, .of = std::vector<int>(static_cast<std::size_t>(shape_->kv_heads)), .kv_heads = shape_->kv_heads};
-    return std::vector(portions.size(), nothing);
+    return std::vector(cells.size(), nothing);
   }
-  return closed_ ? closed_needs(portions, own) : walked_needs(portions, own);
+  return closed_ ? closed_needs(cells, own) : walked_needs(cells, own);
 }
 
-std::vector<Needs> Relation::closed_needs(const std::vector<Runs>& portions, const Runs& own) const {
-  std::vector<Needs> out(portions.size());
+std::vector<Needs> Relation::closed_needs(const std::vector<Cell>& cells, const Runs& own) const {
+  std::vector<Needs> out(cells.size());
   for (auto& needs : out) needs.kv_heads = shape_->kv_heads;
   const std::int64_t group = shape_->heads / shape_->kv_heads;
   for (std::int64_t entry = 0; entry < entries_; ++entry) {
@@ -230,13 +231,14 @@ std::vector<Needs> Relation::closed_needs(const std::vector<Runs>& portions, con
       for (auto& needs : out) needs.of.push_back(at->second);
       if (!is_new) continue;
       std::vector<Piece> before;
-      for (std::size_t i = 0; i < portions.size(); ++i) {
+      for (std::size_t i = 0; i < cells.size(); ++i) {
         std::vector<Piece> pieces;
+        const Keys keys{cells[i].keys.first, std::min(cells[i].keys.end, shape_->n_k)};
         for (const auto& [p, table] : tables) {
           const auto number = static_cast<std::size_t>(table);
           for (std::size_t pass = 0; pass < tables_->phases[p].head[number].passes.size(); ++pass) {
             for (const auto& form : forms(entry, p, number, pass)) {
-              for (const auto& run : portions[i]) add_foreign(form, run, own, shape_->n_k, pieces);
+              for (const auto& run : cells[i].rows) add_foreign(form, run, own, keys, pieces);
             }
           }
         }
@@ -248,19 +250,24 @@ std::vector<Needs> Relation::closed_needs(const std::vector<Runs>& portions, con
   return out;
 }
 
-std::vector<Needs> Relation::walked_needs(const std::vector<Runs>& portions, const Runs& own) const {
-  std::vector<Needs> out(portions.size());
+std::vector<Needs> Relation::walked_needs(const std::vector<Cell>& cells, const Runs& own) const {
+  std::vector<Needs> out(cells.size());
   for (auto& needs : out) needs.kv_heads = shape_->kv_heads;
   const auto owned = marks_of(own, shape_->n_k);
   for (const auto& keys_of : keys_) {
     std::vector<char> had = owned;
-    for (std::size_t i = 0; i < portions.size(); ++i) {
+    for (std::size_t i = 0; i < cells.size(); ++i) {
       std::vector<char> marked(had.size(), 0);
-      for (const auto& run : portions[i]) {
+      const auto& [first, end] = cells[i].keys;
+      for (const auto& run : cells[i].rows) {
         for (std::int64_t at = 0; at < run.count; ++at) {
           const std::int64_t row = run.first + at * run.stride;
           if (at > 0 && run.stride == 1 && keys_of.as_before(row)) continue;
-          for (const auto& keys : keys_of.of(row)) std::fill_n(marked.begin() + keys.first, keys.count, char{1});
+          for (const auto& keys : keys_of.of(row)) {
+            const auto from = std::max<std::int64_t>(keys.first, first);
+            const auto to = std::min<std::int64_t>(keys.first + keys.count, end);
+            if (from < to) std::fill(marked.begin() + from, marked.begin() + to, char{1});
+          }
         }
       }
       for (std::size_t key = 0; key < had.size(); ++key) {
@@ -274,37 +281,43 @@ std::vector<Needs> Relation::walked_needs(const std::vector<Runs>& portions, con
   return out;
 }
 
-double Relation::pairs_of(const Runs& rows, const Heads& heads) const {
+double Relation::pairs_of(const Cell& cell, const Heads& heads) const {
   if (undivided_) {
-    return all_pairs_ * static_cast<double>(count_of(rows)) / static_cast<double>(shape_->n_q) *
+    return all_pairs_ * static_cast<double>(count_of(cell.rows)) / static_cast<double>(shape_->n_q) *
            static_cast<double>(heads.count) / static_cast<double>(shape_->kv_heads);
   }
-  if (closed_) return closed_pairs(rows, heads);
+  return closed_ ? closed_pairs(cell, heads) : walked_pairs(cell, heads);
+}
+
+double Relation::walked_pairs(const Cell& cell, const Heads& heads) const {
+  const bool all = cell.keys == Keys();
   double pairs = 0;
   for (std::int64_t kv = heads.first; kv < heads.end(); ++kv) {
     const auto& before = pairs_before_[static_cast<std::size_t>(kv)];
-    for (const auto& run : rows) {
-      if (run.stride == 1) {
+    for (const auto& run : cell.rows) {
+      if (run.stride == 1 && all) {
         pairs += before[static_cast<std::size_t>(run.end())] - before[static_cast<std::size_t>(run.first)];
         continue;
       }
       for (std::int64_t i = 0; i < run.count; ++i) {
         const auto x = static_cast<std::size_t>(run.first + i * run.stride);
-        pairs += before[x + 1] - before[x];
+        pairs += (before[x + 1] - before[x]) * (all ? 1 : share_of_keys(kv, run.first + i * run.stride, cell.keys));
       }
     }
   }
   return pairs;
 }
 
-double Relation::closed_pairs(const Runs& rows, const Heads& of) const {
+double Relation::closed_pairs(const Cell& cell, const Heads& of) const {
   const std::int64_t group = shape_->heads / shape_->kv_heads;
   double pairs = 0;
   for (std::int64_t entry = 0; entry < entries_; ++entry) {
     for (std::size_t p = 0; p < plan_->phases.size(); ++p) {
       const auto& phase = plan_->phases[p];
       const auto& tables = tables_->phases[p];
-      const auto extent = extent_of(phase, entry);
+      auto extent = extent_of(phase, entry);
+      extent.y_begin = std::max(extent.y_begin, cell.keys.first);
+      extent.y_end = std::min(extent.y_end, cell.keys.end);
       for (std::size_t t = 0; t < tables.head.size(); ++t) {
         const auto& head = tables.head[t];
         const auto heads = std::count(tables.head_of.begin() + of.first * group,
@@ -317,14 +330,14 @@ double Relation::closed_pairs(const Runs& rows, const Heads& of) const {
           const bool simple = std::adjacent_find(terms.begin(), terms.end(), [](const ir::Term& a, const ir::Term& b) {
                                 return a.branch == b.branch;
                               }) == terms.end();
-          for (const auto& run : rows) {
+          for (const auto& run : cell.rows) {
             // Terms of one branch are a union, which is counted row by row.
             if (!simple ||
                 std::any_of(terms.begin(), terms.end(), [](const ir::Term& term) { return !term.filters.empty(); })) {
               of_head += planner::pairs_of_rows(*plan_, head, s, extent, run.first, run.count, run.stride);
               continue;
             }
-            for (const auto& form : forms(entry, p, t, s)) of_head += ring::pairs_of(form, run);
+            for (const auto& form : forms(entry, p, t, s)) of_head += ring::pairs_of(form, run, cell.keys);
           }
         }
         pairs += of_head * static_cast<double>(heads);
@@ -332,6 +345,19 @@ double Relation::closed_pairs(const Runs& rows, const Heads& of) const {
     }
   }
   return pairs * static_cast<double>(shape_->batch) / static_cast<double>(entries_);
+}
+
+double Relation::share_of_keys(std::int64_t kv, std::int64_t row, const Keys& keys) const {
+  double all = 0, some = 0;
+  for (std::int64_t entry = 0; entry < entries_; ++entry) {
+    for (const auto& of : keys_[static_cast<std::size_t>(entry * shape_->kv_heads + kv)].of(row)) {
+      const auto from = std::max<std::int64_t>(of.first, keys.first);
+      const auto to = std::min<std::int64_t>(of.first + of.count, keys.end);
+      all += of.count;
+      some += static_cast<double>(std::max<std::int64_t>(0, to - from));
+    }
+  }
+  return all > 0 ? some / all : 0;
 }
 
 void Relation::read_rows() {

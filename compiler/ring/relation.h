@@ -69,19 +69,21 @@ class Relation {
   /// Entries of the batch that are asked about: 1 where all are alike.
   std::int64_t entries() const { return entries_; }
 
-  Needs needs_of(const Runs& rows) const { return std::move(needs_by_portion({rows}, rows)[0]); }
-  /// Of portions of the rows that own `own`, each without what those before it need.
-  std::vector<Needs> needs_by_portion(const std::vector<Runs>& portions, const Runs& own) const;
+  Needs needs_of(const Runs& rows) const { return std::move(needs_by_cell({{rows}}, rows)[0]); }
+  /// Of cells, for a rank that owns `own`: what is not its own, each without what those before it need.
+  std::vector<Needs> needs_by_cell(const std::vector<Cell>& cells, const Runs& own) const;
   /// Kept pairs of these rows, counted with multiplicity, over the batch and all heads, or those of some heads of K and
-  /// V.
-  double pairs_of(const Runs& rows) const { return pairs_of(rows, {0, shape_->kv_heads}); }
-  double pairs_of(const Runs& rows, const Heads& heads) const;
+  /// V. Of some keys alone, where they were walked, as if a key had the mean multiplicity of its row.
+  double pairs_of(const Runs& rows) const { return pairs_of({rows}, {0, shape_->kv_heads}); }
+  double pairs_of(const Cell& cell, const Heads& heads) const;
 
  private:
   Relation() = default;
-  std::vector<Needs> closed_needs(const std::vector<Runs>& portions, const Runs& own) const;
-  std::vector<Needs> walked_needs(const std::vector<Runs>& portions, const Runs& own) const;
-  double closed_pairs(const Runs& rows, const Heads& heads) const;
+  std::vector<Needs> closed_needs(const std::vector<Cell>& cells, const Runs& own) const;
+  std::vector<Needs> walked_needs(const std::vector<Cell>& cells, const Runs& own) const;
+  double closed_pairs(const Cell& cell, const Heads& heads) const;
+  double walked_pairs(const Cell& cell, const Heads& heads) const;
+  double share_of_keys(std::int64_t kv, std::int64_t row, const Keys& keys) const;
   void read_rows();
   ir::Extent extent_of(const ir::Phase& phase, std::int64_t entry) const;
   void make_forms();

@@ -2,16 +2,23 @@
 
 #include "compiler/ring/portions.h"
 
+#include <fmt/format.h>
+
 #include <numeric>
 
 namespace weft::ring {
 
 namespace {
 
-/// Who owns a token.
+/// Which group owns a token, and what of moved rows each rank has.
 class OwnerIndex {
  public:
-  explicit OwnerIndex(const OwnerMap& map) : ranks_(map.ranks()) {
+  explicit OwnerIndex(const Split& split) : ranks_(split.groups.ranks()) {
+    const auto& map = split.groups;
+    for (std::int64_t g = 0; split.moves_queries() && g < ranks_; ++g) {
+      moved_rows_.push_back(count_of(split.moved_of(g)));
+      moved_chunks_.push_back(std::count(split.moved.rank_of.begin(), split.moved.rank_of.end(), g));
+    }
     for (std::int64_t g = 0; g < ranks_; ++g) {
       for (const auto& run : map.runs[static_cast<std::size_t>(g)]) {
         striped_ = striped_ || run.stride > 1;
@@ -20,6 +27,9 @@ class OwnerIndex {
     }
     std::sort(owned_.begin(), owned_.end(), [](const Owned& a, const Owned& b) { return a.begin < b.begin; });
   }
+
+  std::int64_t moved_rows(std::int64_t rank) const { return moved_rows_[static_cast<std::size_t>(rank)]; }
+  std::int64_t moved_chunks(std::int64_t rank) const { return moved_chunks_[static_cast<std::size_t>(rank)]; }
 
   /// Calls visit(rank, tokens) for the owners of a run's tokens; a rank may come several times.
   template <typename Visit>
@@ -49,6 +59,7 @@ class OwnerIndex {
   std::int64_t ranks_;
   bool striped_ = false;
   std::vector<Owned> owned_;
+  std::vector<std::int64_t> moved_rows_, moved_chunks_;
 };
 
 /// Seconds of one rank: what changes places before, then portions in their order, beside transfers that go on all the
@@ -79,16 +90,23 @@ double seconds_of(const Relation& relation, const Split& split, std::int64_t ran
   const double begun = exchange(share.exchanged_before);
   const double transferred = begun + first_byte + keys * s_per_byte;
   double needed = 0, launched = 0;
-  for (const auto& portion : portions_of(relation, rows)) {
+  // Queries go before keys do.
+  const auto link = std::pair{std::max(1 / machine.near_bytes_per_s, 1 / machine.far_bytes_per_s), machine.far_s};
+  const double queries = share.moved_before > 0 ? link.second + share.moved_before * link.first : 0;
+  for (const auto& portion : portions_of(relation, split, rank)) {
     const double bytes = bytes_of(relation, portion.news.of_heads(heads));
     needed += bytes;
-    const double arrival = portion.local ? 0 : begun + first_byte + needed * s_per_byte;
+    const double arrival = std::max(portion.local ? 0 : begun + first_byte + needed * s_per_byte,
+                                    portion.moved ? queries : 0);
     // Portions that wait for nothing are one launch.
     if (arrival > now || launched == 0) now = std::max(now, arrival) + machine.launch_s, launched = 1;
-    const double computing = relation.pairs_of(portion.rows, heads) * flops_of_pair / machine.flops_per_s;
+    const double computing = relation.pairs_of(portion.cell, heads) * flops_of_pair / machine.flops_per_s;
     const double beside = std::clamp((transferred - now) / std::max(computing, 1e-30), 0.0, 1.0);
     now += computing * (1 + (keys > 0 ? kBeside - 1 : 0) * beside);
   }
+  // States come back, and are read.
+  if (share.moved_behind > 0)
+    now += link.second + share.moved_behind * link.first + machine.launch_s + share.moved_behind / machine.bytes_per_s;
   return now + exchange(share.exchanged_behind);
 }
 
@@ -110,10 +128,16 @@ double Report::most_needed() const {
   return most;
 }
 
-const char* carrier_of(const Split& split, const Report& report) {
+std::string bits_of(const Split& split) {
+  const auto keys = split.moves_queries() ? split.moved.keys : split.round_keys;
+  return keys > 0 ? fmt::format("chunks of {} keys", keys) : "one device";
+}
+
+std::string carrier_of(const Split& split, const Report& report) {
   const bool keys = std::any_of(report.ranks.begin(), report.ranks.end(),
                                 [](const RankShare& share) { return share.keys_bytes() > 0; });
   if (split.changes_heads()) return keys ? "heads, keys" : "heads";
+  if (split.moves_queries()) return keys ? "queries, keys" : "queries";
   return keys ? "keys" : "local";
 }
 
@@ -145,29 +169,56 @@ Exchanged exchanged(const Relation& relation, const Split& split, std::int64_t t
       .behind = rows_heads(to, from) * static_cast<double>(group) * (element * static_cast<double>(shape.d_v) + lse)};
 }
 
+/// Where queries go to the keys: what rank `to` receives of another.
+Exchanged moved(const Relation& relation, const OwnerIndex& owner, std::int64_t to, std::int64_t from) {
+  const auto& shape = relation.shape();
+  const auto& plan = relation.plan();
+  const auto rows = [&](std::int64_t rank) {
+    return static_cast<double>(shape.batch * shape.heads * owner.moved_rows(rank));
+  };
+  const auto state = static_cast<double>(std::ssize(plan.phases.front().passes) * plan.state_bytes());
+  const auto of_q = static_cast<double>(shape.d * ir::size_of(plan.bind.dtype));
+  return {.before = owner.moved_chunks(to) > 0 ? rows(from) * of_q : 0,
+          .behind = rows(to) * static_cast<double>(owner.moved_chunks(from)) * state};
+}
+
+/// All that a rank computes.
+std::vector<Cell> cells_of(const Relation& relation, const Split& split, std::int64_t rank) {
+  if (!split.moves_queries()) return {{split.computed(rank)}};
+  std::vector<Cell> out = {{split.rows_of(rank)}};
+  split.moved.each_stretch(rank, [&](std::int64_t first, std::int64_t end) {
+    out.push_back({split.moved.rows, split.moved.keys_of(first, end, relation.shape().n_k)});
+  });
+  return out;
+}
+
 /// What one rank computes and receives; `from`, by rank, is from whom. `owner`: of groups.
 RankShare share_of(const Relation& relation, const Split& split, const OwnerIndex& owner, std::int64_t g,
                    std::int64_t node, std::vector<double>& from) {
   const auto& shape = relation.shape();
   const auto& rows = split.computed(g);
   const auto& heads = split.heads(g);
-  RankShare share{.tokens = count_of(split.owned(g)), .pairs = relation.pairs_of(rows, heads)};
+  RankShare share{.tokens = count_of(split.owned(g))};
+  const auto cells = cells_of(relation, split, g);
+  for (const auto& cell : cells) share.pairs += relation.pairs_of(cell, heads);
   share.field_bytes =
       static_cast<double>((split.home.tokens - share.tokens) * shape.kv_heads * shape.batch) * row_bytes(relation);
   share.own_bytes = static_cast<double>(count_of(rows) * heads.count * shape.batch) * row_bytes(relation);
   const double of_key =
       row_bytes(relation) * static_cast<double>(shape.batch) / static_cast<double>(relation.entries());
-  const Needs needs = relation.needs_of(rows).of_heads(heads);
-  std::vector<double> times(needs.sets.size(), 0);  // heads and entries that need a set
-  for (const int set : needs.of) ++times[static_cast<std::size_t>(set)];
   from.assign(static_cast<std::size_t>(split.ranks()), 0);
-  for (std::size_t set = 0; set < needs.sets.size(); ++set) {
-    if (times[set] == 0) continue;
-    for (const auto& run : needs.sets[set]) {
-      owner.each(run, [&](std::int64_t group, std::int64_t tokens) {
-        from[static_cast<std::size_t>(split.rank_of(group, split.lane_of(g)))] +=
-            static_cast<double>(tokens) * times[set] * of_key;
-      });
+  for (const auto& of_cell : relation.needs_by_cell(cells, rows)) {
+    const Needs needs = of_cell.of_heads(heads);
+    std::vector<double> times(needs.sets.size(), 0);  // heads and entries that need a set
+    for (const int set : needs.of) ++times[static_cast<std::size_t>(set)];
+    for (std::size_t set = 0; set < needs.sets.size(); ++set) {
+      if (times[set] == 0) continue;
+      for (const auto& run : needs.sets[set]) {
+        owner.each(run, [&](std::int64_t group, std::int64_t tokens) {
+          from[static_cast<std::size_t>(split.rank_of(group, split.lane_of(g)))] +=
+              static_cast<double>(tokens) * times[set] * of_key;
+        });
+      }
     }
   }
   for (std::size_t j = 0; j < from.size(); ++j) {
@@ -179,6 +230,13 @@ RankShare share_of(const Relation& relation, const Split& split, const OwnerInde
     const auto [before, behind] = exchanged(relation, split, g, j);
     share.exchanged_before += before;
     share.exchanged_behind += behind;
+    from[static_cast<std::size_t>(j)] += before + behind;
+  }
+  for (std::int64_t j = 0; split.moves_queries() && j < split.ranks(); ++j) {
+    if (j == g) continue;
+    const auto [before, behind] = moved(relation, owner, g, j);
+    share.moved_before += before;
+    share.moved_behind += behind;
     from[static_cast<std::size_t>(j)] += before + behind;
   }
   for (const double bytes : from) {
@@ -193,7 +251,7 @@ RankShare share_of(const Relation& relation, const Split& split, const OwnerInde
 
 double slowest_of_some(const Relation& relation, const Split& split, const std::vector<double>& pairs,
                        const Machine& machine) {
-  const OwnerIndex owner(split.groups);
+  const OwnerIndex owner(split);
   const auto last = pairs.size() - 1;
   std::vector<std::size_t> some = {
       0, last / 3, 2 * last / 3, last,
@@ -217,7 +275,7 @@ double seconds_alone(const Relation& relation, const Machine& machine) {
 }
 
 Report report_of(const Relation& relation, const Split& split, const Machine& machine) {
-  const OwnerIndex owner(split.groups);
+  const OwnerIndex owner(split);
   Report out;
   out.ranks.resize(static_cast<std::size_t>(split.ranks()));
   std::vector<double> pairs, from;

@@ -50,6 +50,32 @@ std::optional<Run> common(const Run& a, const Run& b) {
   return out;
 }
 
+Runs inside(const Runs& rows, const Runs& of) {
+  Runs out;
+  auto at = of.begin();
+  for (const auto& run : rows) {
+    while (at != of.end() && at->end() <= run.first) ++at;
+    for (auto hit = at; hit != of.end() && hit->first < run.end(); ++hit) {
+      const std::int64_t first = std::max(run.first, hit->first), end = std::min(run.end(), hit->end());
+      out.push_back({first, end - first});
+    }
+  }
+  return out;
+}
+
+Runs outside(const Runs& rows, const Runs& of) {
+  Runs out;
+  for (const auto& run : rows) {
+    std::int64_t first = run.first;
+    for (const auto& hole : inside({run}, of)) {
+      if (hole.first > first) out.push_back({first, hole.first - first});
+      first = hole.end();
+    }
+    if (first < run.end()) out.push_back({first, run.end() - first});
+  }
+  return out;
+}
+
 std::vector<Runs> cut(const Runs& rows, std::int64_t parts) {
   const std::int64_t all = count_of(rows), most = std::min(parts, all);
   std::vector<Runs> out;

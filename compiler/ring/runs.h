@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -17,6 +18,18 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 using Runs = std::vector<Run>;
+
+/// Keys [first, end).
+struct Keys {
+  std::int64_t first = 0, end = std::numeric_limits<std::int64_t>::max();  ///< all
+  bool operator==(const Keys&) const = default;
+};
+
+/// Rows, and keys that they are computed with.
+struct Cell {
+  Runs rows;
+  Keys keys = {};
+};
 
 /// Tokens of two runs; none where they share no token.
 std::optional<Run> common(const Run& a, const Run& b);
@@ -40,6 +53,10 @@ inline std::int64_t count_of(std::span<const Run> runs) {
   for (const auto& run : runs) count += run.count;
   return count;
 }
+
+/// Tokens of `rows` that are in `of`, or in none of it; both sorted, disjoint and of stride 1.
+Runs inside(const Runs& rows, const Runs& of);
+Runs outside(const Runs& rows, const Runs& of);
 
 /// Tokens, in their order, in parts of about as many; as many parts as there are tokens at most.
 std::vector<Runs> cut(const Runs& runs, std::int64_t parts);

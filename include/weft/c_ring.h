@@ -99,13 +99,19 @@ typedef enum WEFT_INT {
 } weft_ring_layout;
 
 /** What travels: see weft::RingCarrier. */
-typedef enum WEFT_INT { WEFT_RING_BY_AUTO = 0, WEFT_RING_BY_KEYS = 1, WEFT_RING_BY_HEADS = 2 } weft_ring_carrier;
+typedef enum WEFT_INT {
+  WEFT_RING_BY_AUTO = 0,
+  WEFT_RING_BY_KEYS = 1,
+  WEFT_RING_BY_HEADS = 2,
+  WEFT_RING_BY_QUERIES = 3
+} weft_ring_carrier;
 
 typedef struct {
   size_t size;
   weft_ring_layout layout;
   int64_t timeout_ms; /**< without a sign of life, after which a rank that is waited for is lost; 0: 60 s */
   weft_ring_carrier carrier;
+  size_t memory; /**< bytes that a rank has for K, V and messages; 0: what they take. See weft::RingOptions */
 } weft_ring_options;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_ring_options weft_ring_options_init(void) {
@@ -145,6 +151,8 @@ WEFT_API weft_token_run weft_ring_plan_run(const weft_ring_plan* plan, int32_t r
 WEFT_API const char* weft_ring_plan_layout(const weft_ring_plan* plan);
 /** `local`, `keys`, `heads`, … */
 WEFT_API const char* weft_ring_plan_carrier(const weft_ring_plan* plan);
+/** What a row's bits go by: `one device`, or `chunks of 4096 keys`. */
+WEFT_API const char* weft_ring_plan_bits(const weft_ring_plan* plan);
 
 /** What this rank has to do, and did in its last run. */
 typedef struct {

@@ -54,7 +54,7 @@ Result<RingOf> ring_of(std::int64_t ranks, const std::string& layout, const std:
   }
   if (!carrier.empty()) {
     const auto named = ring::carrier_named(carrier);
-    if (!named) return user_error(fmt::format("{}: '{}' is no carrier; expected auto, keys or heads", said, carrier));
+    if (!named) return user_error(fmt::format("{}: '{}' is no carrier; expected auto, keys, heads or queries", said, carrier));
     out.carrier = *named;
   }
   if (!pattern.ring) return out;
@@ -77,7 +77,8 @@ Result<ring::Choice> owners_of(const Planned& planned, const ir::Shape& shape, c
                             ring::Split::of_owners(ring::owners(ring.layout, shape.n_q, ring.ranks), shape.kv_heads)};
   WEFT_TRY(const auto tables, ir::make_tables(planned.plan, shape.heads));
   WEFT_TRY(const auto relation, ring::Relation::make(planned.plan, tables, shape, inputs));
-  return ring::choose(relation, ring.layout, ring.ranks, ring::machine_of(planned.plan, planned.target), ring.carrier);
+  return ring::choose_within(ring.memory, relation, ring.layout, ring.ranks,
+                             ring::machine_of(planned.plan, planned.target), ring.carrier);
 }
 
 Result<RingReport> ring_report(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs,
@@ -86,7 +87,8 @@ Result<RingReport> ring_report(const Planned& planned, const ir::Shape& shape, c
   WEFT_TRY(const auto tables, ir::make_tables(planned.plan, shape.heads));
   WEFT_TRY(const auto relation, ring::Relation::make(planned.plan, tables, shape, inputs));
   const auto machine = ring::machine_of(planned.plan, planned.target);
-  WEFT_TRY(auto choice, ring::choose(relation, ring.layout, ring.ranks, machine, ring.carrier));
+  WEFT_TRY(auto choice,
+           ring::choose_within(ring.memory, relation, ring.layout, ring.ranks, machine, ring.carrier));
   auto report = ring::report_of(relation, choice.split, machine);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   return RingReport{.choice = std::move(choice),
@@ -109,14 +111,19 @@ std::string to_text(const RingReport& ring) {
     fmt::format_to(std::back_inserter(out), format, std::forward<Args>(args)...);
     out += '\n';
   };
-  line("ring of {} ranks: {}, {:.0f} tokens a rank at most, carrier {}, bits of one device", report.ranks.size(),
-       ring.choice.split.home.name, tokens.most, carrier_of(ring.choice.split, report));
+  line("ring of {} ranks: {}, {:.0f} tokens a rank at most, carrier {}, bits of {}", report.ranks.size(),
+       ring.choice.split.home.name, tokens.most, carrier_of(ring.choice.split, report), bits_of(ring.choice.split));
   if (report.is_local())
     line("  no rank needs a key of another; a ring or all-gather of all keys moves {} to each", bytes(field.mean));
   else
     line("  a rank receives {}{}, {} at most, from {:.0f} ranks at most; a ring or all-gather of all keys {}",
-         bytes(needed.mean), ring.choice.split.changes_heads() ? "" : " of K and V", bytes(needed.most), messages.most,
+         bytes(needed.mean), ring.choice.split.changes_heads() || ring.choice.split.moves_queries() ? "" : " of K and V", bytes(needed.most), messages.most,
          bytes(field.mean));
+  if (const auto& moved = ring.choice.split.moved; ring.choice.split.moves_queries())
+    line("  queries of {} rows go to the keys, to {} chunks of {}; what these kept goes back", ring::count_of(moved.rows),
+         moved.chunks(), moved.keys);
+  if (const auto keys = ring.choice.split.round_keys; keys > 0)
+    line("  K and V are there in rounds of {} keys, which the prediction knows nothing of", keys);
   const auto held = extremes_of(report, &Share::held_bytes);
   line("  its kernels read {} of K and V, {} at most: own and received", bytes(held.mean), bytes(held.most));
   line("  pairs: the rank with the most has {:.3f} times the mean; needs {}", report.imbalance,
@@ -136,7 +143,7 @@ Json to_json(const RingReport& ring) {
   return {{"ranks", report.ranks.size()},
           {"layout", ring.choice.split.home.name},
           {"carrier", carrier_of(ring.choice.split, report)},
-          {"bits", "one device"},
+          {"bits", bits_of(ring.choice.split)},
           {"imbalance", report.imbalance},
           {"efficiency", report.efficiency},
           {"predicted_ms", 1e3 * report.predicted_s},

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "compiler/ring/choose.h"
+#include "compiler/ring/rounds.h"
 #include "laboratory/explain/json.h"
 #include "runtime/engine/front.h"
 
@@ -15,6 +15,7 @@ struct RingOf {
   std::int64_t ranks = 1;
   ir::RingLayout layout = ir::RingLayout::automatic;
   ring::Carrier carrier = ring::Carrier::automatic;
+  std::size_t memory = 0;  ///< bytes that a rank has for K, V and messages; 0: what they take
 };
 
 /// What the caller, in words that begin with `said`, and the pattern's own `ring` say together. An empty layout leaves

@@ -23,7 +23,7 @@ from .errors import ArgumentError
 __all__ = ["Messenger", "Ring", "RingGradients", "RingPlan", "threads"]
 
 _LAYOUTS = {"auto": 0, "contiguous": 1, "zigzag": 2, "striped": 3}
-_CARRIERS = {"auto": 0, "keys": 1, "heads": 2}
+_CARRIERS = {"auto": 0, "keys": 1, "heads": 2, "queries": 3}
 
 
 class Messenger(Protocol):
@@ -66,24 +66,27 @@ class RingGradients(NamedTuple):
 
 class Ring:
     """Ranks that came together. `messenger`: this rank's, or one of `threads`. `layout` says which rank owns which tokens:
-    `"auto"`, `"contiguous"`, `"zigzag"` or `"striped"`. `by`: what travels, `"keys"`, `"heads"` or `"auto"`. `timeout`: seconds without a sign of
-    life, after which a rank that is waited for is lost. `nccl`: this rank's GPU, another one for each; rows of plans for it
+    `"auto"`, `"contiguous"`, `"zigzag"` or `"striped"`. `by`: what travels, `"keys"`, `"heads"`, `"queries"` or `"auto"`. `timeout`: seconds
+    without a sign of life, after which a rank that is waited for is lost. `memory`: bytes that a rank has for K, V and
+    messages, 0 for what they take; where it is less, ranks go through the keys in rounds. `nccl`: this rank's GPU, another one for each; rows of plans for it
     (`target=f"cuda:{nccl}"`) go from GPU to GPU by NCCL, where they would else travel over the host.
 
     Raises `ArgumentError` where ranks disagree, and names them; `UnavailableError` where one does not come."""
 
     def __init__(self, messenger: Messenger | _weft.Transport, *, layout: str = "auto", by: str = "auto", timeout: float = 60.0,
-                 nccl: int | None = None) -> None:  # fmt: skip
+                 nccl: int | None = None, memory: int = 0) -> None:  # fmt: skip
         if layout not in _LAYOUTS:
             raise ArgumentError(f"layout is '{layout}'; expected one of {', '.join(_LAYOUTS)}")
         if by not in _CARRIERS:
             raise ArgumentError(f"by is '{by}'; expected one of {', '.join(_CARRIERS)}")
         if not timeout > 0:
             raise ArgumentError(f"timeout is {timeout}; expected seconds above 0")
+        if memory < 0:
+            raise ArgumentError(f"memory is {memory}; expected bytes, or 0")
         transport = messenger if isinstance(messenger, _weft.Transport) else _weft.Transport(messenger)
         if nccl is not None:
             transport = transport.with_nccl(nccl, round(timeout * 1000))
-        self._core = _weft.Ring(transport, _LAYOUTS[layout], _CARRIERS[by], round(timeout * 1000))
+        self._core = _weft.Ring(transport, _LAYOUTS[layout], _CARRIERS[by], round(timeout * 1000), memory)
 
     @property
     def rank(self) -> int:
@@ -136,8 +139,13 @@ class RingPlan:
 
     @property
     def carrier(self) -> str:
-        """What travels: `local` (nothing), `keys`, `heads` or `heads, keys`."""
+        """What travels: `local` (nothing), `keys`, `heads`, `queries`, or the last two with `, keys`."""
         return self._forward.carrier()
+
+    @property
+    def bits(self) -> str:
+        """What a row's bits go by: `one device`, or `chunks of 4096 keys`, where queries or rounds of keys travel."""
+        return self._forward.bits()
 
     def owned(self, rank: int) -> list[range]:
         """Tokens of a rank, in the order of its rows; none where there are more ranks than tokens."""

@@ -12,12 +12,14 @@ Result<RingOptions> options_of(const weft_ring_options* given) {
   const int layout = from.layout;
   if (layout < WEFT_RING_AUTO || layout > WEFT_RING_STRIPED)
     return user_error(fmt::format("weft_ring_options::layout is {}", layout));
-  constexpr RingCarrier kCarriers[] = {RingCarrier::automatic, RingCarrier::keys, RingCarrier::heads};
+  constexpr RingCarrier kCarriers[] = {RingCarrier::automatic, RingCarrier::keys, RingCarrier::heads,
+                                       RingCarrier::queries};
   const int carrier = from.carrier;
-  if (carrier < WEFT_RING_BY_AUTO || carrier > WEFT_RING_BY_HEADS)
+  if (carrier < WEFT_RING_BY_AUTO || carrier > WEFT_RING_BY_QUERIES)
     return user_error(fmt::format("weft_ring_options::carrier is {}", carrier));
   RingOptions out{.layout = kLayouts[layout], .carrier = kCarriers[carrier]};
   if (from.timeout_ms != 0) out.timeout_ms = from.timeout_ms;
+  out.memory = from.memory;
   return out;
 }
 
@@ -216,6 +218,10 @@ weft_token_run weft_ring_plan_run(const weft_ring_plan* plan, std::int32_t rank,
   if (number >= weft_ring_plan_run_count(plan, rank)) return {0, 0, 0};
   const auto& run = plan->plan->owned(rank)[number];
   return {run.first, run.count, run.stride};
+}
+
+const char* weft_ring_plan_bits(const weft_ring_plan* plan) {
+  return plan == nullptr ? "" : plan->plan->summary().bits.c_str();
 }
 
 const char* weft_ring_plan_carrier(const weft_ring_plan* plan) {

@@ -25,12 +25,10 @@ struct KeyCut {
   std::int64_t held = 0;                        ///< the key whose rows K and V begin with
 };
 
-/// Does the kernel of the plan know of them? User error that says why not.
-Status check_key_cuts(const ir::Plan& plan);
 /// f32 numbers of a row's state of one chunk.
 std::int64_t floats_of_state(const ir::Plan& plan);
 
-/// A launch of which `cut` says what it computes; `args.out` is written by the last step alone.
+/// A launch, by a kernel that ir::check_key_cuts passes, of which `cut` says what it computes; `args.out` is written by the last step alone.
 Status run_cut(const Kernel& kernel, const RunArgs& args, const KeyCut& cut);
 
 }  // namespace weft

@@ -63,14 +63,14 @@ OutputView Arena::rows(std::size_t number, const ring::Run& run) const {
   const auto& of = tensors_[number].tensor;
   const std::size_t axis = of.branches > 0 ? 3 : of.by_head ? 2 : 1;
   out.data =
-      static_cast<std::byte*>(out.data) + static_cast<std::size_t>(run.first * out.stride[axis]) * size_of(out.dtype);
+      static_cast<std::byte*>(out.data) + static_cast<std::size_t>((run.first - first_) * out.stride[axis]) * size_of(out.dtype);
   out.extent[axis] = run.count;
   return out;
 }
 
 std::size_t Arena::place_of(const Placed& of, std::int64_t branch, std::int64_t entry, std::int64_t head,
                             std::int64_t token) const {
-  const auto row = ((branch * shape_.batch + entry) * of.tensor.heads + head) * shape_.n_k + token;
+  const auto row = ((branch * shape_.batch + entry) * of.tensor.heads + head) * shape_.n_k + token - first_;
   return of.begin + static_cast<std::size_t>(row) * of.row;
 }
 

@@ -31,6 +31,8 @@ class Arena {
   };
   static Result<Arena> make(std::shared_ptr<KernelMemory> memory, const ir::Shape& shape,
                             const std::vector<Tensor>& tensors, const Present& present);
+  /// From here on the first row is this token's, and no token before it is asked for.
+  void begin_at(std::int64_t token) { first_ = token; }
 
   OutputView whole(std::size_t number) const;
   TensorView read(std::size_t number) const;
@@ -69,6 +71,7 @@ class Arena {
   Status each_own(std::size_t number, const ring::Runs& own, const View<Pointer>& view, const Use& use) const;
 
   ir::Shape shape_;
+  std::int64_t first_ = 0;
   std::vector<Placed> tensors_;
   KernelBytes bytes_;
 };

@@ -79,14 +79,14 @@ Result<Backward> Backward::make(const Kernel& kernel, const std::shared_ptr<Kern
   };
   const auto all_rows_of = [&](std::int64_t group) {
     const auto& own = own_of(group);
-    return own.empty() ? std::vector<ring::Needs>() : transposed.needs_by_portion({own}, own);
+    return own.empty() ? std::vector<ring::Needs>() : transposed.needs_by_cell({{own}}, own);
   };
   const auto rows_of = [&](std::int64_t group) { return of_heads(all_rows_of(group)); };
   const auto keys_of = [&](std::int64_t group) {
     const auto& own = own_of(group);
     if (own.empty()) return std::vector<ring::Needs>();
     const auto rows = finds_deltas ? rows_with_their_keys(all_rows_of(group)[0], own) : own;
-    return of_heads(forward.needs_by_portion({rows}, own));
+    return of_heads(forward.needs_by_cell({{rows}}, own));
   };
   std::vector<Arena::Tensor> row_tensors = {{.heads = shape.heads, .dim = shape.d, .dtype = dtype},
                                             {.heads = shape.heads, .dim = shape.d_v, .dtype = dtype}};

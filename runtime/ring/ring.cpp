@@ -14,7 +14,7 @@ const char* word_of(RingLayout layout) {
 }
 
 const char* word_of(RingCarrier carrier) {
-  constexpr std::array kWords = {"auto", "keys", "heads"};
+  constexpr std::array kWords = {"auto", "keys", "heads", "queries"};
   return kWords[static_cast<std::size_t>(carrier)];
 }
 
@@ -33,7 +33,8 @@ Result<std::unique_ptr<Ring>> Ring::join(std::unique_ptr<Transport> transport, c
     WEFT_CHECK(agree(state->link, {{"version of Weft", version()},
                                    {"number of ranks", std::to_string(state->link.ranks())},
                                    {"layout", word_of(options.layout)},
-                                   {"carrier", word_of(options.carrier)}}));
+                                   {"carrier", word_of(options.carrier)},
+                                   {"memory of a rank", std::to_string(options.memory)}}));
     return std::make_unique<Ring>(std::move(state));
   });
 }

@@ -2,6 +2,7 @@
 
 #include "compiler/base/digest.h"
 #include "compiler/base/guarded.h"
+#include "compiler/ir/key_chunks.h"
 #include "compiler/ir/launchable.h"
 #include "compiler/planner/planner.h"
 #include "compiler/ring/report.h"
@@ -33,8 +34,7 @@ ir::RingLayout layout_of(RingLayout layout) {
 }
 
 ring::Carrier carrier_of(RingCarrier carrier) {
-  constexpr ring::Carrier kCarriers[] = {ring::Carrier::automatic, ring::Carrier::keys, ring::Carrier::heads};
-  return kCarriers[static_cast<int>(carrier)];
+  return ring::kCarriers[static_cast<int>(carrier)].second;
 }
 
 /// What is compiled into the forward; the interpreter compiles nothing in, and has what the pattern is bound to.
@@ -53,6 +53,17 @@ ir::Bind bind_of(const Kernel::State& state) {
 Status check_kernel(const Kernel::State& state) {
   if (state.bind.paged) return user_error("a ring has its own K and V; this kernel takes them in pages");
   return done;
+}
+
+/// What the kernel, or its pass, does not know of.
+Status check_choice(const Kernel::State& state, const ring::Split& split) {
+  if (split.round_keys > 0 && state.bind.gradient)
+    return user_error(
+        "gradients of a ring want all rows in memory at once that they need; give more memory, or more ranks");
+  if (!split.moves_queries() && split.round_keys == 0) return done;
+  if (state.target.kind == TargetKind::interpreter)
+    return user_error("the interpreter cuts no keys; use the carrier 'keys', and memory without a limit");
+  return state.bind.gradient ? Status(done) : ir::check_key_cuts(state.plan);
 }
 
 /// What has no gradients on ranks.
@@ -106,6 +117,9 @@ std::string digest_of(const ring::Split& split) {
     }
   }
   for (const auto& heads : split.lanes) text += fmt::format("{} {};", heads.first, heads.count);
+  for (const auto& run : split.moved.rows) text += fmt::format("{} {},", run.first, run.count);
+  for (const auto rank : split.moved.rank_of) text += fmt::format("{},", rank);
+  text += fmt::format("{} {}", split.moved.keys, split.round_keys);
   return hex(sha256(text)).substr(0, 40);
 }
 
@@ -208,8 +222,9 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   WEFT_TRY(const auto tables, ir::make_tables(plan, shape.heads));
   WEFT_TRY(const auto relation, ring::Relation::make(plan, tables, shape, values));
   const auto machine = ring::machine_of(plan, target);
-  WEFT_TRY(auto choice, ring::choose(relation, layout_of(ring->options.layout), link.ranks(), machine,
-                                     carrier_of(ring->options.carrier)));
+  WEFT_TRY(auto choice, ring::choose_within(ring->options.memory, relation, layout_of(ring->options.layout), link.ranks(),
+                                            machine, carrier_of(ring->options.carrier)));
+  WEFT_CHECK(check_choice(state, choice.split));
   WEFT_CHECK(agree(link, {{"owners of tokens", digest_of(choice.split)}}));
 
   const auto report = ring::report_of(relation, choice.split, machine);
@@ -228,6 +243,7 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   out->summary = {.ranks = link.ranks(),
                   .layout = out->split.home.name,
                   .carrier = ring::carrier_of(out->split, report),
+                  .bits = ring::bits_of(out->split),
                   .imbalance = report.imbalance,
                   .reasons = std::move(choice.reasons)};
   const auto& mine = report.ranks[static_cast<std::size_t>(link.rank())];
@@ -248,8 +264,15 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
     WEFT_CHECK(add_exchange(*out));
     return out;
   }
+  if (out->split.round_keys > 0) {
+    WEFT_TRY(auto rounds, Rounds::make(kernel, out->memory, out->messages, relation, out->split, link.rank(), shape,
+                                       out->dtype));
+    out->rounds.emplace(std::move(rounds));
+    out->share.needed_bytes = out->rounds->needed_bytes();
+    return out;
+  }
   const auto portions_of = [&](std::int64_t group) {
-    auto portions = ring::portions_of(relation, out->split.groups.runs[static_cast<std::size_t>(group)]);
+    auto portions = ring::portions_of(relation, out->split, out->split.rank_of(group, out->split.lane_of(link.rank())));
     for (auto& portion : portions) portion.news = portion.news.of_heads(out->split.heads(link.rank()));
     return portions;
   };
@@ -271,6 +294,12 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   WEFT_TRY(auto transfers, Transfers::make(needs_of, out->split, link.rank(), *out->arena, out->messages));
   out->transfers.emplace(std::move(transfers));
   out->share.needed_bytes = out->transfers->needed_bytes();
+  if (out->split.moves_queries()) {
+    WEFT_TRY(auto moved, MovedQueries::make(kernel, out->memory, out->messages, out->split, link.rank(), shape,
+                                            out->dtype));
+    out->moved.emplace(std::move(moved));
+    out->share.needed_bytes += out->moved->needed_bytes();
+  }
   WEFT_CHECK(add_exchange(*out));
   return out;
 }

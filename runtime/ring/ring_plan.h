@@ -1,10 +1,12 @@
 #pragma once
 
-#include "compiler/ring/choose.h"
+#include "compiler/ring/rounds.h"
 #include "compiler/ring/portions.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/ring/backward.h"
 #include "runtime/ring/exchange.h"
+#include "runtime/ring/moved_queries.h"
+#include "runtime/ring/rounds.h"
 #include "runtime/ring/transfers.h"
 
 #include <optional>
@@ -43,6 +45,8 @@ struct RingPlan::State {
   std::vector<ring::Portion> portions = {};
   std::optional<Arena> arena = {};  ///< K, V
   std::optional<Transfers> transfers = {};
+  std::optional<MovedQueries> moved = {};  ///< where queries go to the keys
+  std::optional<Rounds> rounds = {};       ///< instead of all three, where not all keys fit the memory
   std::optional<Backward> backward = {};  ///< of a backward pass
   std::optional<Exchange> exchange = {};  ///< where heads change places …
   Changes changes = {};                   ///< … and of what

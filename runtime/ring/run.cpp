@@ -117,17 +117,6 @@ Status check_rows(const RingPlan::State& plan, const RingArgs& args) {
   return check_tensor(plan, "v", args.v, {s.batch, rows, s.kv_heads, s.d_v});
 }
 
-/// Rows of a view of this rank's, from local row `first` on.
-template <typename Pointer>
-View<Pointer> rows_of(View<Pointer> view, std::size_t axis, std::int64_t first, std::int64_t count) {
-  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const std::byte, std::byte>;
-  if (view.data == nullptr) return view;
-  const auto bytes = first * view.stride[axis] * static_cast<std::int64_t>(size_of(view.dtype));
-  view.data = static_cast<Byte*>(view.data) + bytes;
-  view.extent[axis] = count;
-  return view;
-}
-
 /// One launch of consecutive tokens: the kernel is told that it is a slice, so that rows have the bits of the whole.
 Status launch(const RingPlan::State& plan, const RingArgs& args, std::int64_t local, std::int64_t token,
               std::int64_t count) {
@@ -206,7 +195,8 @@ Status compute(const RingPlan::State& plan, const RingArgs& args, std::size_t be
   };
   std::vector<Stretch> stretches;
   for (std::size_t p = begin; p < end; ++p) {
-    for (const auto& run : plan.portions[p].rows) {
+    if (plan.portions[p].moved) continue;
+    for (const auto& run : plan.portions[p].cell.rows) {
       std::int64_t before = 0;
       for (const auto& own : plan.computed()) {
         if (run.first >= own.first && run.first < own.end()) {
@@ -253,10 +243,16 @@ Status run_portions(RingPlan::State& plan, const RingArgs& args) {
     }
     for (std::size_t p = next; p < ready; ++p) WEFT_CHECK(transfers.unpack(p, *plan.arena));
     WEFT_CHECK(compute(plan, args, next, ready));
+    for (std::size_t p = next; p < ready; ++p) {
+      const auto& portion = plan.portions[p];
+      if (portion.moved)
+        WEFT_CHECK(plan.moved->compute(link, portion.cell.keys, *plan.arena, args, plan.share.wait_ms));
+    }
     next = ready;
   }
   // The buffers are the next run's only then.
   WEFT_CHECK(link.wait(transfers.last_step()));
+  if (plan.moved) WEFT_CHECK(plan.moved->finish(link, *plan.arena, args, plan.share.wait_ms));
   return plan.memory->settle();
 }
 
@@ -270,14 +266,21 @@ Status run_computed(RingPlan::State& plan, const RingArgs& args) {
     plan.share.sent_bytes = backward.sent_bytes();
     return plan.memory->settle();
   }
+  if (plan.rounds) {
+    WEFT_CHECK(plan.rounds->run(link, args, plan.share.wait_ms));
+    plan.share.received_bytes = plan.rounds->received_bytes();
+    plan.share.sent_bytes = plan.rounds->sent_bytes();
+    return done;
+  }
   if (args.k.data != nullptr) {
     WEFT_CHECK(plan.arena->copy_in(0, plan.computed(), args.k));
     WEFT_CHECK(plan.arena->copy_in(1, plan.computed(), args.v));
   }
+  if (plan.moved) WEFT_CHECK(plan.moved->post_queries(link, args.q));
   WEFT_CHECK(plan.transfers->post(link, *plan.arena));
   WEFT_CHECK(run_portions(plan, args));
-  plan.share.received_bytes = plan.transfers->received_bytes();
-  plan.share.sent_bytes = plan.transfers->sent_bytes();
+  plan.share.received_bytes = plan.transfers->received_bytes() + (plan.moved ? plan.moved->needed_bytes() : 0);
+  plan.share.sent_bytes = plan.transfers->sent_bytes() + (plan.moved ? plan.moved->sent_bytes() : 0);
   return done;
 }
 

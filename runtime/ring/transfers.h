@@ -14,12 +14,17 @@ class Transfers {
  public:
   /// What the rows of a group need of others, a step each, of the rank's heads.
   using NeedsOf = std::function<std::vector<ring::Needs>(std::int64_t group)>;
+  /// Do all steps have room of their own, or the same, as each is posted when the one before is done with?
+  enum class Room { of_all, of_one };
   /// `memory`: where messages lie.
   static Result<Transfers> make(const NeedsOf& needs_of, const ring::Split& split, int rank, const Arena& arena,
-                                const std::shared_ptr<KernelMemory>& memory);
+                                const std::shared_ptr<KernelMemory>& memory, Room room = Room::of_all);
 
   /// Begins all steps, as many as any rank has. After it, `last_step()` is the link's last.
   Status post(Link& link, const Arena& arena);
+  /// Begins one; the number that Link::wait takes for it.
+  Result<std::uint64_t> post(std::size_t number, Link& link, const Arena& arena) const;
+  std::size_t steps() const { return steps_; }
   /// The number that Link::wait takes for step `number`, and for the last one.
   std::uint64_t step_of(std::size_t number) const { return first_ + number + 1; }
   std::uint64_t last_step() const { return first_ + steps_; }
@@ -27,8 +32,8 @@ class Transfers {
   Status unpack(std::size_t number, Arena& arena) const;
 
   std::size_t needed_bytes() const { return needed_; }
-  std::size_t received_bytes() const { return in_.size(); }
-  std::size_t sent_bytes() const { return out_.size(); }
+  std::size_t received_bytes() const { return received_; }
+  std::size_t sent_bytes() const { return sent_; }
   /// Ranks that it receives from.
   std::int64_t peers() const;
 
@@ -40,9 +45,12 @@ class Transfers {
     std::size_t begin = 0, bytes = 0;  ///< in its buffer
   };
   using Messages = std::vector<std::vector<Message>>;  ///< by step
-  static void add(std::vector<Message>& to, int peer, ring::Needs rows, const Arena& arena, std::size_t& used);
+  Result<std::uint64_t> queue(std::size_t number, Link& link) const;
+  /// Lays messages out; what they take.
+  static std::size_t place(Messages& messages, Room room, std::size_t& most);
+  static void add(std::vector<Message>& to, int peer, ring::Needs rows, const Arena& arena);
 
-  std::size_t steps_ = 0, needed_ = 0;
+  std::size_t steps_ = 0, needed_ = 0, received_ = 0, sent_ = 0;
   std::uint64_t first_ = 0;
   Messages sends_, receives_;
   KernelBytes in_, out_;

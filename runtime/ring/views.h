@@ -32,6 +32,17 @@ View<Pointer> dense_like(View<Pointer> view, Pointer data) {
   return view;
 }
 
+/// Rows of a view of this rank's, from local row `first` on.
+template <typename Pointer>
+View<Pointer> rows_of(View<Pointer> view, std::size_t axis, std::int64_t first, std::int64_t count) {
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const std::byte, std::byte>;
+  if (view.data == nullptr) return view;
+  const auto bytes = first * view.stride[axis] * static_cast<std::int64_t>(size_of(view.dtype));
+  view.data = static_cast<Byte*>(view.data) + bytes;
+  view.extent[axis] = count;
+  return view;
+}
+
 /// Of the LSEs of branches, [branches, B, H, n], that of one, as there is one of a row: [B, H, n]. Without data:
 /// nothing.
 template <typename Pointer>

@@ -1,14 +1,14 @@
-#include "compiler/base/float16.h"
+#include "compiler/ir/key_chunks.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/engine/key_cut.h"
 #include "tests/programs/launches.h"
+#include "tests/support/near.h"
 #include "tests/support/random_program.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <limits>
 
@@ -68,32 +68,6 @@ Status one_by_one(const Kernel& kernel, const RunArgs& args, std::int64_t keys) 
   return run_cut(kernel, args, {.step = Step::finish, .states = room.data(), .slots = 2});
 }
 
-std::vector<float> numbers_of(const Bytes& bytes, DType dtype) {
-  std::vector<float> out(bytes.size() / size_of(dtype));
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    if (dtype == DType::f32) {
-      std::memcpy(&out[i], &bytes[4 * i], 4);
-      continue;
-    }
-    std::uint16_t half = 0;
-    std::memcpy(&half, &bytes[2 * i], 2);
-    out[i] = dtype == DType::f16 ? half_to_float(half) : bf16_to_float(half);
-  }
-  return out;
-}
-
-/// The largest difference, relative to 1 and the number itself.
-double apart(const std::vector<float>& a, const std::vector<float>& b) {
-  double most = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (alike(a[i], b[i])) continue;
-    const double x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
-    const double off = std::abs(x - y) / std::max(1.0, std::abs(x));
-    most = std::isnan(off) ? std::numeric_limits<double>::infinity() : std::max(most, off);
-  }
-  return most;
-}
-
 struct Way {
   const char* target;
   int programs;
@@ -105,7 +79,7 @@ struct Way {
 /// Was anything compared?
 bool compare(const Program& program, const Way& way, std::uint64_t random) {
   Launches launches(program, way.target);
-  if (!launches.ok() || !check_key_cuts(launches.kernel().state().plan).ok()) return false;
+  if (!launches.ok() || !ir::check_key_cuts(launches.kernel().state().plan).ok()) return false;
   const auto n_q = program.shape.n_q;
   const auto whole = launches.run(0, n_q);
   if (!whole) return false;

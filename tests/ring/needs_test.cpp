@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -35,26 +36,37 @@ struct Counted {
   std::int64_t needed = 0;
 };
 
-/// Portions of a rank's rows need together what all of them need, and each key once.
-std::string check_portions(const Relation& relation, const Runs& rows, const Needs& all) {
-  std::vector<Runs> portions(3);
-  for (const auto& run : rows) {
-    for (std::int64_t part = 0; part < 3; ++part) {
+/// Cells of a rank's rows, some of each and of each some keys, need together what all of them need, and each key once; of
+/// their keys they have all pairs.
+std::string check_cells(const Relation& relation, const Runs& rows, const Needs& all) {
+  std::vector<Cell> cells;
+  for (std::int64_t part = 0; part < 3; ++part) {
+    Runs some;
+    for (const auto& run : rows) {
       const std::int64_t begin = part * run.count / 3, end = (part + 1) * run.count / 3;
-      if (begin < end)
-        portions[static_cast<std::size_t>(part)].push_back({run.first + begin * run.stride, end - begin, run.stride});
+      if (begin < end) some.push_back({run.first + begin * run.stride, end - begin, run.stride});
     }
+    if (part == 0) cells.push_back({some});
+    const auto n = relation.shape().n_k;
+    for (std::int64_t i = 0; part > 0 && i < 4; ++i) cells.push_back({some, {i * n / 4, (i + 1) * n / 4}});
   }
-  const auto parts = relation.needs_by_portion(portions, rows);
+  const auto parts = relation.needs_by_cell(cells, rows);
   for (std::int64_t entry = 0; entry < relation.entries(); ++entry) {
     for (std::int64_t kv = 0; kv < all.kv_heads; ++kv) {
       Runs together;
-      for (const auto& part : parts)
-        together.insert(together.end(), part.at(entry, kv).begin(), part.at(entry, kv).end());
-      if (tokens_of(together) != tokens_of(all.at(entry, kv))) return "portions need something else";
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        for (const auto& run : parts[i].at(entry, kv)) {
+          if (run.first < cells[i].keys.first || run.end() > cells[i].keys.end) return "a cell needs other keys than its";
+          together.push_back(run);
+        }
+      }
+      if (tokens_of(together) != tokens_of(all.at(entry, kv))) return "cells need something else";
     }
   }
-  return "";
+  double pairs = 0;
+  for (const auto& cell : cells) pairs += relation.pairs_of(cell, {0, relation.shape().kv_heads});
+  const double of_all = relation.pairs_of(rows);
+  return std::abs(pairs - of_all) > 1e-9 * of_all ? fmt::format("cells have {} pairs of {}", pairs, of_all) : "";
 }
 
 /// What is wrong with the needs of one map; empty: nothing.
@@ -95,7 +107,7 @@ std::string check(const RandomProblem& problem, const OwnerMap& map, Counted& co
       return fmt::format("{}: rank {} has {} pairs, counted {}", map.name, g, pairs[static_cast<std::size_t>(g)],
                          found);
     const Needs needs = relation->needs_of(rows);
-    if (auto wrong = check_portions(*relation, rows, needs); !wrong.empty()) return map.name + ": " + wrong;
+    if (auto wrong = check_cells(*relation, rows, needs); !wrong.empty()) return map.name + ": " + wrong;
     for (std::int64_t b = 0; b < shape.batch; ++b) {
       for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv) {
         const auto found = tokens_of(needs.at(b, kv));

@@ -1,5 +1,7 @@
 #include "tests/ring/ring_runner.h"
 
+#include "tests/support/near.h"
+
 #include "runtime/engine/front.h"
 #include "runtime/engine/reference.h"
 #include "runtime/ring/views.h"
@@ -315,6 +317,11 @@ std::size_t sent_bytes(const std::vector<RankOutcome>& outcomes, RingShare RankO
   std::size_t sent = 0;
   for (const auto& outcome : outcomes) sent += (outcome.*pass).sent_bytes;
   return sent;
+}
+
+double RingRunner::apart() const {
+  const double of_out = test::apart(numbers_of(whole_out_, dtype_), numbers_of(ring_out_, dtype_));
+  return has_lse_ ? std::max(of_out, test::apart(whole_lse_, ring_lse_)) : of_out;
 }
 
 std::string RingRunner::difference() const {

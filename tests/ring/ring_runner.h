@@ -48,6 +48,8 @@ class RingRunner {
   /// Rows of the ring, and of its gradients, whose bits are not those of the whole, and gradients of inputs that are
   /// not the same on all ranks and the whole's but for rounding, in words; empty: none.
   std::string difference() const;
+  /// How far O and LSE of the ring are from the whole's, as numbers: see near.h.
+  double apart() const;
   const std::vector<std::byte>& out() const { return ring_out_; }
 
   /// Changes what one rank believes, before it plans: for tests of disagreement.

@@ -301,7 +301,7 @@ Status say_more(const RunReport& ran, Operands& operands, const Options& options
   return done;
 }
 
-/// Both passes on the ranks of a ring. What ran there has the bits of one device.
+/// Both passes on the ranks of a ring.
 Status run_ring_passes(Job& job, const std::vector<Pass>& passes, const RingOf& ring,
                        std::unique_ptr<Transport> transport, const Options& options, RunReport& report) {
   job.operands.poison();

@@ -70,8 +70,8 @@ std::size_t most_received(const std::vector<RingShare>& shares) {
 
 void print_ring(const RingRan& ring, const Console& console) {
   const auto& summary = ring.summary;
-  console.print("  ring    {} ranks ({}), {}, carrier {}, bits of one device\n", summary.ranks, ring.transport,
-                summary.layout, summary.carrier);
+  console.print("  ring    {} ranks ({}), {}, carrier {}, bits of {}\n", summary.ranks, ring.transport,
+                summary.layout, summary.carrier, summary.bits);
   console.print("          {} bytes received at most, imbalance {:.3f}, {:.3f} ms of waiting at most\n",
                 most_received(ring.shares), summary.imbalance, most_of(ring.shares, &RingShare::wait_ms));
 }
@@ -95,7 +95,7 @@ Json shares_json(const std::vector<RingShare>& shares) {
 
 Json ring_json(const RingRan& ring) {
   Json out{{"ranks", ring.summary.ranks},    {"layout", ring.summary.layout}, {"carrier", ring.summary.carrier},
-           {"transport", ring.transport},    {"bits", "one device"},          {"imbalance", ring.summary.imbalance},
+           {"transport", ring.transport},    {"bits", ring.summary.bits},     {"imbalance", ring.summary.imbalance},
            {"reasons", ring.summary.reasons}};
   out.update(shares_json(ring.shares));
   return out;

@@ -19,12 +19,13 @@ from .inputs import Tensor
 __all__ = ["RingDilatedAttention", "RingDilatedAttentionV2", "ring"]
 
 
-def ring(group: Any = None, *, layout: str = "auto", by: str = "auto", timeout: float = 60.0, nccl: int | None = None) -> Ring:
+def ring(group: Any = None, *, layout: str = "auto", by: str = "auto", timeout: float = 60.0, nccl: int | None = None,
+         memory: int = 0) -> Ring:  # fmt: skip
     """A ring of the ranks of a process group, the default one where it is None, whatever its backend: messages travel over
     host memory, but for rows on GPUs where `nccl` names this rank's. Collective; see `weft.ring.Ring`."""
     from .process_group import ProcessGroupMessenger
 
-    return Ring(ProcessGroupMessenger(group), layout=layout, by=by, timeout=timeout, nccl=nccl)
+    return Ring(ProcessGroupMessenger(group), layout=layout, by=by, timeout=timeout, nccl=nccl, memory=memory)
 
 
 class _RingAttention(torch.autograd.Function):
