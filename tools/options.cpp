@@ -50,7 +50,7 @@ CLI::Validator count_validator(bool may_be_zero) {
           text = std::to_string(*value);
           return std::string();
         }
-        return fmt::format("'{}' is not a whole number of at least {} (such as 512, 4k, 1m)", text,
+        return fmt::format("'{}' is not a whole number of at least {} (such as 512, 4k, 1m, 2g)", text,
                            may_be_zero ? 0 : 1);
       },
       "");
@@ -277,8 +277,11 @@ std::optional<std::int64_t> parse_count(const std::string& text) {
     ++digits;
   }
   const auto unit = text.substr(digits);
-  if (digits == 0 || (!unit.empty() && unit != "k" && unit != "m")) return std::nullopt;
-  const std::int64_t factor = unit.empty() ? 1 : unit == "k" ? 1024 : 1024 * 1024;
+  constexpr std::string_view kUnits = "kmg";
+  if (digits == 0 || unit.size() > 1) return std::nullopt;
+  const auto at = kUnits.find(unit);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::int64_t factor = unit.empty() ? 1 : std::int64_t{1024} << 10 * at;
   if (__builtin_mul_overflow(value, factor, &value)) return std::nullopt;
   return value;
 }

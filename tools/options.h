@@ -57,7 +57,7 @@ Parsed parse_command_line(int argc, const char* const* argv);
 /// What is wrong with the name of a target, whatever machine this is, with the nearest that there is; empty: nothing.
 std::string wrong_target(const std::string& name);
 
-/// `4k` = 4096, `1m` = 1048576, plain digits; empty for anything else or what does not fit 64 bits.
+/// `4k` = 4096, `1m` = 1048576, `1g` = 1073741824, plain digits; empty for anything else or what does not fit 64 bits.
 std::optional<std::int64_t> parse_count(const std::string& text);
 
 }  // namespace weft::tools

@@ -16,8 +16,8 @@ constexpr double kEven = 1.03;
 constexpr double kHeavy = 4;
 /// They are looked for in so many pieces, and in these by halves; more than a share of all are no exception.
 constexpr std::int64_t kPieces = 256, kFewestRows = 8, kMostShare = 16;
-/// Chunks of keys, of which each rank wants several; and the fewest keys of one, in whole blocks of kernels.
-constexpr std::int64_t kChunks = 256, kBlock = 128;
+/// Chunks of keys, of which each rank wants several; and the fewest keys of one, as each keeps a state of each row.
+constexpr std::int64_t kChunks = 256, kBlock = 512;
 
 std::size_t most_of(const std::vector<double>& of) {
   return static_cast<std::size_t>(std::max_element(of.begin(), of.end()) - of.begin());

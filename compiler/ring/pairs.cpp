@@ -80,17 +80,69 @@ Wide kept(const Stretch& stretch, const Below& below) {
          below.sum(shifted(behind, line.after)) - Wide{at_floor.count} * below.at(line.floor);
 }
 
+Stretch within(Stretch stretch, const Keys& keys) {
+  stretch.line.floor = std::max(stretch.line.floor, keys.first);
+  stretch.line.ceiling = std::min(stretch.line.ceiling, keys.end);
+  return stretch;
+}
+
+/// Of terms: what each subset has in common is counted.
+constexpr std::size_t kMostTerms = 6, kMostStretches = 16;
+
+/// Pairs of several lists of stretches, by inclusion and exclusion: what two intervals have in common is one, too.
+class Union {
+ public:
+  explicit Union(const std::vector<std::vector<Stretch>>& of) : of_(of) {}
+  Wide count() {
+    for (std::size_t i = 0; i < of_.size(); ++i) add(of_[i], i, 1);
+    return total_;
+  }
+
+ private:
+  /// What some lists up to number `last` have in common, and with each of those behind.
+  void add(const std::vector<Stretch>& common, std::size_t last, int sign) {
+    for (const auto& stretch : common) total_ += sign * kept(stretch, below_);
+    for (std::size_t next = last + 1; next < of_.size(); ++next) {
+      std::vector<Stretch> both;
+      for (const auto& a : common) {
+        for (const auto& b : of_[next]) {
+          const auto rows = ring::common(a.rows, b.rows);
+          if (!rows) continue;
+          both.push_back({.rows = *rows,
+                          .line = {.floor = std::max(a.line.floor, b.line.floor),
+                                   .ceiling = std::min(a.line.ceiling, b.line.ceiling),
+                                   .after = std::max(a.line.after, b.line.after),
+                                   .before = std::min(a.line.before, b.line.before)}});
+        }
+      }
+      if (!both.empty()) add(both, next, -sign);
+    }
+  }
+
+  const std::vector<std::vector<Stretch>>& of_;
+  const ir::ResolvedCongruence every_ = {.rate = 1};
+  const Below below_{every_};
+  Wide total_ = 0;
+};
+
 }  // namespace
 
 double pairs_of(const TermForm& term, const Run& rows, const Keys& keys) {
   const Below below(term.term().stream);
   Wide total = 0;
-  term.each_stretch(rows, [&](Stretch stretch) {
-    stretch.line.floor = std::max(stretch.line.floor, keys.first);
-    stretch.line.ceiling = std::min(stretch.line.ceiling, keys.end);
-    total += kept(stretch, below);
-  });
+  term.each_stretch(rows, [&](const Stretch& stretch) { total += kept(within(stretch, keys), below); });
   return static_cast<double>(total);
+}
+
+std::optional<double> pairs_of_union(std::span<const TermForm> terms, const Run& rows, const Keys& keys) {
+  std::vector<std::vector<Stretch>> stretches;
+  for (const auto& term : terms) {
+    if (term.term().stream.rate != 1 || !term.term().filters.empty()) return std::nullopt;
+    auto& of_term = stretches.emplace_back();
+    term.each_stretch(rows, [&](const Stretch& stretch) { of_term.push_back(within(stretch, keys)); });
+    if (of_term.size() > kMostStretches || terms.size() > kMostTerms) return std::nullopt;
+  }
+  return static_cast<double>(Union(stretches).count());
 }
 
 }  // namespace weft::ring

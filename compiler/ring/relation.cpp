@@ -106,6 +106,27 @@ TablesOfHeads tables_of_heads(const ir::Plan& plan, const ir::Tables& tables, st
   return out;
 }
 
+/// Pairs that the terms of a pass keep, of each branch its union; nothing where rows have to be looked at one by one.
+std::optional<double> pairs_of_pass(std::span<const TermForm> terms, const Run& rows, const Keys& keys) {
+  double pairs = 0;
+  while (!terms.empty()) {
+    const auto other = std::find_if(terms.begin(), terms.end(), [&](const TermForm& term) {
+      return term.term().branch != terms.front().term().branch;
+    });
+    const auto of_branch = terms.first(static_cast<std::size_t>(other - terms.begin()));
+    if (of_branch.size() > 1) {
+      const auto together = pairs_of_union(of_branch, rows, keys);
+      if (!together) return std::nullopt;
+      pairs += *together;
+    } else {
+      if (!of_branch[0].term().filters.empty()) return std::nullopt;
+      pairs += ring::pairs_of(of_branch[0], rows, keys);
+    }
+    terms = terms.subspan(of_branch.size());
+  }
+  return pairs;
+}
+
 /// The rows' tokens, one mark each.
 std::vector<char> marks_of(const Runs& rows, std::int64_t tokens) {
   std::vector<char> out(static_cast<std::size_t>(tokens), 0);
@@ -326,18 +347,10 @@ double Relation::closed_pairs(const Cell& cell, const Heads& of) const {
         double of_head = 0;
         for (std::size_t s = 0; s < head.passes.size(); ++s) {
           if (!phase.passes[s].out) continue;
-          const auto& terms = head.passes[s].terms;
-          const bool simple = std::adjacent_find(terms.begin(), terms.end(), [](const ir::Term& a, const ir::Term& b) {
-                                return a.branch == b.branch;
-                              }) == terms.end();
           for (const auto& run : cell.rows) {
-            // Terms of one branch are a union, which is counted row by row.
-            if (!simple ||
-                std::any_of(terms.begin(), terms.end(), [](const ir::Term& term) { return !term.filters.empty(); })) {
-              of_head += planner::pairs_of_rows(*plan_, head, s, extent, run.first, run.count, run.stride);
-              continue;
-            }
-            for (const auto& form : forms(entry, p, t, s)) of_head += ring::pairs_of(form, run, cell.keys);
+            const auto closed = pairs_of_pass(forms(entry, p, t, s), run, cell.keys);
+            of_head += closed ? *closed
+                              : planner::pairs_of_rows(*plan_, head, s, extent, run.first, run.count, run.stride);
           }
         }
         pairs += of_head * static_cast<double>(heads);

@@ -91,8 +91,12 @@ double seconds_of(const Relation& relation, const Split& split, std::int64_t ran
   const double transferred = begun + first_byte + keys * s_per_byte;
   double needed = 0, launched = 0;
   // Queries go before keys do.
-  const auto link = std::pair{std::max(1 / machine.near_bytes_per_s, 1 / machine.far_bytes_per_s), machine.far_s};
-  const double queries = share.moved_before > 0 ? link.second + share.moved_before * link.first : 0;
+  const bool one_node = split.ranks() <= machine.node;
+  const auto sent = [&](double bytes) {
+    return (one_node ? machine.near_s : machine.far_s) +
+           bytes / (one_node ? machine.near_bytes_per_s : machine.far_bytes_per_s);
+  };
+  const double queries = share.moved_before > 0 ? sent(share.moved_before) : 0;
   for (const auto& portion : portions_of(relation, split, rank)) {
     const double bytes = bytes_of(relation, portion.news.of_heads(heads));
     needed += bytes;
@@ -106,7 +110,7 @@ double seconds_of(const Relation& relation, const Split& split, std::int64_t ran
   }
   // States come back, and are read.
   if (share.moved_behind > 0)
-    now += link.second + share.moved_behind * link.first + machine.launch_s + share.moved_behind / machine.bytes_per_s;
+    now += sent(share.moved_behind) + machine.launch_s + share.moved_behind / machine.bytes_per_s;
   return now + exchange(share.exchanged_behind);
 }
 

@@ -80,7 +80,7 @@ TEST(RingOfQueries, HaveTheBitsOfChunks) {
   const auto cases = cases_of({.carrier = RingCarrier::queries}, {2, 3, 5, 8});
   for (const char* text : kHeavy) {
     for (const auto dtype : {ir::DType::f32, ir::DType::f16}) {
-      RingRunner runner(program(text, sized(700, 4, 2, 2), dtype), "cpu");
+      RingRunner runner(program(text, sized(1500, 4, 2, 2), dtype), "cpu");
       ASSERT_EQ(runner.refused(), "") << text;
       ASSERT_TRUE(runner.run_whole().ok()) << text;
       EXPECT_GT(check(runner, cases, dtype == ir::DType::f32 ? 1e-4 : 4e-3, text), 5);
@@ -90,7 +90,7 @@ TEST(RingOfQueries, HaveTheBitsOfChunks) {
 }
 
 TEST(RingOfQueries, EvenOutWhatRanksHaveToDo) {
-  RingRunner runner(program("pattern p { branch global(32) | window(20, 20); }", sized(2048, 1, 1)), "cpu");
+  RingRunner runner(program("pattern p { branch global(32) | window(20, 20); }", sized(8192, 1, 1)), "cpu");
   ASSERT_TRUE(runner.run_whole().ok());
   const auto keys = run(runner, {{.layout = RingLayout::contiguous, .carrier = RingCarrier::keys}, 8});
   EXPECT_GT(keys[0].summary.imbalance, 3);
@@ -115,7 +115,7 @@ TEST(RingOfQueries, WithoutHeavyRowsKeysTravel) {
 }
 
 TEST(RingOfQueries, RunAgain) {
-  RingRunner runner(program(kHeavy[0], sized(600, 2, 2, 2)), "cpu");
+  RingRunner runner(program(kHeavy[0], sized(1600, 2, 2, 2)), "cpu");
   ASSERT_TRUE(runner.run_whole().ok());
   const auto outcomes = run(runner, {{.layout = RingLayout::contiguous, .carrier = RingCarrier::queries}, 3}, 4);
   EXPECT_EQ(wrong_bytes(outcomes, &RankOutcome::share), "");
@@ -123,7 +123,7 @@ TEST(RingOfQueries, RunAgain) {
 }
 
 TEST(RingOfQueries, OnGpusAsTheirTextIsEmulated) {
-  RingRunner runner(program(kHeavy[0], sized(400, 2, 1)), "emulate:sm_61");
+  RingRunner runner(program(kHeavy[0], sized(900, 2, 1)), "emulate:sm_61");
   ASSERT_EQ(runner.refused(), "");
   ASSERT_TRUE(runner.run_whole().ok());
   const auto cases = cases_of({.carrier = RingCarrier::queries}, {2, 3});
@@ -229,7 +229,7 @@ Program random_heavy(std::uint64_t seed) {
   const auto below = [&](std::int64_t n) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
   };
-  const std::int64_t tokens = 500 + below(500), first = below(tokens - 40), count = 1 + below(24);
+  const std::int64_t tokens = 700 + below(1200), first = below(tokens - 40), count = 1 + below(24);
   const std::string heavy[] = {fmt::format("global({})", count),
                                fmt::format("where(q >= {} and q < {})", first, first + count),
                                fmt::format("where(q >= {} and q < {} and k % 3 != 1)", first, first + count),
