@@ -16,8 +16,14 @@ constexpr double kEven = 1.03;
 constexpr double kHeavy = 4;
 /// They are looked for in so many pieces, and in these by halves; more than a share of all are no exception.
 constexpr std::int64_t kPieces = 256, kFewestRows = 8, kMostShare = 16;
-/// Chunks of keys, of which each rank wants several; and the fewest keys of one, as each keeps a state of each row.
-constexpr std::int64_t kChunks = 256, kBlock = 512;
+/// Chunks of keys, of which each rank wants several, but of not too few keys, as each keeps a state of each row: of many
+/// tokens, and of few. They are whole blocks of every kernel.
+constexpr std::int64_t kChunks = 256, kFewestKeys = 512, kFewChunks = 4, kBlock = 128;
+
+std::int64_t keys_of_chunk(std::int64_t tokens) {
+  const auto blocks = [&](std::int64_t chunks) { return (tokens + chunks * kBlock - 1) / (chunks * kBlock) * kBlock; };
+  return std::max(blocks(kChunks), std::min(blocks(kFewChunks), kFewestKeys));
+}
 
 std::size_t most_of(const std::vector<double>& of) {
   return static_cast<std::size_t>(std::max_element(of.begin(), of.end()) - of.begin());
@@ -68,7 +74,7 @@ class Mover {
   /// Chunks to the ranks that own most of them, and then from the rank with the most to do to the one with the least.
   void deal_chunks() {
     auto& moved = split_.moved;
-    moved.keys = std::max(kBlock, (tokens_ / kChunks + kBlock - 1) / kBlock * kBlock);
+    moved.keys = keys_of_chunk(tokens_);
     const std::int64_t chunks = (tokens_ + moved.keys - 1) / moved.keys;
     std::vector<double> of_chunk;
     std::vector<std::vector<std::int64_t>> owned(static_cast<std::size_t>(chunks),

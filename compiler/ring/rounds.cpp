@@ -12,7 +12,7 @@ namespace weft::ring {
 namespace {
 
 /// Rounds are whole blocks of every kernel.
-constexpr std::int64_t kBlock = 128;
+constexpr std::int64_t kBlock = 64;
 /// K and V of the round at hand and of the next, and messages in and out.
 constexpr std::int64_t kBuffers = 4;
 

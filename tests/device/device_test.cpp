@@ -56,7 +56,7 @@ TEST(DeviceRing, HasTheBitsOfOneLaunch) {
   const Engine engine({.no_cache = true});
   EXPECT_EQ(test::wrong_with_gpu_rings(
                 engine, "cuda",
-                {{}, {.layout = RingLayout::zigzag}, {.layout = RingLayout::striped}, {.carrier = RingCarrier::heads}}),
+                {{}, {.layout = RingLayout::zigzag}, {.layout = RingLayout::striped}, {.carrier = RingCarrier::heads}, {.layout = RingLayout::contiguous, .carrier = RingCarrier::queries}, {.memory = test::kMemoryOfRounds}}),
             "")
       << target.name;
 }

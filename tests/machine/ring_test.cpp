@@ -12,7 +12,7 @@ class GpuRing : public ::testing::TestWithParam<int> {};
 
 TEST_P(GpuRing, HasTheBitsOfOneLaunch) {
   if (const auto why = become(GetParam()); !why.empty()) GTEST_SKIP() << why;
-  std::vector<RingOptions> options = {{}, {.layout = RingLayout::zigzag}, {.carrier = RingCarrier::heads}};
+  std::vector<RingOptions> options = {{}, {.layout = RingLayout::zigzag}, {.carrier = RingCarrier::heads}, {.layout = RingLayout::contiguous, .carrier = RingCarrier::queries}, {.memory = kMemoryOfRounds}};
   // Row by row: many launches.
   if (GetParam() == 80) options.push_back({.layout = RingLayout::striped});
   EXPECT_EQ(wrong_with_gpu_rings(engine_of_machine(), "cuda", options), "");

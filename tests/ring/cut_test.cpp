@@ -80,7 +80,7 @@ TEST(RingOfQueries, HaveTheBitsOfChunks) {
   const auto cases = cases_of({.carrier = RingCarrier::queries}, {2, 3, 5, 8});
   for (const char* text : kHeavy) {
     for (const auto dtype : {ir::DType::f32, ir::DType::f16}) {
-      RingRunner runner(program(text, sized(1500, 4, 2, 2), dtype), "cpu");
+      RingRunner runner(program(text, sized(900, 4, 2, 2), dtype), "cpu");
       ASSERT_EQ(runner.refused(), "") << text;
       ASSERT_TRUE(runner.run_whole().ok()) << text;
       EXPECT_GT(check(runner, cases, dtype == ir::DType::f32 ? 1e-4 : 4e-3, text), 5);
@@ -175,7 +175,7 @@ TEST(RingInRounds, OnlyWhereMemoryForcesIt) {
   EXPECT_EQ(fits[0].summary.bits, "one device");
   EXPECT_EQ(runner.difference(), "");
   const auto cut = run(runner, {{.layout = RingLayout::contiguous, .memory = memory_for(200, 1, 1)}, 2});
-  EXPECT_EQ(cut[0].summary.bits, "chunks of 128 keys");
+  EXPECT_EQ(cut[0].summary.bits, "chunks of 192 keys");
 }
 
 TEST(RingInRounds, SaysWhatItCannot) {
