@@ -31,6 +31,7 @@ const char* const kTexts =
     "pattern dense { keep causal; }\n"
     "pattern longnet3 { branches dilated(segments: [2048, 4096, 8192], rates: [1, 2, 4]); keep causal; }\n"
     "pattern window { branch window(1023, 0); }\n"
+    "pattern global { branch window(255, 255) | global(512); }\n"
     "pattern everything { }\n";
 
 struct Workload {
@@ -43,7 +44,9 @@ const Workload kWorkloads[] = {{"dense", 2},
                                {"dense", 2, true, RingCarrier::heads},
                                {"longnet3", 8},
                                {"window", 8, false},
-                               {"window", 8, false, RingCarrier::heads}};
+                               {"window", 8, false, RingCarrier::heads},
+                               {"global", 1, false, RingCarrier::keys},
+                               {"global", 1, false, RingCarrier::queries}};
 
 struct Options {
   std::int64_t tokens = 16384;

@@ -37,7 +37,8 @@ Options with_ranks(Options options, std::int64_t ranks) {
 
 std::string wrong_ring(const Options& options) {
   const auto& text = options.ring;
-  if (text.empty() && options.ring_memory) return "--ring-memory says what a rank of a ring has, and there is no --ring";
+  if (text.empty() && options.ring_memory)
+    return "--ring-memory says what a rank of a ring has, and there is no --ring";
   if (text.empty()) return options.ring_by.empty() ? "" : "--ring-by says how a ring travels, and there is no --ring";
   const bool mpi = is_mpi_ring(options);
   if (mpi && options.command != Command::run)

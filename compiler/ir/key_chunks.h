@@ -21,8 +21,8 @@ struct KeyChunks {
 /// or on heads, so that they do not show in the bits of a row.
 KeyChunks key_chunks(const Plan& plan, const Shape& shape, std::int64_t b);
 
-/// Do kernels know of launches that compute some chunks of a row's keys alone, which others compute the rest of? Those of
-/// CPUs do. User error that says why not.
+/// Do kernels know of launches that compute some chunks of a row's keys alone, which others compute the rest of? Those
+/// of CPUs do. User error that says why not.
 Status check_key_cuts(const Plan& plan);
 
 /// The most chunks that launches with so many rows and keys have, wherever the rows are.

@@ -155,7 +155,8 @@ class Best {
 void look_at_heads(const Relation& relation, ir::RingLayout layout, std::int64_t ranks, Best& best) {
   const auto& shape = relation.shape();
   std::vector<double> work;
-  for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv) work.push_back(relation.pairs_of(Cell{{{0, shape.n_q}}}, {kv, 1}));
+  for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv)
+    work.push_back(relation.pairs_of(Cell{{{0, shape.n_q}}}, {kv, 1}));
   for (std::int64_t size = 2; size <= std::min(ranks, shape.kv_heads); ++size) {
     if (ranks % size != 0 || (relation.undivided() && size < ranks)) continue;
     const auto lanes = lanes_of(work, size);

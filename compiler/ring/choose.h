@@ -4,19 +4,17 @@
 #include "compiler/ring/report.h"
 
 #include <optional>
-#include <utility>
 #include <string_view>
+#include <utility>
 
 namespace weft::ring {
 
-/// What travels: rows of K and V to the rows that keep them; or whole heads, which change places inside groups of ranks,
-/// and then rows of K and V between the groups; or rows of Q that keep more than others to the keys, and as in `keys`
-/// what the others need. Where nothing has to, nothing does.
+/// What travels: rows of K and V to the rows that keep them; or whole heads, which change places inside groups of
+/// ranks, and then rows of K and V between the groups; or rows of Q that keep more than others to the keys, and as in
+/// `keys` what the others need. Where nothing has to, nothing does.
 enum class Carrier { automatic, keys, heads, queries };
-inline constexpr std::pair<const char*, Carrier> kCarriers[] = {{"auto", Carrier::automatic},
-                                                                {"keys", Carrier::keys},
-                                                                {"heads", Carrier::heads},
-                                                                {"queries", Carrier::queries}};
+inline constexpr std::pair<const char*, Carrier> kCarriers[] = {
+    {"auto", Carrier::automatic}, {"keys", Carrier::keys}, {"heads", Carrier::heads}, {"queries", Carrier::queries}};
 /// One of these; in words `auto, keys, heads or queries`.
 std::optional<Carrier> carrier_named(std::string_view word);
 

@@ -7,7 +7,8 @@
 
 namespace weft::ring {
 
-/// Pairs that a term without filters keeps of some rows and keys, in closed form: what grows is the number of segments only.
+/// Pairs that a term without filters keeps of some rows and keys, in closed form: what grows is the number of segments
+/// only.
 double pairs_of(const TermForm& term, const Run& rows, const Keys& keys = {});
 
 /// … that some of several terms keep, each pair once. Nothing where it takes a look at rows: where keys stand in steps,

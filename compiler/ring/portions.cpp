@@ -21,8 +21,7 @@ std::vector<Portion> portions_of(const Relation& relation, const Split& split, s
   if (split.moves_queries()) {
     const auto& moved = split.moved;
     moved.each_stretch(rank, [&](std::int64_t first, std::int64_t end) {
-      out.push_back(
-          {.cell = {moved.rows, moved.keys_of(first, end, relation.shape().n_k)}, .news = {}, .moved = true});
+      out.push_back({.cell = {moved.rows, moved.keys_of(first, end, relation.shape().n_k)}, .news = {}, .moved = true});
     });
   }
   for (auto& portion : out) portion.local = needs_nothing(relation.needs_by_cell({portion.cell}, own)[0]);

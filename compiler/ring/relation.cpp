@@ -349,8 +349,8 @@ double Relation::closed_pairs(const Cell& cell, const Heads& of) const {
           if (!phase.passes[s].out) continue;
           for (const auto& run : cell.rows) {
             const auto closed = pairs_of_pass(forms(entry, p, t, s), run, cell.keys);
-            of_head += closed ? *closed
-                              : planner::pairs_of_rows(*plan_, head, s, extent, run.first, run.count, run.stride);
+            of_head +=
+                closed ? *closed : planner::pairs_of_rows(*plan_, head, s, extent, run.first, run.count, run.stride);
           }
         }
         pairs += of_head * static_cast<double>(heads);

@@ -100,8 +100,8 @@ double seconds_of(const Relation& relation, const Split& split, std::int64_t ran
   for (const auto& portion : portions_of(relation, split, rank)) {
     const double bytes = bytes_of(relation, portion.news.of_heads(heads));
     needed += bytes;
-    const double arrival = std::max(portion.local ? 0 : begun + first_byte + needed * s_per_byte,
-                                    portion.moved ? queries : 0);
+    const double arrival =
+        std::max(portion.local ? 0 : begun + first_byte + needed * s_per_byte, portion.moved ? queries : 0);
     // Portions that wait for nothing are one launch.
     if (arrival > now || launched == 0) now = std::max(now, arrival) + machine.launch_s, launched = 1;
     const double computing = relation.pairs_of(portion.cell, heads) * flops_of_pair / machine.flops_per_s;

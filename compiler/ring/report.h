@@ -20,13 +20,11 @@ struct RankShare {
   /// Where heads change places, of needed_bytes: Q, K and V for its heads, before it computes, and O and LSE of its
   /// rows, behind.
   double exchanged_before = 0, exchanged_behind = 0;
-  /// Where queries go to the keys, of needed_bytes: rows of Q for its chunks of keys, before it computes these, and what
-  /// chunks of others kept of its own rows, behind.
+  /// Where queries go to the keys, of needed_bytes: rows of Q for its chunks of keys, before it computes these, and
+  /// what chunks of others kept of its own rows, behind.
   double moved_before = 0, moved_behind = 0;
   double own_bytes = 0;  ///< K and V of the rows that it computes, of its heads
-  double keys_bytes() const {
-    return needed_bytes - exchanged_before - exchanged_behind - moved_before - moved_behind;
-  }
+  double keys_bytes() const { return needed_bytes - exchanged_before - exchanged_behind - moved_before - moved_behind; }
   double held_bytes() const { return own_bytes + keys_bytes(); }  ///< all of K and V that its kernels read
 };
 

@@ -19,7 +19,8 @@ constexpr std::int64_t kBuffers = 4;
 /// K and V by position, and messages, of the rank with the most.
 double most_memory(const Report& report) {
   double most = 0;
-  for (const auto& share : report.ranks) most = std::max(most, share.held_bytes() + share.keys_bytes() + share.sent_bytes);
+  for (const auto& share : report.ranks)
+    most = std::max(most, share.held_bytes() + share.keys_bytes() + share.sent_bytes);
   return most;
 }
 
@@ -37,8 +38,8 @@ Result<Choice> choose_within(std::size_t memory, const Relation& relation, ir::R
     if (most <= room) return choice;
   }
   const auto refused = [&](const std::string& why) {
-    return user_error(fmt::format("a rank needs {:.4g} MB for K, V and messages, and has {:.4g}; {}", most / 1e6,
-                                  room / 1e6, why));
+    return user_error(
+        fmt::format("a rank needs {:.4g} MB for K, V and messages, and has {:.4g}; {}", most / 1e6, room / 1e6, why));
   };
   if (choice.split.changes_heads() || choice.split.moves_queries())
     return refused("the carrier 'keys' goes through the keys in rounds");

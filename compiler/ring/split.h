@@ -71,7 +71,9 @@ struct Split {
   /// Tokens whose K and V it has before anything of others comes.
   const Runs& computed(std::int64_t rank) const { return groups.runs[static_cast<std::size_t>(group_of(rank))]; }
   /// Of these, the rows that it computes with all their keys.
-  Runs rows_of(std::int64_t rank) const { return moves_queries() ? outside(computed(rank), moved.rows) : computed(rank); }
+  Runs rows_of(std::int64_t rank) const {
+    return moves_queries() ? outside(computed(rank), moved.rows) : computed(rank);
+  }
   Runs moved_of(std::int64_t rank) const { return moves_queries() ? inside(moved.rows, owned(rank)) : Runs(); }
   const Heads& heads(std::int64_t rank) const { return lanes[static_cast<std::size_t>(lane_of(rank))]; }
 };

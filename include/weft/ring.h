@@ -109,16 +109,16 @@ enum class RingLayout : std::uint8_t { automatic, contiguous, zigzag, striped };
 /// What travels: rows of K and V to the ranks whose rows keep them, or whole heads of Q, K, V and O, which change
 /// places between ranks that follow one another, so that each computes more rows of fewer heads; what rows of other
 /// such groups keep then travels as rows of K and V; or rows of Q that keep more than others, to the keys, and for the
-/// rest `keys`. `automatic`: what is predicted faster; queries where that saves a fifth of the time, as a row's bits are
-/// then those of chunks of its keys (RingSummary::bits). Only forward passes send queries.
+/// rest `keys`. `automatic`: what is predicted faster; queries where that saves a fifth of the time, as a row's bits
+/// are then those of chunks of its keys (RingSummary::bits). Only forward passes send queries.
 enum class RingCarrier : std::uint8_t { automatic, keys, heads, queries };
 
 struct RingOptions {
   RingLayout layout = RingLayout::automatic;
   RingCarrier carrier = RingCarrier::automatic;
   /// Bytes that a rank has for K and V, its own and others', and for messages; 0: as much as they take. Where it is
-  /// less, all ranks go through the keys in rounds, two of which fit, and each row's state from one to the next: 8 bytes
-  /// for each number of O, beside. Forward passes only.
+  /// less, all ranks go through the keys in rounds, two of which fit, and each row's state from one to the next: 8
+  /// bytes for each number of O, beside. Forward passes only.
   std::size_t memory = 0;
   /// A rank that is waited for and gives no sign of life for so long is lost. One that computes for long is not.
   std::int64_t timeout_ms = 60'000;
@@ -167,7 +167,7 @@ struct RingShare {
 
 struct RingSummary {
   int ranks = 1;
-  std::string layout;    ///< `contiguous`, `snake(group 8, rounds 2)`
+  std::string layout;  ///< `contiguous`, `snake(group 8, rounds 2)`
   /// `local`: no byte travels; `keys`: rows of K and V do; `heads`, `heads, keys`, `queries`, `queries, keys`
   std::string carrier;
   /// What a row's bits go by: `one device`, whose they are, or `chunks of 4096 keys`: those of every ring that cuts the

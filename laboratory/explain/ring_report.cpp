@@ -54,7 +54,8 @@ Result<RingOf> ring_of(std::int64_t ranks, const std::string& layout, const std:
   }
   if (!carrier.empty()) {
     const auto named = ring::carrier_named(carrier);
-    if (!named) return user_error(fmt::format("{}: '{}' is no carrier; expected auto, keys, heads or queries", said, carrier));
+    if (!named)
+      return user_error(fmt::format("{}: '{}' is no carrier; expected auto, keys, heads or queries", said, carrier));
     out.carrier = *named;
   }
   if (!pattern.ring) return out;
@@ -87,8 +88,7 @@ Result<RingReport> ring_report(const Planned& planned, const ir::Shape& shape, c
   WEFT_TRY(const auto tables, ir::make_tables(planned.plan, shape.heads));
   WEFT_TRY(const auto relation, ring::Relation::make(planned.plan, tables, shape, inputs));
   const auto machine = ring::machine_of(planned.plan, planned.target);
-  WEFT_TRY(auto choice,
-           ring::choose_within(ring.memory, relation, ring.layout, ring.ranks, machine, ring.carrier));
+  WEFT_TRY(auto choice, ring::choose_within(ring.memory, relation, ring.layout, ring.ranks, machine, ring.carrier));
   auto report = ring::report_of(relation, choice.split, machine);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   return RingReport{.choice = std::move(choice),
@@ -117,11 +117,12 @@ std::string to_text(const RingReport& ring) {
     line("  no rank needs a key of another; a ring or all-gather of all keys moves {} to each", bytes(field.mean));
   else
     line("  a rank receives {}{}, {} at most, from {:.0f} ranks at most; a ring or all-gather of all keys {}",
-         bytes(needed.mean), ring.choice.split.changes_heads() || ring.choice.split.moves_queries() ? "" : " of K and V", bytes(needed.most), messages.most,
-         bytes(field.mean));
+         bytes(needed.mean),
+         ring.choice.split.changes_heads() || ring.choice.split.moves_queries() ? "" : " of K and V",
+         bytes(needed.most), messages.most, bytes(field.mean));
   if (const auto& moved = ring.choice.split.moved; ring.choice.split.moves_queries())
-    line("  queries of {} rows go to the keys, to {} chunks of {}; what these kept goes back", ring::count_of(moved.rows),
-         moved.chunks(), moved.keys);
+    line("  queries of {} rows go to the keys, to {} chunks of {}; what these kept goes back",
+         ring::count_of(moved.rows), moved.chunks(), moved.keys);
   if (const auto keys = ring.choice.split.round_keys; keys > 0)
     line("  K and V are there in rounds of {} keys, which the prediction knows nothing of", keys);
   const auto held = extremes_of(report, &Share::held_bytes);

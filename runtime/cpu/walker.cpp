@@ -274,7 +274,8 @@ void Walker::carry(bool in, i64 pass) const {
 
 /// A chunk's states join those at hand.
 void Walker::fold(i64 pass, i64 chunk) const {
-  float *const acc = in_scratch<float>(at_.acc), *const m = in_scratch<float>(at_.m), *const l = in_scratch<float>(at_.l);
+  float *const acc = in_scratch<float>(at_.acc), *const m = in_scratch<float>(at_.m),
+               *const l = in_scratch<float>(at_.l);
   for (i64 r = 0; r < at_.rows; ++r) {
     const float* const its = carried(r, pass, chunk);
     const float its_m = its[at_.d_v], top = std::max(m[r], its_m);
@@ -289,7 +290,8 @@ void Walker::fold(i64 pass, i64 chunk) const {
   }
 }
 
-/// What chunks of keys kept of the tile's rows, from left to right: O and LSE, or where there is no O the first's state.
+/// What chunks of keys kept of the tile's rows, from left to right: O and LSE, or where there is no O the first's
+/// state.
 void Walker::merge_tile(const i64* head) const {
   if (softmaxes_ > 1)
     std::memset(in_scratch<float>(at_.out), 0, sizeof(float) * static_cast<std::size_t>(at_.v_pad * at_.rows));

@@ -28,7 +28,8 @@ struct KeyCut {
 /// f32 numbers of a row's state of one chunk.
 std::int64_t floats_of_state(const ir::Plan& plan);
 
-/// A launch, by a kernel that ir::check_key_cuts passes, of which `cut` says what it computes; `args.out` is written by the last step alone.
+/// A launch, by a kernel that ir::check_key_cuts passes, of which `cut` says what it computes; `args.out` is written by
+/// the last step alone.
 Status run_cut(const Kernel& kernel, const RunArgs& args, const KeyCut& cut);
 
 }  // namespace weft

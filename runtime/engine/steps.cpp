@@ -81,7 +81,8 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
   number_tiles(job.kernel.plan, job.tables, static_cast<std::size_t>(step.number), piece, block);
   const std::int64_t rows = piece.shape.rows_computed();
   std::int64_t tiles = block.tiles_per_head;
-  const std::int64_t chunks = std::max<std::int64_t>(1, block.chunks), shares = ir::shares_of_tile(job.kernel.plan, chunks);
+  const std::int64_t chunks = std::max<std::int64_t>(1, block.chunks),
+                     shares = ir::shares_of_tile(job.kernel.plan, chunks);
   const auto behind = piece.first_head + piece.heads;
   // Rows are counted where chunks of them are merged.
   const bool on_gpu = job.kernel.plan.choices.kernel_class != ir::KernelClass::vector;
@@ -258,8 +259,8 @@ Status run_turns(const Job& job, Steps steps, Piece& piece, const Room& room, co
     case Does::terms:
       return run_terms(job, step, piece, machine);
     case Does::attend:
-      return (job.launch.cut != nullptr ? run_phase_cut : run_phase)(job, step, steps.size() > 1 ? &steps[1] : nullptr, piece,
-                                                               machine.run);
+      return (job.launch.cut != nullptr ? run_phase_cut : run_phase)(job, step, steps.size() > 1 ? &steps[1] : nullptr,
+                                                                     piece, machine.run);
     case Does::transposed:
       return run_keys(job, steps, piece, room, machine.run);
     case Does::merge:

@@ -62,8 +62,8 @@ OutputView Arena::rows(std::size_t number, const ring::Run& run) const {
   auto out = whole(number);
   const auto& of = tensors_[number].tensor;
   const std::size_t axis = of.branches > 0 ? 3 : of.by_head ? 2 : 1;
-  out.data =
-      static_cast<std::byte*>(out.data) + static_cast<std::size_t>((run.first - first_) * out.stride[axis]) * size_of(out.dtype);
+  out.data = static_cast<std::byte*>(out.data) +
+             static_cast<std::size_t>((run.first - first_) * out.stride[axis]) * size_of(out.dtype);
   out.extent[axis] = run.count;
   return out;
 }

@@ -28,7 +28,8 @@ Result<MovedQueries> MovedQueries::make(const Kernel& kernel, std::shared_ptr<Ke
     std::int64_t before = 0;
     for (const auto& of : split.owned(owner)) {
       for (const auto& run : ring::inside(split.moved.rows, {of})) {
-        Rows rows{.run = run, .owner = static_cast<int>(owner), .local = before + run.first - of.first, .begin = queries};
+        Rows rows{
+            .run = run, .owner = static_cast<int>(owner), .local = before + run.first - of.first, .begin = queries};
         queries += out.bytes_of_queries(rows);
         if (owner == rank) {
           own += out.bytes_of_queries(rows);
@@ -154,11 +155,12 @@ Status MovedQueries::compute(Link& link, const ring::Keys& keys, const Arena& ar
     // No O is written: a launch has one.
     run.out = dense_output(states, dtype_, {shape_.batch, rows.run.count, shape_.heads, shape_.d_v});
     const std::int64_t chunks = kept.end - kept.first;
-    WEFT_CHECK(run_cut(kernel_, run, {.states = reinterpret_cast<float*>(states),
-                                      .slots = chunks,
-                                      .count = chunks,
-                                      .first = keys.first,
-                                      .keys = split_.moved.keys}));
+    WEFT_CHECK(run_cut(kernel_, run,
+                       {.states = reinterpret_cast<float*>(states),
+                        .slots = chunks,
+                        .count = chunks,
+                        .first = keys.first,
+                        .keys = split_.moved.keys}));
   }
   return done;
 }
@@ -204,10 +206,11 @@ Status MovedQueries::finish(Link& link, const Arena& arena, const RingArgs& args
     run.out = rows_of(args.out, 1, rows.local, count);
     run.lse = rows_of(args.lse, 2, rows.local, count);
     run.branch_lse = rows_of(args.branch_lse, 3, rows.local, count);
-    WEFT_CHECK(run_cut(kernel_, run, {.step = KeyCut::Step::finish,
-                                      .states = reinterpret_cast<float*>(merged_.data() + rows.states),
-                                      .slots = split_.moved.chunks(),
-                                      .count = split_.moved.chunks()}));
+    WEFT_CHECK(run_cut(kernel_, run,
+                       {.step = KeyCut::Step::finish,
+                        .states = reinterpret_cast<float*>(merged_.data() + rows.states),
+                        .slots = split_.moved.chunks(),
+                        .count = split_.moved.chunks()}));
   }
   return memory_->settle();
 }

@@ -10,8 +10,9 @@
 
 namespace weft {
 
-/// Rows whose queries go to the keys (ring::Moved): ranks that have chunks of keys get rows of Q from whoever owns them,
-/// and send back what their chunks kept of each, which the owner merges. Both sides of a message know what it holds.
+/// Rows whose queries go to the keys (ring::Moved): ranks that have chunks of keys get rows of Q from whoever owns
+/// them, and send back what their chunks kept of each, which the owner merges. Both sides of a message know what it
+/// holds.
 class MovedQueries {
  public:
   /// `messages`: where they lie.
@@ -34,9 +35,9 @@ class MovedQueries {
   struct Rows {
     ring::Run run;
     int owner = 0;
-    std::int64_t local = 0;   ///< of the owner's rows, its first
-    std::size_t begin = 0;    ///< bytes: where it stands in `queries_`, and of own ones …
-    std::size_t states = 0;   ///< … their states of all chunks in `merged_`
+    std::int64_t local = 0;  ///< of the owner's rows, its first
+    std::size_t begin = 0;   ///< bytes: where it stands in `queries_`, and of own ones …
+    std::size_t states = 0;  ///< … their states of all chunks in `merged_`
   };
   /// What chunks [first, end) kept of some rows; `begin`: where it stands in `kept_`, or in a message.
   struct Kept {

@@ -33,9 +33,7 @@ ir::RingLayout layout_of(RingLayout layout) {
   return ir::RingLayout::automatic;
 }
 
-ring::Carrier carrier_of(RingCarrier carrier) {
-  return ring::kCarriers[static_cast<int>(carrier)].second;
-}
+ring::Carrier carrier_of(RingCarrier carrier) { return ring::kCarriers[static_cast<int>(carrier)].second; }
 
 /// What is compiled into the forward; the interpreter compiles nothing in, and has what the pattern is bound to.
 ir::Bind bind_of(const Kernel::State& state) {
@@ -222,8 +220,8 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   WEFT_TRY(const auto tables, ir::make_tables(plan, shape.heads));
   WEFT_TRY(const auto relation, ring::Relation::make(plan, tables, shape, values));
   const auto machine = ring::machine_of(plan, target);
-  WEFT_TRY(auto choice, ring::choose_within(ring->options.memory, relation, layout_of(ring->options.layout), link.ranks(),
-                                            machine, carrier_of(ring->options.carrier)));
+  WEFT_TRY(auto choice, ring::choose_within(ring->options.memory, relation, layout_of(ring->options.layout),
+                                            link.ranks(), machine, carrier_of(ring->options.carrier)));
   WEFT_CHECK(check_choice(state, choice.split));
   WEFT_CHECK(agree(link, {{"owners of tokens", digest_of(choice.split)}}));
 
@@ -265,8 +263,8 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
     return out;
   }
   if (out->split.round_keys > 0) {
-    WEFT_TRY(auto rounds, Rounds::make(kernel, out->memory, out->messages, relation, out->split, link.rank(), shape,
-                                       out->dtype));
+    WEFT_TRY(auto rounds,
+             Rounds::make(kernel, out->memory, out->messages, relation, out->split, link.rank(), shape, out->dtype));
     out->rounds.emplace(std::move(rounds));
     out->share.needed_bytes = out->rounds->needed_bytes();
     return out;
@@ -295,8 +293,8 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   out->transfers.emplace(std::move(transfers));
   out->share.needed_bytes = out->transfers->needed_bytes();
   if (out->split.moves_queries()) {
-    WEFT_TRY(auto moved, MovedQueries::make(kernel, out->memory, out->messages, out->split, link.rank(), shape,
-                                            out->dtype));
+    WEFT_TRY(auto moved,
+             MovedQueries::make(kernel, out->memory, out->messages, out->split, link.rank(), shape, out->dtype));
     out->moved.emplace(std::move(moved));
     out->share.needed_bytes += out->moved->needed_bytes();
   }

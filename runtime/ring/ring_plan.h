@@ -1,7 +1,7 @@
 #pragma once
 
-#include "compiler/ring/rounds.h"
 #include "compiler/ring/portions.h"
+#include "compiler/ring/rounds.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/ring/backward.h"
 #include "runtime/ring/exchange.h"
@@ -47,9 +47,9 @@ struct RingPlan::State {
   std::optional<Transfers> transfers = {};
   std::optional<MovedQueries> moved = {};  ///< where queries go to the keys
   std::optional<Rounds> rounds = {};       ///< instead of all three, where not all keys fit the memory
-  std::optional<Backward> backward = {};  ///< of a backward pass
-  std::optional<Exchange> exchange = {};  ///< where heads change places …
-  Changes changes = {};                   ///< … and of what
+  std::optional<Backward> backward = {};   ///< of a backward pass
+  std::optional<Exchange> exchange = {};   ///< where heads change places …
+  Changes changes = {};                    ///< … and of what
 
   int rank() const { return ring->link.rank(); }
   /// The rows that it computes; where heads change places, those of its group.

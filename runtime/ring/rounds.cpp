@@ -41,9 +41,9 @@ Result<Rounds> Rounds::make(const Kernel& kernel, const std::shared_ptr<KernelMe
   Rounds out(kernel, shape, keys, {std::move(even), std::move(odd)}, std::move(transfers));
 
   const auto& own = split.computed(rank);
-  const auto of_row = static_cast<std::size_t>(shape.batch * shape.heads * kSlots *
-                                               floats_of_state(kernel.state().plan)) *
-                      sizeof(float);
+  const auto of_row =
+      static_cast<std::size_t>(shape.batch * shape.heads * kSlots * floats_of_state(kernel.state().plan)) *
+      sizeof(float);
   std::size_t states = 0;
   std::int64_t local = 0;
   for (const auto& part : ring::cut(own, kParts)) {
@@ -103,13 +103,11 @@ Status Rounds::compute(std::size_t round, const RingArgs& args) {
     if (round > 0 && !rows.keeps[round]) continue;
     const auto run = launch_of(rows, arena_of(round), args);
     auto* const states = reinterpret_cast<float*>(states_.data() + rows.states);
-    WEFT_CHECK(run_cut(kernel_, run, {.states = states,
-                                      .slots = kSlots,
-                                      .slot = round > 0 ? 1 : 0,
-                                      .first = first,
-                                      .keys = keys_,
-                                      .held = first}));
-    if (round > 0) WEFT_CHECK(run_cut(kernel_, run, {.step = Step::fold, .states = states, .slots = kSlots, .count = 2}));
+    WEFT_CHECK(run_cut(
+        kernel_, run,
+        {.states = states, .slots = kSlots, .slot = round > 0 ? 1 : 0, .first = first, .keys = keys_, .held = first}));
+    if (round > 0)
+      WEFT_CHECK(run_cut(kernel_, run, {.step = Step::fold, .states = states, .slots = kSlots, .count = 2}));
   }
   return done;
 }

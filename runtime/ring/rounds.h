@@ -9,8 +9,8 @@
 
 namespace weft {
 
-/// A rank's rows with all their keys, of which no more than two rounds are in memory: all ranks go through the keys from
-/// left to right, and while one round is computed the next comes. What the keys so far gave a row is its state.
+/// A rank's rows with all their keys, of which no more than two rounds are in memory: all ranks go through the keys
+/// from left to right, and while one round is computed the next comes. What the keys so far gave a row is its state.
 class Rounds {
  public:
   /// `messages`: where they lie. User error where the kernel cannot.
@@ -28,9 +28,9 @@ class Rounds {
   /// Rows of one run, whose states stand side by side.
   struct Rows {
     ring::Run run;
-    std::int64_t local = 0;         ///< its first, of the rank's rows
-    std::vector<bool> keeps;        ///< by round, any key of it
-    std::size_t states = 0;         ///< bytes: where they begin
+    std::int64_t local = 0;   ///< its first, of the rank's rows
+    std::vector<bool> keeps;  ///< by round, any key of it
+    std::size_t states = 0;   ///< bytes: where they begin
   };
 
   Rounds(const Kernel& kernel, const ir::Shape& shape, std::int64_t keys, std::array<Arena, 2> arenas,

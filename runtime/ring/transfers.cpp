@@ -92,7 +92,8 @@ Result<std::uint64_t> Transfers::post(std::size_t number, Link& link, const Aren
 Result<std::uint64_t> Transfers::queue(std::size_t number, Link& link) const {
   std::vector<Transport::Part> sends, receives;
   for (const auto& message : sends_[number]) sends.push_back(out_.part(message.peer, message.begin, message.bytes));
-  for (const auto& message : receives_[number]) receives.push_back(in_.part(message.peer, message.begin, message.bytes));
+  for (const auto& message : receives_[number])
+    receives.push_back(in_.part(message.peer, message.begin, message.bytes));
   return link.post(sends, receives);
 }
 

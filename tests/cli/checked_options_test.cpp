@@ -58,7 +58,7 @@ const Row kRows[] = {
     {"--ring-by", {"heads", "--ring", "2", "--heads", "4", "--kv-heads", "2", "--lse", "@lse.npy"}},
     {"--ring-by", {"keys", "--ring", "2"}},
     {"--ring-by", {"queries", "--ring", "3:contiguous", "--pattern", "added"}},
-    {"--ring-memory", {"64k", "--ring", "2", "--tokens", "600", "--lse", "@lse.npy"}},
+    {"--ring-memory", {"256k", "--ring", "2", "--tokens", "600", "--lse", "@lse.npy"}},
     {"--ring-timeout", {"30000", "--ring", "2"}},
     {"--lse", {"@lse.npy"}},
     {"--lse-per-branch", {"--lse", "@lse.npy"}},

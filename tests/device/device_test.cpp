@@ -56,9 +56,14 @@ TEST(DeviceRing, HasTheBitsOfOneLaunch) {
   const Engine engine({.no_cache = true});
   EXPECT_EQ(test::wrong_with_gpu_rings(
                 engine, "cuda",
-                {{}, {.layout = RingLayout::zigzag}, {.layout = RingLayout::striped}, {.carrier = RingCarrier::heads}, {.layout = RingLayout::contiguous, .carrier = RingCarrier::queries}, {.memory = test::kMemoryOfRounds}}),
+                {{}, {.layout = RingLayout::zigzag}, {.layout = RingLayout::striped}, {.carrier = RingCarrier::heads}}),
             "")
       << target.name;
+}
+
+TEST(DeviceRing, CutsKeys) {
+  NEEDS_GPU(target);
+  EXPECT_EQ(test::wrong_with_gpu_rings_that_cut(Engine({.no_cache = true}), "cuda"), "") << target.name;
 }
 
 TEST(DevicePacked, HasTheBitsOfEachSequence) {

@@ -2,18 +2,17 @@
 
 #include <weft/ring.h>
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace weft::test {
 
-/// Of a rank so much memory that keys come in rounds of 64.
-inline constexpr std::size_t kMemoryOfRounds = 4 * 64 * 2 * 2 * (32 + 32) * 2;
-
 /// Two ranks of a ring whose rows lie on one GPU, `target`, with each of the options, both passes: what differs from
-/// one launch, of rings that cut keys by more than rounding, or goes wrong, in words; empty: nothing.
+/// one launch, or goes wrong, in words; empty: nothing.
 std::string wrong_with_gpu_rings(const Engine& engine, const std::string& target,
                                  const std::vector<RingOptions>& options);
+
+/// Likewise of queries that go to the keys, and of rounds of keys: what differs by more than rounding.
+std::string wrong_with_gpu_rings_that_cut(const Engine& engine, const std::string& target);
 
 }  // namespace weft::test

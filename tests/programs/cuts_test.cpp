@@ -58,8 +58,8 @@ Status one_by_one(const Kernel& kernel, const RunArgs& args, std::int64_t keys) 
     RunArgs some = args;
     const auto count = std::min(keys, args.k.extent[1] - first);
     const auto k = part_of(some.k, first, count), v = part_of(some.v, first, count);
-    KeyCut cut{.states = room.data(), .slots = 2, .slot = first > 0 ? 1 : 0, .first = first, .keys = keys,
-               .held = first};
+    KeyCut cut{
+        .states = room.data(), .slots = 2, .slot = first > 0 ? 1 : 0, .first = first, .keys = keys, .held = first};
     WEFT_CHECK(run_cut(kernel, some, cut));
     if (first == 0) continue;
     cut = {.step = Step::fold, .states = room.data(), .slots = 2, .count = 2};

@@ -191,9 +191,11 @@ TEST(RingInRounds, SaysWhatItCannot) {
   EXPECT_NE(message(causal, "cpu", {.memory = 1000}).find("the smallest round of keys takes"), std::string::npos);
   EXPECT_NE(message(causal, "cpu", {.layout = RingLayout::striped, .memory = memory_for(140, 2, 1)}).find("striped"),
             std::string::npos);
-  EXPECT_NE(message(causal, "cpu", {.carrier = RingCarrier::heads, .memory = memory_for(140, 2, 1)}).find("the carrier 'keys'"),
+  EXPECT_NE(message(causal, "cpu", {.carrier = RingCarrier::heads, .memory = memory_for(140, 2, 1)})
+                .find("the carrier 'keys'"),
             std::string::npos);
-  EXPECT_NE(message(causal, "interpreter", {.memory = memory_for(140, 2, 1)}).find("the interpreter"), std::string::npos);
+  EXPECT_NE(message(causal, "interpreter", {.memory = memory_for(140, 2, 1)}).find("the interpreter"),
+            std::string::npos);
   EXPECT_NE(message(kHeavy[0], "cpu", {.layout = RingLayout::striped, .carrier = RingCarrier::queries}).find("striped"),
             std::string::npos);
   EXPECT_NE(message(causal, "cpu", {.memory = memory_for(140, 2, 1)}, true).find("gradients of a ring want all rows"),
@@ -234,12 +236,16 @@ Program random_heavy(std::uint64_t seed) {
                                fmt::format("where(q >= {} and q < {})", first, first + count),
                                fmt::format("where(q >= {} and q < {} and k % 3 != 1)", first, first + count),
                                fmt::format("(global({}) & !segment(50))", count)};
-  const std::string light[] = {fmt::format("window({}, {})", below(20), below(20)), fmt::format("lag({})", 1 + below(90)),
-                               fmt::format("dilated(segment: {}, rate: {})", 20 + below(40), 2 + below(3)),
-                               fmt::format("neighborhood(size: {})", 2 + below(20)),
-                               fmt::format("blocks(16, window(1, {}))", below(2))};
-  const std::string scores[] = {"", "score softcap(s, 9); ", "score s + alibi(h) * (k - q); ", "weights sigmoid(s - 3); ",
-                                "dropout 0.2; ", "sink_logit 0.5; "};
+  const std::string light[] = {
+      fmt::format("window({}, {})", below(20), below(20)), fmt::format("lag({})", 1 + below(90)),
+      fmt::format("dilated(segment: {}, rate: {})", 20 + below(40), 2 + below(3)),
+      fmt::format("neighborhood(size: {})", 2 + below(20)), fmt::format("blocks(16, window(1, {}))", below(2))};
+  const std::string scores[] = {"",
+                                "score softcap(s, 9); ",
+                                "score s + alibi(h) * (k - q); ",
+                                "weights sigmoid(s - 3); ",
+                                "dropout 0.2; ",
+                                "sink_logit 0.5; "};
   const std::string combines[] = {"", "combine union; ", "combine mean; ", "combine sum; "};
   const auto score = static_cast<std::size_t>(below(6));
   const auto combine = score == 0 ? static_cast<std::size_t>(below(4)) : 0;
@@ -248,8 +254,14 @@ Program random_heavy(std::uint64_t seed) {
   const std::int64_t group = 1 + below(3), kv = 1 + below(2);
   return {.text = text,
           .pattern = "p",
-          .shape = {.batch = 1 + below(2), .n_q = tokens, .n_k = tokens, .heads = kv * group, .kv_heads = kv,
-                    .d = 8 + below(30), .d_v = 8 + below(30), .dropout_seed = 5},
+          .shape = {.batch = 1 + below(2),
+                    .n_q = tokens,
+                    .n_k = tokens,
+                    .heads = kv * group,
+                    .kv_heads = kv,
+                    .d = 8 + below(30),
+                    .d_v = 8 + below(30),
+                    .dropout_seed = 5},
           .dtype = below(3) == 0 ? ir::DType::bf16 : ir::DType::f32,
           .seed = seed};
 }

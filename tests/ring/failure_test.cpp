@@ -62,6 +62,38 @@ TEST_F(Failures, RandomProgramsInStorms) {
   EXPECT_GT(compared, 15);
 }
 
+/// Queries that travel, and rounds of keys: the same bits as without a storm, and an end where a rank is gone, whatever
+/// step it was in.
+TEST(FailuresOfCuts, StormsAndLostRanks) {
+  RingRunner runner({.text = "pattern p { branch global(8) | window(9, 9); }",
+                     .pattern = "p",
+                     .shape = {.batch = 1, .n_q = 600, .n_k = 600, .heads = 2, .kv_heads = 1, .d = 16, .d_v = 16},
+                     .seed = 3},
+                    "cpu");
+  ASSERT_TRUE(runner.run_whole().ok());
+  for (RingOptions options : {RingOptions{.layout = RingLayout::contiguous, .carrier = RingCarrier::queries},
+                              RingOptions{.layout = RingLayout::zigzag, .memory = 4 * 128 * 32 * 4}}) {
+    options.timeout_ms = kPatience;
+    (void)runner.run_ring(local_transports(3).value(), options);
+    const auto bits = runner.out();
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      const auto outcomes = runner.run_ring(stormy_transports(3, {.seed = seed, .most_delay_us = 3000}), options, 2);
+      for (const auto& outcome : outcomes) ASSERT_TRUE(outcome.status.ok()) << outcome.status.error().message;
+      EXPECT_NE(outcomes[0].summary.bits, "one device");
+      EXPECT_TRUE(runner.out() == bits) << seed;
+    }
+    options.timeout_ms = kTimeout;
+    int lost = 0;
+    for (std::uint64_t step = 0; step < 12; ++step) {
+      const auto outcomes =
+          runner.run_ring(stormy_transports(3, {.fault = Storm::Fault::drops, .rank = 1, .step = step}), options);
+      for (const auto& outcome : outcomes) lost += outcome.status.ok() ? 0 : 1;
+      EXPECT_TRUE(!outcomes[0].status.ok() || runner.out() == bits) << step;
+    }
+    EXPECT_GE(lost, 9);
+  }
+}
+
 TEST_F(Failures, MessagesThatComeTwiceDoNoHarm) {
   for (std::uint64_t step = 0; step < 8; ++step) {
     for (const auto& outcome : run({.fault = Storm::Fault::sends_twice, .rank = 1, .step = step}, kPatience))

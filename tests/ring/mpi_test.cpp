@@ -92,6 +92,18 @@ TEST_F(MpiJob, HasTheBitsOfOneDevice) {
   }
 }
 
+TEST_F(MpiJob, CutsKeys) {
+  const std::string pattern = "pattern p { branch global(16) | window(20, 20); }";
+  std::ofstream(folder_ / "global.weft") << pattern;
+  const auto text = (folder_ / "global.weft").string() + " --tokens 1500 --heads 2 --target cpu --threads 1 --check ";
+  for (const std::string how : {"--ring-by queries", "--ring-memory 400k"}) {
+    ASSERT_EQ(run(3, text + "-o three.npy --ring mpi " + how), 0) << err();
+    EXPECT_NE(out().find("bits of chunks of"), std::string::npos) << out();
+    ASSERT_EQ(run(2, text + "-o two.npy --ring mpi " + how), 0) << err();
+    EXPECT_EQ(text_of(folder_ / "three.npy"), text_of(folder_ / "two.npy")) << how;
+  }
+}
+
 TEST_F(MpiJob, GradientsHaveTheBitsOfOneDevice) {
   const auto window = in_checkout("examples/window.weft") +
                       " -D width=100 --tokens 700 --heads 2 --seed 5 --target cpu --threads 1 --grad random ";

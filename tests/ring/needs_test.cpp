@@ -36,8 +36,8 @@ struct Counted {
   std::int64_t needed = 0;
 };
 
-/// Cells of a rank's rows, some of each and of each some keys, need together what all of them need, and each key once; of
-/// their keys they have all pairs.
+/// Cells of a rank's rows, some of each and of each some keys, need together what all of them need, and each key once;
+/// of their keys they have all pairs.
 std::string check_cells(const Relation& relation, const Runs& rows, const Needs& all) {
   std::vector<Cell> cells;
   for (std::int64_t part = 0; part < 3; ++part) {
@@ -56,7 +56,8 @@ std::string check_cells(const Relation& relation, const Runs& rows, const Needs&
       Runs together;
       for (std::size_t i = 0; i < parts.size(); ++i) {
         for (const auto& run : parts[i].at(entry, kv)) {
-          if (run.first < cells[i].keys.first || run.end() > cells[i].keys.end) return "a cell needs other keys than its";
+          if (run.first < cells[i].keys.first || run.end() > cells[i].keys.end)
+            return "a cell needs other keys than its";
           together.push_back(run);
         }
       }

@@ -70,8 +70,8 @@ std::size_t most_received(const std::vector<RingShare>& shares) {
 
 void print_ring(const RingRan& ring, const Console& console) {
   const auto& summary = ring.summary;
-  console.print("  ring    {} ranks ({}), {}, carrier {}, bits of {}\n", summary.ranks, ring.transport,
-                summary.layout, summary.carrier, summary.bits);
+  console.print("  ring    {} ranks ({}), {}, carrier {}, bits of {}\n", summary.ranks, ring.transport, summary.layout,
+                summary.carrier, summary.bits);
   console.print("          {} bytes received at most, imbalance {:.3f}, {:.3f} ms of waiting at most\n",
                 most_received(ring.shares), summary.imbalance, most_of(ring.shares, &RingShare::wait_ms));
 }
