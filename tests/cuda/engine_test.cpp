@@ -188,7 +188,6 @@ TEST_F(CudaEngine, ArgumentBlockByteForByte) {
   expected.seed = 99;
   expected.tables = launched.args.tables;  // checked below
   expected.most_terms = tables->tables.most_terms;
-  expected.chunks = 1;
   expected.row_end = 90;
   number_tiles(*plan, *tables, 0, {.batch = 2, .n_q = 90, .n_k = 90, .heads = 3, .kv_heads = 3}, expected);
   expected.tile_end = 2 * 3 * expected.tiles_per_head;
