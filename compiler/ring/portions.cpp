@@ -24,12 +24,15 @@ std::vector<Portion> portions_of(const Relation& relation, const Split& split, s
       out.push_back({.cell = {moved.rows, moved.keys_of(first, end, relation.shape().n_k)}, .news = {}, .moved = true});
     });
   }
-  for (auto& portion : out) portion.local = needs_nothing(relation.needs_by_cell({portion.cell}, own)[0]);
-  std::stable_partition(out.begin(), out.end(), [](const Portion& portion) { return portion.local; });
+  for (auto& portion : out) {
+    portion.news = std::move(relation.needs_by_cell({portion.cell}, own)[0]);
+    portion.local = needs_nothing(portion.news);
+  }
+  const auto others = std::stable_partition(out.begin(), out.end(), [](const Portion& of) { return of.local; });
   std::vector<Cell> in_order;
-  for (const auto& portion : out) in_order.push_back(portion.cell);
+  for (auto at = others; at != out.end(); ++at) in_order.push_back(at->cell);
   auto news = relation.needs_by_cell(in_order, own);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i].news = std::move(news[i]);
+  for (std::size_t i = 0; i < news.size(); ++i) others[static_cast<std::ptrdiff_t>(i)].news = std::move(news[i]);
   return out;
 }
 

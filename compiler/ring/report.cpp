@@ -225,9 +225,8 @@ RankShare share_of(const Relation& relation, const Split& split, const OwnerInde
       }
     }
   }
-  for (std::size_t j = 0; j < from.size(); ++j) {
-    if (static_cast<std::int64_t>(j) / node == g / node) share.near_bytes += from[j];
-  }
+  const auto first_near = g / node * node, end_near = std::min(split.ranks(), first_near + node);
+  for (auto j = first_near; j < end_near; ++j) share.near_bytes += from[static_cast<std::size_t>(j)];
   for (std::int64_t lane = 0; lane < split.group_size(); ++lane) {
     const auto j = split.rank_of(split.group_of(g), lane);
     if (j == g) continue;
