@@ -2,6 +2,7 @@
 
 #include "compiler/ir/pattern.h"
 #include "compiler/ir/tensor.h"
+#include "tools/bytes.h"
 
 #include <weft/tensor.h>
 
@@ -17,7 +18,7 @@ namespace weft::tools {
 struct Array {
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
-  std::vector<std::byte> bytes;
+  Bytes bytes;
 
   Array() = default;
   Array(DType type, std::vector<std::int64_t> extents);

@@ -25,7 +25,9 @@ std::vector<std::int64_t> shape_of_all_rows(const Operands& operands) {
 Result<Array> read_d_out(const Operands& operands, const Options& options) {
   const auto& path = options.grad;
   const auto dtype = operands.q.dtype;
-  WEFT_TRY(auto d_out, read_activations(path, "dO", dtype == DType::bf16 ? std::optional(dtype) : std::nullopt));
+  const auto asked = dtype == DType::bf16 ? std::optional(dtype) : std::nullopt;
+  const auto when = options.ring.empty() ? npy::Values::at_once : npy::Values::when_asked;
+  WEFT_TRY(auto d_out, read_activations(path, "dO", asked, when));
   if (const auto wanted = shape_of_all_rows(operands); d_out.shape != wanted) {
     return user_error(
         fmt::format("{}: dO has shape {}; expected {}, that of O", path, shape_text(d_out.shape), shape_text(wanted)));

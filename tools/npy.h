@@ -2,6 +2,7 @@
 
 #include "compiler/base/result.h"
 #include "compiler/ir/tensor.h"
+#include "tools/bytes.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +25,7 @@ std::size_t size_of(Type type);
 struct NpyArray {
   Type type = Type::f4;
   std::vector<std::int64_t> shape;
-  std::vector<std::byte> bytes;
+  Bytes bytes;
 
   bool operator==(const NpyArray&) const = default;
 };
@@ -34,7 +35,9 @@ struct NpyArray {
 Result<NpyArray> decode(std::string_view file, const std::string& name);
 std::string encode(const NpyArray& array);
 
-Result<NpyArray> read(const std::string& path);
+/// Are values read at once, or where a file allows it when they are looked at? They must then stay as they are.
+enum class Values { at_once, when_asked };
+Result<NpyArray> read(const std::string& path, Values values = Values::at_once);
 /// The file appears whole or not at all.
 Status write(const std::string& path, const NpyArray& array);
 

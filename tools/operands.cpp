@@ -113,9 +113,11 @@ Result<Operands> read_operands(const Options& options) {
   operands.heads_first = options.layout == "bhnd";
   operands.files = {{"q", options.q}, {"k", options.k}, {"v", options.v}};
   const auto asked = asked_dtype(options);
+  // A rank looks at its own rows.
+  const auto when = options.ring.empty() ? npy::Values::at_once : npy::Values::when_asked;
   for (auto [to, name] : {std::pair{&operands.q, "q"}, std::pair{&operands.k, "k"}, std::pair{&operands.v, "v"}}) {
     const auto& path = operands.files[name];
-    WEFT_TRY(*to, read_activations(path, name, asked));
+    WEFT_TRY(*to, read_activations(path, name, asked, when));
     if (to->shape.size() != 4) {
       return user_error(fmt::format("{}: {} has shape {}; expected four dimensions, {}", path, name,
                                     shape_text(to->shape), operands.heads_first ? "[B, H, n, d]" : "[B, n, H, d]"));

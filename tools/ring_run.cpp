@@ -19,13 +19,13 @@ namespace weft::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Bytes = std::vector<std::byte>;
+using RowBytes = std::vector<std::byte>;
 
 /// A rank's rows of a tensor [B, n, H, d], densely.
-Bytes rows_of(const TensorView& whole, const std::vector<TokenRun>& own, std::int64_t rows, TensorView& mine) {
+RowBytes rows_of(const TensorView& whole, const std::vector<TokenRun>& own, std::int64_t rows, TensorView& mine) {
   const auto element = size_of(whole.dtype);
   const auto dim = whole.extent[3];
-  Bytes out(static_cast<std::size_t>(whole.extent[0] * rows * whole.extent[2] * dim) * element);
+  RowBytes out(static_cast<std::size_t>(whole.extent[0] * rows * whole.extent[2] * dim) * element);
   mine = dense_view(out.data(), whole.dtype, {whole.extent[0], rows, whole.extent[2], dim});
   auto* to = out.data();
   for (std::int64_t b = 0; b < whole.extent[0]; ++b) {
@@ -117,8 +117,8 @@ Status run_backward(Ring& ring, const RingPasses& passes, const RingShape& shape
   WEFT_TRY(const auto plan, ring.plan(*passes.backward, shape, whole.inputs));
   const auto& own = plan->owned(ring.rank());
   const std::int64_t rows = plan->share().tokens;
-  const Bytes d_out = rows_of(whole.d_out, own, rows, args.d_out);
-  std::array<Bytes, 3> made;
+  const RowBytes d_out = rows_of(whole.d_out, own, rows, args.d_out);
+  std::array<RowBytes, 3> made;
   const std::array to = {&args.dq, &args.dk, &args.dv};
   const std::array from = {&whole.dq, &whole.dk, &whole.dv};
   for (std::size_t i = 0; i < made.size(); ++i) {
@@ -128,7 +128,7 @@ Status run_backward(Ring& ring, const RingPasses& passes, const RingShape& shape
     *to[i] = dense_output(made[i].data(), from[i]->dtype, {extent[0], rows, extent[2], extent[3]});
   }
   // All ranks write the whole of them; where ranks are threads, rank 0's is what is wanted.
-  std::vector<Bytes> of_inputs;
+  std::vector<RowBytes> of_inputs;
   std::vector<NamedOutput> d_inputs(whole.d_inputs.begin(), whole.d_inputs.end());
   for (auto& wanted : d_inputs) {
     if (ring.rank() == 0) break;
@@ -161,10 +161,10 @@ Result<RingRan> run_rank(const RingPasses& passes, std::unique_ptr<Transport> tr
   const auto& own = plan->owned(rank);
   const std::int64_t rows = plan->share().tokens;
   RingArgs args{.inputs = whole.inputs, .dropout_seed = whole.dropout_seed, .threads = threads};
-  const Bytes q = rows_of(whole.q, own, rows, args.q), k = rows_of(whole.k, own, rows, args.k),
-              v = rows_of(whole.v, own, rows, args.v);
+  const RowBytes q = rows_of(whole.q, own, rows, args.q), k = rows_of(whole.k, own, rows, args.k),
+                 v = rows_of(whole.v, own, rows, args.v);
   const auto dim = whole.out.extent[3];
-  Bytes out(static_cast<std::size_t>(shape.batch * rows * shape.heads * dim) * size_of(whole.out.dtype));
+  RowBytes out(static_cast<std::size_t>(shape.batch * rows * shape.heads * dim) * size_of(whole.out.dtype));
   args.out = dense_output(out.data(), whole.out.dtype, {shape.batch, rows, shape.heads, dim});
   const auto branches = whole.branch_lse.data != nullptr ? whole.branch_lse.extent[0] : 0;
   const auto numbers = static_cast<std::size_t>(shape.batch * rows * shape.heads);

@@ -96,8 +96,9 @@ std::string cure(const std::string& path, DType wanted) {
   return fmt::format("in Python: np.save('{}', np.load('{}').astype(np.{}))", path, path, numpy_name(wanted));
 }
 
-Result<Array> read_activations(const std::string& path, const std::string& name, std::optional<DType> asked) {
-  WEFT_TRY(auto file, npy::read(path));
+Result<Array> read_activations(const std::string& path, const std::string& name, std::optional<DType> asked,
+                               npy::Values values) {
+  WEFT_TRY(auto file, npy::read(path, values));
   const auto dtype = dtype_of(file.type, asked == DType::bf16);
   if (!dtype || *dtype == DType::i32 || *dtype == DType::u8) {
     auto error = user_error(

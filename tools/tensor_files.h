@@ -2,6 +2,7 @@
 
 #include "compiler/base/result.h"
 #include "tools/arrays.h"
+#include "tools/npy.h"
 
 #include <optional>
 #include <string>
@@ -11,7 +12,8 @@ namespace weft::tools {
 
 /// q, k, v and their gradients: f2, f4, f8; bf16 as V2, or as u2 where `asked` says bf16. User error otherwise, that
 /// names the file and, by `name`, what it should hold, says what was found, and how NumPy makes it right.
-Result<Array> read_activations(const std::string& path, const std::string& name, std::optional<DType> asked);
+Result<Array> read_activations(const std::string& path, const std::string& name, std::optional<DType> asked,
+                               npy::Values values = npy::Values::at_once);
 
 /// An input of a pattern: i4, u1 or f4 as `wanted`.
 Result<Array> read_input(const std::string& path, const std::string& name, DType wanted);

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -103,6 +105,16 @@ TablesOfHeads tables_of_heads(const ir::Plan& plan, const ir::Tables& tables, st
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+/// Those that reach where some of `of` do, as far as their intervals say: of many cells few are neighbours.
+std::vector<Piece> meeting(const std::vector<Piece>& pieces, const std::vector<Piece>& of) {
+  std::int64_t lo = std::numeric_limits<std::int64_t>::max(), hi = std::numeric_limits<std::int64_t>::min();
+  for (const auto& piece : of) lo = std::min(lo, piece.lo), hi = std::max(hi, piece.hi);
+  std::vector<Piece> out;
+  std::copy_if(pieces.begin(), pieces.end(), std::back_inserter(out),
+               [&](const Piece& piece) { return piece.lo < hi && piece.hi > lo; });
   return out;
 }
 
@@ -263,7 +275,7 @@ std::vector<Needs> Relation::closed_needs(const std::vector<Cell>& cells, const 
             }
           }
         }
-        out[i].sets.push_back(disjoint(pieces, own, before));
+        out[i].sets.push_back(disjoint(pieces, own, meeting(before, pieces)));
         before.insert(before.end(), pieces.begin(), pieces.end());
       }
     }

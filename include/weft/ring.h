@@ -187,7 +187,7 @@ class WEFT_API RingPlan {
   const RingSummary& summary() const;
   const RingShare& share() const;  ///< of this rank
   /// Where K and V of this rank's rows may be written instead of being copied, where it owns one run of tokens and
-  /// computes it; else without data.
+  /// computes it, and keys do not come in rounds; else without data.
   OutputView own_k() const, own_v() const;
 
   /// Brings rows of all ranks together on rank 0. Collective. `axis`: which of the rows' axes counts them, 1 of Q and

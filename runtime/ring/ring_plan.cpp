@@ -61,7 +61,7 @@ Status check_choice(const Kernel::State& state, const ring::Split& split) {
   if (!split.moves_queries() && split.round_keys == 0) return done;
   if (state.target.kind == TargetKind::interpreter)
     return user_error("the interpreter cuts no keys; use the carrier 'keys', and memory without a limit");
-  return state.bind.gradient ? Status(done) : ir::check_key_cuts(state.plan);
+  return ir::check_key_cuts(state.plan);
 }
 
 /// What has no gradients on ranks.
@@ -222,6 +222,8 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   const auto machine = ring::machine_of(plan, target);
   WEFT_TRY(auto choice, ring::choose_within(ring->options.memory, relation, layout_of(ring->options.layout),
                                             link.ranks(), machine, carrier_of(ring->options.carrier)));
+  // A backward pass on the same owners computes its own rows.
+  if (state.bind.gradient) choice.split.moved = {};
   WEFT_CHECK(check_choice(state, choice.split));
   WEFT_CHECK(agree(link, {{"owners of tokens", digest_of(choice.split)}}));
 

@@ -111,7 +111,7 @@ Status check_rows(const RingPlan::State& plan, const RingArgs& args) {
   if ((args.k.data == nullptr) != (args.v.data == nullptr)) return user_error("k and v go together");
   if (args.k.data == nullptr) {
     if (rows == 0 || plan.lends()) return done;
-    return user_error("k and v have no data, and this rank's rows are no single run: see RingPlan::own_k");
+    return user_error("k and v have no data, and this plan lends no memory for them: see RingPlan::own_k");
   }
   WEFT_CHECK(check_tensor(plan, "k", args.k, {s.batch, rows, s.kv_heads, s.d}));
   return check_tensor(plan, "v", args.v, {s.batch, rows, s.kv_heads, s.d_v});

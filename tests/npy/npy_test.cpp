@@ -47,6 +47,30 @@ TEST(Npy, EveryTypeAndRankSurvives) {
   }
 }
 
+TEST(Npy, ValuesThatAreReadWhenAskedAreTheSame) {
+  const auto folder = std::filesystem::temp_directory_path() / ("weft-npy-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const auto path = (folder / "x.npy").string();
+  for (const auto& shape : std::vector<std::vector<std::int64_t>>{{}, {0, 4}, {5, 1000}}) {
+    const NpyArray array = counting(Type::f4, shape);
+    ASSERT_TRUE(write(path, array).ok());
+    auto mapped = read(path, Values::when_asked);
+    ASSERT_TRUE(mapped.ok()) << mapped.error().message;
+    EXPECT_EQ(*mapped, array);
+    EXPECT_EQ(*mapped, read(path).value());
+    if (mapped->bytes.empty()) continue;
+    mapped->bytes[0] = std::byte{77};  // here alone
+    EXPECT_EQ(read(path).value(), array);
+    const NpyArray copy = *mapped;
+    std::filesystem::remove(path);
+    EXPECT_EQ(copy, *mapped);
+  }
+  const std::string header = "{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3, 2), }\n";
+  std::ofstream(path, std::ios::binary) << file_of(1, header, bytes_of({0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11}));
+  EXPECT_EQ(read(path, Values::when_asked).value(), counting(Type::u1, {2, 3, 2}));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Npy, FortranOrderBecomesRowMajor) {
   const std::string header = "{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3, 2), }\n";
   const auto array = decode(file_of(1, header, bytes_of({0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11})), "x.npy");

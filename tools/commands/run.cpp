@@ -304,11 +304,13 @@ Status say_more(const RunReport& ran, Operands& operands, const Options& options
 /// Both passes on the ranks of a ring.
 Status run_ring_passes(Job& job, const std::vector<Pass>& passes, const RingOf& ring,
                        std::unique_ptr<Transport> transport, const Options& options, RunReport& report) {
-  job.operands.poison();
+  // What the other ranks of a job have of the outputs is nobody's, and takes no room as long as it is not touched.
+  const bool has_outputs = !transport || transport->rank() == 0;
+  if (has_outputs) job.operands.poison();
   Views views;
   RingPasses on_ranks{.forward = passes[0].kernel, .whole = job.operands.args(options, views)};
   if (passes.size() > 1) {
-    job.gradients->poison();
+    if (has_outputs) job.gradients->poison();
     on_ranks.backward = &passes[1].kernel;
     on_ranks.gradients = job.gradients->args(on_ranks.whole, job.operands);
   }
