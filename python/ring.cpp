@@ -285,7 +285,7 @@ void bind_ring(nb::module_& module) {
       .def("with_nccl", &Transport::with_nccl);
   module.def("local_transports", &local_transports);
   nb::class_<Ring>(module, "Ring")
-      .def(nb::init<Transport&, int, int, std::int64_t>())
+      .def(nb::init<Transport&, int, int, std::int64_t, std::size_t>())
       .def_prop_ro("rank", &Ring::rank)
       .def_prop_ro("ranks", &Ring::ranks)
       .def("barrier", &Ring::barrier);
