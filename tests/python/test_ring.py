@@ -159,6 +159,24 @@ def test_gradients_have_the_bits_of_one_device(tensors):
     assert on_ranks(weft.ring.threads(RANKS), work) == [True] * RANKS
 
 
+@pytest.mark.parametrize("options", [{"by": "queries", "layout": "contiguous"}, {"memory": 4 * 128 * 2 * 32 * 4}])
+def test_rings_that_cut_keys(rng, options):
+    """Queries that travel, and rounds of keys: the values of one device, and the same bits on any number of ranks."""
+    text = "pattern p { branch global(8) | window(9, 9); }"
+    tokens, heads, dim = 600, 2, 16
+    q, k, v = (rng.standard_normal((1, tokens, heads, dim), dtype=np.float32) for _ in range(3))
+
+    def work(ring):
+        plan = ring.plan(text, tokens=tokens, heads=heads, dim=dim)
+        out = plan(plan.own(q), plan.own(k), plan.own(v))
+        return plan.bits, plan.gather(out)
+
+    found = [on_ranks(weft.ring.threads(ranks), work, **options)[0] for ranks in (2, 3)]
+    assert all(bits.startswith("chunks of ") for bits, _ in found)
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+    np.testing.assert_allclose(found[0][1], weft.attention(q, k, v, text), rtol=1e-4, atol=1e-5)
+
+
 def test_more_ranks_than_tokens(tensors):
     q, k, v = tensors(batch=1, n_q=2)
     want = weft.attention(q, k, v, "causal")
