@@ -77,13 +77,13 @@ std::vector<Case> cases_of(RingOptions options, std::initializer_list<int> ranks
 }
 
 TEST(RingOfQueries, HaveTheBitsOfChunks) {
-  const auto cases = cases_of({.carrier = RingCarrier::queries}, {2, 3, 5, 8});
+  const auto cases = cases_of({.carrier = RingCarrier::queries}, {2, 5});
   for (const char* text : kHeavy) {
     for (const auto dtype : {ir::DType::f32, ir::DType::f16}) {
       RingRunner runner(program(text, sized(900, 4, 2, 2), dtype), "cpu");
       ASSERT_EQ(runner.refused(), "") << text;
       ASSERT_TRUE(runner.run_whole().ok()) << text;
-      EXPECT_GT(check(runner, cases, dtype == ir::DType::f32 ? 1e-4 : 4e-3, text), 5);
+      EXPECT_GT(check(runner, cases, dtype == ir::DType::f32 ? 1e-4 : 4e-3, text), 3);
       if (HasFailure()) return;
     }
   }
@@ -147,7 +147,7 @@ std::size_t memory_for(std::int64_t tokens, std::int64_t kv_heads, std::int64_t 
 }
 
 TEST(RingInRounds, HasTheBitsOfChunks) {
-  const auto cases = cases_of({.memory = memory_for(140, 2, 2)}, {1, 2, 3, 7});
+  const auto cases = cases_of({.memory = memory_for(140, 2, 2)}, {1, 3});
   for (const char* text : kRounds) {
     RingRunner runner(program(text, sized(700, 4, 2, 2)), "cpu");
     ASSERT_EQ(runner.refused(), "") << text;
@@ -204,7 +204,7 @@ TEST(RingInRounds, SaysWhatItCannot) {
 
 TEST(RingInRounds, RandomProgramsOverTheWholeLanguage) {
   int cut = 0;
-  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 300 : 50;
+  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 100 : 20;
   for (int i = 0; i < programs; ++i) {
     const auto seed = 460000 + static_cast<std::uint64_t>(i);
     RingRunner runner(random_program(seed, {.most_tokens = 400, .most_heads = 3, .nesting = 2}), "cpu");
@@ -268,7 +268,7 @@ Program random_heavy(std::uint64_t seed) {
 
 TEST(RingOfQueries, RandomPatternsWithHeavyRows) {
   int cut = 0;
-  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 200 : 40;
+  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 60 : 15;
   for (int i = 0; i < programs; ++i) {
     const auto problem = random_heavy(470000 + static_cast<std::uint64_t>(i));
     RingRunner runner(problem, "cpu");
