@@ -37,8 +37,15 @@ constexpr unsigned kAll = ~0U;
 
 using Words = std::vector<std::string>;
 const Words kColors = {"auto", "always", "never"}, kLayouts = {"bnhd", "bhnd"}, kRivals = {"dense"},
-            kDtypes = {"f32", "f16", "bf16", "f64"}, kCarriers = {"auto", "keys", "heads", "queries"},
+            kDtypes = {"f32", "f16", "bf16", "f64"},
             kStages = {"ast", "pattern", "plan", "cuda", "ptx", "cubin", "sass", "llvm", "asm", "object"};
+
+/// What stands in a table of its own, as words.
+Words carriers() {
+  Words out;
+  for (const auto& [name, carrier] : ring::kCarriers) out.emplace_back(name);
+  return out;
+}
 
 enum class Files { one, many, words, none };
 
@@ -140,7 +147,7 @@ std::string wrong_pair(const char* option, const std::vector<std::string>& texts
 std::string mistake(const Options& options, Files files) {
   for (auto found : {one_of("--color", options.color, kColors), one_of("--layout", options.layout, kLayouts),
                      one_of("--against", options.against, kRivals), one_of("--dtype", options.dtype, kDtypes),
-                     one_of("--stage", options.stage, kStages), one_of("--ring-by", options.ring_by, kCarriers),
+                     one_of("--stage", options.stage, kStages), one_of("--ring-by", options.ring_by, carriers()),
                      wrong_pair("--input", options.inputs), wrong_pair("--dinput", options.dinput),
                      wrong_target(options.target), wrong_ring(options)}) {
     if (!found.empty()) return found;
@@ -236,7 +243,7 @@ const std::vector<CommandRow>& command_rows() {
 const std::vector<OptionRow>& option_rows() {
   static const std::map<std::string, Words> kValues = {{"--color", kColors},   {"--layout", kLayouts},
                                                        {"--against", kRivals}, {"--dtype", kDtypes},
-                                                       {"--stage", kStages},   {"--ring-by", kCarriers}};
+                                                       {"--stage", kStages},   {"--ring-by", carriers()}};
   static const std::vector<OptionRow> kRows = [] {
     std::vector<OptionRow> rows = {
 #define OPTION(kind, member, spelling, commands, help) {spelling, !std::is_same_v<Options::kind, bool>, help, commands},

@@ -17,7 +17,7 @@ constexpr double kHeavy = 4;
 /// They are looked for in so many pieces, and in these by halves; more than a share of all are no exception.
 constexpr std::int64_t kPieces = 256, kFewestRows = 8, kMostShare = 16;
 /// Chunks of keys, of which each rank wants several, but of not too few keys, as each keeps a state of each row: of
-/// many tokens, and of few. They are whole blocks of every kernel.
+/// many tokens, and of few. They are multiples of kBlock, mostly whole blocks of kernels.
 constexpr std::int64_t kChunks = 256, kFewestKeys = 512, kFewChunks = 4, kBlock = 128;
 
 std::int64_t keys_of_chunk(std::int64_t tokens) {

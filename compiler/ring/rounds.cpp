@@ -11,7 +11,7 @@ namespace weft::ring {
 
 namespace {
 
-/// Rounds are whole blocks of every kernel.
+/// Rounds are multiples of it, mostly whole blocks of kernels.
 constexpr std::int64_t kBlock = 64;
 /// K and V of the round at hand and of the next, and messages in and out.
 constexpr std::int64_t kBuffers = 4;

@@ -27,9 +27,9 @@ struct Sequence {
   ir::Shape shape(const ir::Shape& all) const;
 };
 
-/// A launch whose sizes are known to be consistent. With `sequences`, the shape has the longest of each.
 struct KeyCut;
 
+/// A launch whose sizes are known to be consistent. With `sequences`, the shape has the longest of each.
 struct Launch {
   ir::Shape shape;
   std::vector<Sequence> sequences;  ///< empty: all entries of the batch are alike

@@ -136,9 +136,7 @@ Status Backward::run(Link& link, const Kernel& kernel, const ring::Runs& own, co
   }
   WEFT_CHECK(of_keys_.post(link, keys_));
   WEFT_CHECK(of_rows_.post(link, rows_));
-  const auto start = std::chrono::steady_clock::now();
-  WEFT_CHECK(link.wait(of_rows_.last_step()));
-  wait_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  WEFT_CHECK(link.wait(of_rows_.last_step(), wait_ms));
   std::vector<std::uint32_t> bounds(static_cast<std::size_t>(bounds_));
   if (own.empty()) {
     // Others are not to wait for what it would say.

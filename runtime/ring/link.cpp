@@ -82,6 +82,13 @@ std::string Link::lateness(const Transport::Progress& progress, int peer, std::i
   return {};
 }
 
+Status Link::wait(std::uint64_t steps, double& wait_ms) {
+  const auto start = std::chrono::steady_clock::now();
+  WEFT_CHECK(wait(steps));
+  wait_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return done;
+}
+
 Status Link::wait(std::uint64_t steps) {
   using Clock = std::chrono::steady_clock;
   auto start = Clock::now(), last = start;

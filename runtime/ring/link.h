@@ -30,6 +30,8 @@ class Link {
   Result<std::uint64_t> steps_done();
   /// Returns when they are. Error where a peer that is waited for is silent for longer than the timeout.
   Status wait(std::uint64_t steps);
+  /// `wait_ms` grows by what that takes.
+  Status wait(std::uint64_t steps, double& wait_ms);
   /// An error of this rank's own: the others end, too.
   Error give_up(Error error);
 

@@ -1,22 +1,9 @@
 #include "runtime/ring/moved_queries.h"
 
 #include "runtime/engine/key_cut.h"
-#include "runtime/ring/views.h"
-
-#include <chrono>
+#include "runtime/ring/launch.h"
 
 namespace weft {
-
-namespace {
-
-Status wait(Link& link, std::uint64_t step, double& wait_ms) {
-  const auto start = std::chrono::steady_clock::now();
-  WEFT_CHECK(link.wait(step));
-  wait_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  return done;
-}
-
-}  // namespace
 
 Result<MovedQueries> MovedQueries::make(const Kernel& kernel, std::shared_ptr<KernelMemory> memory,
                                         const std::shared_ptr<KernelMemory>& messages, const ring::Split& split,
@@ -120,7 +107,7 @@ Status MovedQueries::post_queries(Link& link, const TensorView& q) {
 
 Status MovedQueries::take_queries(Link& link, double& wait_ms) {
   if (arrived_) return done;
-  WEFT_CHECK(wait(link, queries_step_, wait_ms));
+  WEFT_CHECK(link.wait(queries_step_, wait_ms));
   std::size_t in = 0, own = 0;
   for (const auto& rows : rows_) {
     const auto bytes = bytes_of_queries(rows);
@@ -134,27 +121,20 @@ Status MovedQueries::take_queries(Link& link, double& wait_ms) {
   return done;
 }
 
-RunArgs MovedQueries::launch_of(const Rows& rows, const Arena& arena, const RingArgs& args) const {
-  RunArgs run{.k = arena.read(0), .v = arena.read(1), .inputs = args.inputs};
-  run.slice = {.first = rows.run.first, .of = shape_.n_q};
-  run.dropout_seed = args.dropout_seed;
-  run.threads = args.threads;
-  run.stream = args.stream;
-  return run;
-}
-
 Status MovedQueries::compute(Link& link, const ring::Keys& keys, const Arena& arena, const RingArgs& args,
                              double& wait_ms) {
   WEFT_CHECK(take_queries(link, wait_ms));
   for (const auto& kept : mine_) {
     if (kept.first * split_.moved.keys != keys.first) continue;
     const auto& rows = rows_[kept.rows];
-    auto run = launch_of(rows, arena, args);
-    run.q = dense_view(queries_.data() + rows.begin, dtype_, {shape_.batch, rows.run.count, shape_.heads, shape_.d});
+    RingArgs some = args;
+    some.q = dense_view(queries_.data() + rows.begin, dtype_, {shape_.batch, rows.run.count, shape_.heads, shape_.d});
     auto* const states = kept_.data() + kept.begin;
     // No O is written: a launch has one.
-    run.out = dense_output(states, dtype_, {shape_.batch, rows.run.count, shape_.heads, shape_.d_v});
+    some.out = dense_output(states, dtype_, {shape_.batch, rows.run.count, shape_.heads, shape_.d_v});
+    some.lse = some.branch_lse = {};
     const std::int64_t chunks = kept.end - kept.first;
+    const auto run = launch_of(some, arena, rows.run, 0, shape_.n_q);
     WEFT_CHECK(run_cut(kernel_, run,
                        {.states = reinterpret_cast<float*>(states),
                         .slots = chunks,
@@ -193,19 +173,14 @@ Status MovedQueries::finish(Link& link, const Arena& arena, const RingArgs& args
     theirs.insert(theirs.end(), its.begin(), its.end());
   }
   WEFT_TRY(const auto step, link.post(sends, receives));
-  WEFT_CHECK(wait(link, step, wait_ms));
+  WEFT_CHECK(link.wait(step, wait_ms));
   for (const auto& kept : theirs) WEFT_CHECK(merge(kept, in_states_));
   for (const auto& kept : mine_) {
     if (rows_[kept.rows].owner == rank_) WEFT_CHECK(merge(kept, kept_));
   }
   for (const auto& rows : rows_) {
     if (rows.owner != rank_) continue;
-    auto run = launch_of(rows, arena, args);
-    const auto count = rows.run.count;
-    run.q = rows_of(args.q, 1, rows.local, count);
-    run.out = rows_of(args.out, 1, rows.local, count);
-    run.lse = rows_of(args.lse, 2, rows.local, count);
-    run.branch_lse = rows_of(args.branch_lse, 3, rows.local, count);
+    const auto run = launch_of(args, arena, rows.run, rows.local, shape_.n_q);
     WEFT_CHECK(run_cut(kernel_, run,
                        {.step = KeyCut::Step::finish,
                         .states = reinterpret_cast<float*>(merged_.data() + rows.states),

@@ -54,7 +54,6 @@ class MovedQueries {
   std::size_t bytes_of_states(const Rows& rows, std::int64_t chunks) const;
   /// Of the ranks' chunks, the states of `owner`'s rows, one behind the other from `begin` on.
   std::vector<Kept> kept_of(std::int64_t rank, int owner, std::size_t& begin) const;
-  RunArgs launch_of(const Rows& rows, const Arena& arena, const RingArgs& args) const;
   Status take_queries(Link& link, double& wait_ms);
   Status merge(const Kept& kept, const KernelBytes& from);
 

@@ -13,10 +13,7 @@ const char* word_of(RingLayout layout) {
   return kWords[static_cast<std::size_t>(layout)];
 }
 
-const char* word_of(RingCarrier carrier) {
-  constexpr std::array kWords = {"auto", "keys", "heads", "queries"};
-  return kWords[static_cast<std::size_t>(carrier)];
-}
+const char* word_of(RingCarrier carrier) { return ring::kCarriers[static_cast<std::size_t>(carrier)].first; }
 
 }  // namespace
 

@@ -2,10 +2,9 @@
 
 #include "runtime/engine/kernel_state.h"
 #include "runtime/engine/key_cut.h"
-#include "runtime/ring/views.h"
+#include "runtime/ring/launch.h"
 
 #include <algorithm>
-#include <chrono>
 
 namespace weft {
 
@@ -80,28 +79,12 @@ Result<std::uint64_t> Rounds::begin(std::size_t round, Link& link, const RingArg
   return transfers_.post(round, link, arena);
 }
 
-RunArgs Rounds::launch_of(const Rows& rows, const Arena& arena, const RingArgs& args) const {
-  const auto count = rows.run.count;
-  RunArgs run{.q = rows_of(args.q, 1, rows.local, count),
-              .k = arena.read(0),
-              .v = arena.read(1),
-              .out = rows_of(args.out, 1, rows.local, count),
-              .lse = rows_of(args.lse, 2, rows.local, count),
-              .branch_lse = rows_of(args.branch_lse, 3, rows.local, count),
-              .inputs = args.inputs};
-  if (count < shape_.n_q) run.slice = {.first = rows.run.first, .of = shape_.n_q};
-  run.dropout_seed = args.dropout_seed;
-  run.threads = args.threads;
-  run.stream = args.stream;
-  return run;
-}
-
 Status Rounds::compute(std::size_t round, const RingArgs& args) {
   const auto first = tokens_of(round).first;
   for (const auto& rows : rows_) {
     // The first round begins the states of all.
     if (round > 0 && !rows.keeps[round]) continue;
-    const auto run = launch_of(rows, arena_of(round), args);
+    const auto run = launch_of(args, arena_of(round), rows.run, rows.local, shape_.n_q);
     auto* const states = reinterpret_cast<float*>(states_.data() + rows.states);
     WEFT_CHECK(run_cut(
         kernel_, run,
@@ -119,9 +102,7 @@ Status Rounds::run(Link& link, const RingArgs& args, double& wait_ms) {
     if (round == 0) {
       WEFT_TRY(step, begin(0, link, args));
     }
-    const auto start = std::chrono::steady_clock::now();
-    WEFT_CHECK(link.wait(step));
-    wait_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    WEFT_CHECK(link.wait(step, wait_ms));
     WEFT_CHECK(transfers_.unpack(round, arena_of(round)));
     // Messages have room for one round.
     WEFT_CHECK(arena_of(round).settle());
@@ -132,7 +113,7 @@ Status Rounds::run(Link& link, const RingArgs& args, double& wait_ms) {
   }
   for (const auto& rows : rows_) {
     auto* const states = reinterpret_cast<float*>(states_.data() + rows.states);
-    WEFT_CHECK(run_cut(kernel_, launch_of(rows, arena_of(0), args),
+    WEFT_CHECK(run_cut(kernel_, launch_of(args, arena_of(0), rows.run, rows.local, shape_.n_q),
                        {.step = Step::finish, .states = states, .slots = kSlots}));
   }
   return arena_of(0).settle();

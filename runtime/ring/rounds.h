@@ -39,7 +39,6 @@ class Rounds {
   Arena& arena_of(std::size_t round) { return arenas_[round % 2]; }
   ring::Run tokens_of(std::size_t round) const;
   Result<std::uint64_t> begin(std::size_t round, Link& link, const RingArgs& args);
-  RunArgs launch_of(const Rows& rows, const Arena& arena, const RingArgs& args) const;
   Status compute(std::size_t round, const RingArgs& args);
 
   Kernel kernel_;

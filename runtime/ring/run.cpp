@@ -1,6 +1,6 @@
 #include "compiler/base/guarded.h"
+#include "runtime/ring/launch.h"
 #include "runtime/ring/ring_plan.h"
-#include "runtime/ring/views.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -117,21 +117,10 @@ Status check_rows(const RingPlan::State& plan, const RingArgs& args) {
   return check_tensor(plan, "v", args.v, {s.batch, rows, s.kv_heads, s.d_v});
 }
 
-/// One launch of consecutive tokens: the kernel is told that it is a slice, so that rows have the bits of the whole.
 Status launch(const RingPlan::State& plan, const RingArgs& args, std::int64_t local, std::int64_t token,
               std::int64_t count) {
-  RunArgs run{.q = rows_of(args.q, 1, local, count),
-              .k = plan.arena->read(0),
-              .v = plan.arena->read(1),
-              .out = rows_of(args.out, 1, local, count),
-              .lse = rows_of(args.lse, 2, local, count),
-              .branch_lse = rows_of(args.branch_lse, 3, local, count),
-              .inputs = args.inputs,
-              .head_slice = plan.head_slice()};
-  if (count < plan.shape.n_q) run.slice = {.first = token, .of = plan.shape.n_q};
-  run.dropout_seed = args.dropout_seed;
-  run.threads = args.threads;
-  run.stream = args.stream;
+  auto run = launch_of(args, *plan.arena, {token, count}, local, plan.shape.n_q);
+  run.head_slice = plan.head_slice();
   return plan.kernel.run(run);
 }
 
@@ -236,9 +225,7 @@ Status run_portions(RingPlan::State& plan, const RingArgs& args) {
     // A rank that needs nothing does not wait for steps of others, either.
     while (ready < count && (plan.portions[ready].local || transfers.step_of(ready) <= steps)) ++ready;
     if (ready == next) {
-      const auto start = Clock::now();
-      WEFT_CHECK(link.wait(transfers.step_of(next)));
-      plan.share.wait_ms += std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+      WEFT_CHECK(link.wait(transfers.step_of(next), plan.share.wait_ms));
       continue;
     }
     for (std::size_t p = next; p < ready; ++p) WEFT_CHECK(transfers.unpack(p, *plan.arena));
