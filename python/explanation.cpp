@@ -24,7 +24,7 @@ struct Explanation {
 
 Explanation explain(const Engine& engine, const Request& request, std::int64_t batch, std::int64_t n_q,
                     std::int64_t n_k, bool heads_first, std::int64_t ranks, const std::string& layout,
-                    const std::string& carrier, const nb::object& inputs) {
+                    const std::string& carrier, std::size_t ring_memory, const nb::object& inputs) {
   Stream unready = Stream::unready();
   const Pattern facts(request);
   const NamedViews given(inputs, facts.handle(), unready);
@@ -36,6 +36,7 @@ Explanation explain(const Engine& engine, const Request& request, std::int64_t b
   how.ranks = ranks;
   how.layout = layout.empty() ? nullptr : layout.c_str();
   how.carrier = carrier.empty() ? nullptr : carrier.c_str();
+  how.ring_memory = ring_memory;
   how.inputs = given.tensors().data();
   how.input_count = given.tensors().size();
   weft_explanation* made = nullptr;
@@ -61,7 +62,7 @@ void bind_explanation(nb::module_& module) {
       .def_prop_ro("json", [](const Explanation& self) { return weft_explanation_json(self.handle.get()); });
   module.def("explain", &explain, nb::arg("engine"), nb::arg("request"), nb::arg("batch"), nb::arg("n_q"),
              nb::arg("n_k"), nb::arg("heads_first"), nb::arg("ranks"), nb::arg("layout"), nb::arg("carrier"),
-             nb::arg("inputs").none() = nb::none());
+             nb::arg("ring_memory"), nb::arg("inputs").none() = nb::none());
   module.def("doctor", &doctor);
 }
 

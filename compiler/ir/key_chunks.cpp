@@ -10,23 +10,10 @@
 namespace weft::ir {
 namespace {
 
-/// With 8 heads that is two blocks of threads for each of 128 SMs.
-constexpr std::int64_t kMostChunks = 32;
-/// Chunks times softmaxes: a block of threads takes one of each, and each has a state to be kept.
-constexpr std::int64_t kMostShares = 128;
-/// More row tiles than that are work for a GPU as they are, with a few heads.
-constexpr std::int64_t kMostTiles = 2;
-/// A chunk's state is written and read once for each row; more rows want more keys to be worth it.
-constexpr std::int64_t kFewRows = 16, kKeysForMoreRows = 4;
-
-std::int64_t least_keys(const Plan& plan, std::int64_t n_q) {
-  return plan.choices.chunk_k * (n_q > kFewRows ? kKeysForMoreRows : 1);
-}
-
+/// The most chunks that so many rows with so many keys have.
 std::int64_t count_of(const Plan& plan, std::int64_t n_q, std::int64_t keys) {
-  if (!plan.may_cut_keys() || n_q > kMostTiles * plan.choices.tile_q) return 1;
-  const std::int64_t most = std::min(kMostChunks, kMostShares / std::ssize(plan.phases.front().passes));
-  return std::clamp<std::int64_t>(keys / least_keys(plan, n_q), 1, most);
+  const auto cut = std::find_if(plan.cuts.begin(), plan.cuts.end(), [&](const Cut& c) { return n_q <= c.rows; });
+  return cut == plan.cuts.end() ? 1 : std::clamp<std::int64_t>(keys / cut->keys, 1, cut->most);
 }
 
 /// Bounds that are known without the caller's tensors.
@@ -53,10 +40,6 @@ std::pair<std::int64_t, std::int64_t> span_of(const Plan& plan, const Extent& ex
 
 }  // namespace
 
-bool Plan::may_cut_keys() const {
-  return choices.chunk_k > 0 && phases.size() == 1 && 2 * std::ssize(phases[0].passes) <= kMostShares;
-}
-
 Status check_key_cuts(const Plan& plan) {
   if (plan.choices.kernel_class == KernelClass::vector || plan.may_cut_keys()) return done;
   return user_error(
@@ -80,10 +63,6 @@ std::int64_t most_key_chunks(const Plan& plan, std::int64_t n_q, std::int64_t n_
 
 std::int64_t shares_of_tile(const Plan& plan, std::int64_t chunks) {
   return chunks > 1 ? chunks * std::ssize(plan.phases.front().passes) : 1;
-}
-
-std::array<std::int64_t, 2> rows_with_most_chunks(const Plan& plan) {
-  return {kFewRows, kMostTiles * plan.choices.tile_q};
 }
 
 }  // namespace weft::ir

@@ -3,7 +3,6 @@
 #include "compiler/ir/plan.h"
 #include "compiler/ir/tensor.h"
 
-#include <array>
 #include <cstdint>
 
 /// How a launch cuts the keys of its rows. A few rows with many keys, as in decoding or a step of a ring, would keep a
@@ -30,8 +29,5 @@ std::int64_t most_key_chunks(const Plan& plan, std::int64_t n_q, std::int64_t n_
 
 /// Blocks of threads for a tile of rows: one for each softmax of a chunk, where keys are cut.
 std::int64_t shares_of_tile(const Plan& plan, std::int64_t chunks);
-
-/// Numbers of rows up to which that number is the same, ascending; behind the last it is 1.
-std::array<std::int64_t, 2> rows_with_most_chunks(const Plan& plan);
 
 }  // namespace weft::ir

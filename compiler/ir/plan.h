@@ -29,6 +29,8 @@ inline constexpr int kPlanAbi = 1;
 inline constexpr std::size_t kMostInputs = 16, kMostAxes = 4, kMostLists = 4;
 inline constexpr std::size_t kMostPredicates = 256;
 inline constexpr std::int64_t kSummaryBlock = 64;
+/// Chunks of keys times softmaxes: a block of threads takes one of each, and each has a state to be kept.
+inline constexpr std::int64_t kMostShares = 128;
 
 /// One closed form over the tile's rows. `value(x) = base + add` with base by kind:
 ///   constant 0 · row x · segment floor(x / a) * a · input t[b] of input number a ·
@@ -199,7 +201,6 @@ struct Choices {
   int threads = 1;  ///< that compute one tile together
   int depth = 0;    ///< GPUs: columns of Q and K staged in shared memory at a time …
   int staged = 0;   ///< … and rows of V
-  int chunk_k = 0;  ///< GPUs: the least keys of a chunk, where few rows have many; 0: keys are not cut
   int stages = 1;  ///< GPUs: blocks of keys that have room in shared memory: the next arrives under this one's products
   int groups = 0;  ///< GPUs: 1: four warps multiply together, of operands in shared memory (wgmma of sm_90a)
   int resident = 2;  ///< GPUs: blocks of threads that an SM holds: registers may take what they leave
@@ -208,6 +209,15 @@ struct Choices {
   /// CPUs: products that a lane does with one instruction. 2: of pairs of bf16, which else are widened to f32.
   int products = 1;
   bool operator==(const Choices&) const = default;
+};
+
+/// How launches of at most `rows` queries, and of more than the cut before this one has, cut the keys of a row into
+/// chunks (key_chunks.h).
+struct Cut {
+  std::int64_t rows = 0;
+  std::int64_t keys = 0;  ///< of a chunk, at least
+  std::int64_t most = 0;  ///< chunks
+  bool operator==(const Cut&) const = default;
 };
 
 struct Plan {
@@ -229,6 +239,7 @@ struct Plan {
   std::optional<Ring> ring;
   Choices choices;
   std::vector<Phase> phases;
+  std::vector<Cut> cuts;  ///< GPUs: by rows, ascending; launches of more queries than any has cut no keys
   /// Of gradients on GPUs, where this is the plan of dQ: that of dK and dV, whose tiles hold keys and walk over
   /// queries.
   std::shared_ptr<const Plan> transposed;
@@ -255,9 +266,8 @@ struct Plan {
   /// Does a sum of several softmaxes stand in memory? On GPUs, whose registers hold the running one.
   bool sums_in_memory() const;
 
-  /// Can a launch cut the keys of its rows into chunks (key_chunks.h)? That of one phase can, unless it has very many
-  /// softmaxes.
-  bool may_cut_keys() const;
+  /// Can a launch cut the keys of its rows into chunks?
+  bool may_cut_keys() const { return !cuts.empty(); }
 
   /// f32 state of one row: acc, m, l; of gradients dQ, or dK and dV.
   std::int64_t state_bytes() const {
@@ -287,10 +297,12 @@ Result<Plan> parse_plan(std::string_view text);
 ///  8. Lists have a count and a block of 1 or more, and an f32 input of four axes or none. Summaries stand behind
 ///     lists of chosen keys, which alone `listed` reads; they are of blocks of kSummaryBlock, of a condition that reads
 ///     the key: `spans` of an interval, `meets` of a truth.
-///  9. Predicates, forms and the score have their types, read no s but in the score, and index inputs with one integer
+///  9. Cuts ascend by rows, are of one phase without gradients, and have chunks of whole blocks of keys, of which each
+///     softmax has at most kMostShares.
+/// 10. Predicates, forms and the score have their types, read no s but in the score, and index inputs with one integer
 ///     an axis; the sink is over h and H. Direct weights have a score, no sink, and one pass a phase that writes no
 ///     LSE.
-/// 10. The transposed plan is sound, holds keys in its tiles, has the binding of the other and no plans beside it; that
+/// 11. The transposed plan is sound, holds keys in its tiles, has the binding of the other and no plans beside it; that
 ///     of inputs likewise, with queries in its tiles.
 std::vector<std::string> verify(const Plan& plan);
 

@@ -206,6 +206,8 @@ class PlanReader {
       input(line);
     else if (head == "choices")
       choices(line);
+    else if (head == "cut")
+      cut(line);
     else if (head == "reason")
       plan.reasons.emplace_back(line.rest()), line = LineReader("");
     else if (head == "phase")
@@ -314,10 +316,16 @@ class PlanReader {
     c.threads = line.small("threads");
     c.depth = line.small("depth");
     c.staged = line.small("staged");
-    c.chunk_k = line.small("chunk_k");
     c.stages = line.small("stages");
     c.resident = line.small("resident");
     if (!line.at_end()) c.groups = line.small("groups");
+  }
+  void cut(LineReader& line) {
+    Cut c;
+    c.rows = line.named("rows");
+    c.keys = line.named("keys");
+    c.most = line.named("most");
+    plan.cuts.push_back(c);
   }
   void phase(LineReader& line) {
     Phase p;

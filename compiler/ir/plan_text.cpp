@@ -144,9 +144,9 @@ std::string print_choices(const Plan& plan) {
          c.tile_q, c.tile_k, c.sub_q, c.sub_k, c.micro_k, c.micro_q,
          c.kernel_class == KernelClass::vector
              ? fmt::format(" few_q {}{}", c.few_q, c.products == 1 ? "" : fmt::format(" products {}", c.products))
-             : fmt::format(" threads {} depth {} staged {} chunk_k {} stages {} resident {}{}", c.threads, c.depth,
-                           c.staged, c.chunk_k, c.stages, c.resident,
-                           c.groups == 0 ? "" : fmt::format(" groups {}", c.groups)));
+             : fmt::format(" threads {} depth {} staged {} stages {} resident {}{}", c.threads, c.depth, c.staged,
+                           c.stages, c.resident, c.groups == 0 ? "" : fmt::format(" groups {}", c.groups)));
+  for (const auto& cut : plan.cuts) w.line("cut rows {} keys {} most {}", cut.rows, cut.keys, cut.most);
   for (const auto& phase : plan.phases) print(w, phase);
   for (const auto& reason : plan.reasons) w.line("reason {}", reason);
   if (plan.transposed) {

@@ -22,6 +22,7 @@ class Verifier {
     sizes();
     expressions();
     if (plan_.phases.empty()) say("it has no phase");
+    cuts();
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) phase(plan_.phases[i], i);
     if (plan_.transposed) beside(*plan_.transposed, Stationary::key, Role::attend, "of dK and dV");
     if (plan_.of_inputs) beside(*plan_.of_inputs, Stationary::query, Role::inputs, "of inputs");
@@ -70,10 +71,24 @@ class Verifier {
     }
     if (c.tile_q % (c.sub_q * c.micro_q) != 0)
       say("tile_q {} is not a multiple of sub_q {} times micro_q {}", c.tile_q, c.sub_q, c.micro_q);
-    if (c.chunk_k < 0 || c.chunk_k % c.tile_k != 0)
-      say("chunks of {} keys are not whole blocks of {}", c.chunk_k, c.tile_k);
     if (c.tile_k % c.sub_k != 0 || c.tile_k % c.micro_k != 0)
       say("tile_k {} is not a multiple of sub_k {} and micro_k {}", c.tile_k, c.sub_k, c.micro_k);
+  }
+
+  void cuts() {
+    if (plan_.cuts.empty()) return;
+    if (plan_.phases.size() != 1 || plan_.bind.gradient || plan_.choices.kernel_class == KernelClass::vector)
+      say("keys are cut in {} phases{} of {}", plan_.phases.size(), plan_.bind.gradient ? " of gradients" : "",
+          plan_.target);
+    const std::int64_t softmaxes = plan_.phases.empty() ? 1 : std::ssize(plan_.phases.front().passes);
+    std::int64_t rows = 0;
+    for (const Cut& cut : plan_.cuts) {
+      if (cut.rows <= rows) say("a cut of {} rows behind one of {}", cut.rows, rows);
+      if (cut.keys < 1 || cut.keys % std::max(1, plan_.choices.tile_k) != 0)
+        say("chunks of {} keys are not whole blocks of {}", cut.keys, plan_.choices.tile_k);
+      if (cut.most < 2 || cut.most > kMostShares / softmaxes) say("{} chunks of {} softmaxes", cut.most, softmaxes);
+      rows = cut.rows;
+    }
   }
 
   /// What vdpbf16ps can do, as codegen/cpu spells it.

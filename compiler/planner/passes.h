@@ -28,6 +28,7 @@ struct Draft {
   std::vector<std::vector<Conjunction>> branches;  ///< disjunctive normal form of each branch's set
   std::vector<ir::KeyRange> ranges;                ///< all of them, with their branch
   std::vector<Diagnostic> diagnostics;
+  int chunk_k = 0;  ///< GPUs: the least keys of a chunk where few rows have many; 0: keys are not cut
 };
 
 /// Refuses what this version cannot plan, naming the construct and its place. Guarantees: sets are of
@@ -49,6 +50,9 @@ void choose_tiles(Draft& draft);
 /// different orders become phases with carried state; by simulated cost. Requires `ranges` and
 /// choices; guarantees `plan.phases`.
 void choose_rows(Draft& draft);
+
+/// How launches with few queries cut the keys of a row (ir/key_chunks.h). Requires choices and `plan.phases`.
+void cut_keys(Draft& draft);
 
 /// Longest tiles first, so that the last thread to finish has little left.
 void order_tiles(Draft& draft);

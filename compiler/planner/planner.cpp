@@ -21,6 +21,7 @@ constexpr PassEntry kPasses[] = {
     {"make_ranges", make_ranges},
     {"choose_tiles", choose_tiles},
     {"choose_rows", choose_rows},
+    {"cut_keys", cut_keys},
     {"order_tiles", order_tiles},
     {"summarize", summarize},
 };

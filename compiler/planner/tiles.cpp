@@ -233,6 +233,12 @@ ir::Choices for_gpu(Draft& draft) {
 constexpr int kLeastKeysOfChunk = 512;
 /// By schedule; hardly any launch has two of them.
 constexpr int kMostKeysOfChunk = 1 << 20;
+/// A chunk's state is written and read once for each row; more rows want more keys to be worth it.
+constexpr int kFewRows = 16, kKeysForMoreRows = 4;
+/// More row tiles than that are work for a GPU as they are, with a few heads.
+constexpr int kMostTilesToCut = 2;
+/// With 8 heads that is two blocks of threads for each of 128 SMs.
+constexpr std::int64_t kMostChunks = 32;
 
 /// Instructions of four warps, which read operands in shared memory. Measured on an H100 they are slower than those of
 /// one warp (docs/how-the-cuda-kernel-works.md), so that only a schedule asks for them.
@@ -243,7 +249,7 @@ bool may_multiply_in_groups(const Draft& draft) {
 
 struct Key {
   const char* name;
-  int ir::Choices::*field;
+  int* value;
   int least, most, multiple;
   bool has_meaning = true;  ///< on the target
 };
@@ -255,15 +261,14 @@ void choose_tiles(Draft& draft) {
   const bool is_gpu = draft.target.kind == TargetKind::cuda;
   c = is_gpu ? for_gpu(draft) : for_cpu(draft);
   const bool cuts = is_gpu && !draft.plan.bind.gradient;
-  if (cuts) c.chunk_k = (kLeastKeysOfChunk + c.tile_k - 1) / c.tile_k * c.tile_k;
+  if (cuts) draft.chunk_k = (kLeastKeysOfChunk + c.tile_k - 1) / c.tile_k * c.tile_k;
   const int step = is_gpu ? c.tile_q : c.sub_q * c.micro_q;
-  const Key keys[] = {
-      {"tile_q", &ir::Choices::tile_q, step, is_gpu ? step : 256, step},
-      {"tile_k", &ir::Choices::tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16},
-      {"products", &ir::Choices::products, 1, 2, 1, may_multiply_pairs(draft)},
-      {"stages", &ir::Choices::stages, 1, c.stages, 1, c.stages > 1},
-      {"groups", &ir::Choices::groups, 0, draft.plan.bind.gradient ? 0 : 1, 1, may_multiply_in_groups(draft)},
-      {"chunk", &ir::Choices::chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k, cuts}};
+  const Key keys[] = {{"tile_q", &c.tile_q, step, is_gpu ? step : 256, step},
+                      {"tile_k", &c.tile_k, is_gpu ? c.tile_k : 16, is_gpu ? c.tile_k : 256, 16},
+                      {"products", &c.products, 1, 2, 1, may_multiply_pairs(draft)},
+                      {"stages", &c.stages, 1, c.stages, 1, c.stages > 1},
+                      {"groups", &c.groups, 0, draft.plan.bind.gradient ? 0 : 1, 1, may_multiply_in_groups(draft)},
+                      {"chunk", &draft.chunk_k, c.tile_k, kMostKeysOfChunk, c.tile_k, cuts}};
   for (const auto& hint : draft.pattern.schedule) {
     const auto at = std::find_if(std::begin(keys), std::end(keys), [&](const Key& k) { return hint.key == k.name; });
     if (at == std::end(keys) || !at->has_meaning) {
@@ -288,12 +293,22 @@ void choose_tiles(Draft& draft) {
            .label = fmt::format("from {} to {} in steps of {}", at->least, at->most, at->multiple)});
       continue;
     }
-    c.*(at->field) = static_cast<int>(hint.value);
+    *at->value = static_cast<int>(hint.value);
     draft.plan.reasons.push_back(
         fmt::format("{} {}: {}", hint.key, hint.value, hint.tuned ? "found by weft tune" : "asked for by schedule"));
   }
   // Groups need no registers for operands: a third block of threads finds room.
   if (c.groups != 0 && std::max(draft.plan.bind.d, draft.plan.bind.d_v) <= 64) c.resident = 3;
+}
+
+void cut_keys(Draft& draft) {
+  ir::Plan& plan = draft.plan;
+  if (draft.chunk_k == 0 || plan.phases.size() != 1) return;
+  const std::int64_t most = std::min(kMostChunks, ir::kMostShares / std::ssize(plan.phases.front().passes));
+  if (most < 2) return;
+  const std::int64_t all = std::int64_t{kMostTilesToCut} * plan.choices.tile_q;
+  plan.cuts = {{.rows = kFewRows, .keys = draft.chunk_k, .most = most},
+               {.rows = all, .keys = std::int64_t{kKeysForMoreRows} * draft.chunk_k, .most = most}};
 }
 
 void order_tiles(Draft& draft) {

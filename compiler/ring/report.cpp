@@ -1,6 +1,7 @@
 #include "compiler/ring/report.h"
 
 #include "compiler/ring/portions.h"
+#include "compiler/ring/shares.h"
 
 #include <fmt/format.h>
 
@@ -10,84 +11,76 @@ namespace weft::ring {
 
 namespace {
 
-/// Which group owns a token, and what of moved rows each rank has.
-class OwnerIndex {
- public:
-  explicit OwnerIndex(const Split& split) : ranks_(split.groups.ranks()) {
-    const auto& map = split.groups;
-    for (std::int64_t g = 0; split.moves_queries() && g < ranks_; ++g) {
-      moved_rows_.push_back(count_of(split.moved_of(g)));
-      moved_chunks_.push_back(std::count(split.moved.rank_of.begin(), split.moved.rank_of.end(), g));
-    }
-    for (std::int64_t g = 0; g < ranks_; ++g) {
-      for (const auto& run : map.runs[static_cast<std::size_t>(g)]) {
-        striped_ = striped_ || run.stride > 1;
-        owned_.push_back({run.first, run.end(), g});
-      }
-    }
-    std::sort(owned_.begin(), owned_.end(), [](const Owned& a, const Owned& b) { return a.begin < b.begin; });
-  }
+constexpr double kBeside = 1.05;  // what computing takes while transfers share the memory
 
-  std::int64_t moved_rows(std::int64_t rank) const { return moved_rows_[static_cast<std::size_t>(rank)]; }
-  std::int64_t moved_chunks(std::int64_t rank) const { return moved_chunks_[static_cast<std::size_t>(rank)]; }
+Inflow inflow_of(const RankShare& share, const Machine& machine) {
+  const double keys = share.keys_bytes();
+  return inflow_from(keys > 0 ? share.near_bytes / keys : 0, machine);
+}
 
-  /// Calls visit(rank, tokens) for the owners of a run's tokens; a rank may come several times.
-  template <typename Visit>
-  void each(const Run& run, const Visit& visit) const {
-    if (run.count == 0) return;
-    if (striped_) {
-      // The owners of a progression repeat.
-      const std::int64_t period = std::min(run.count, ranks_ / std::gcd(ranks_, run.stride));
-      for (std::int64_t i = 0; i < period; ++i)
-        visit((run.first + i * run.stride) % ranks_, (run.count - 1 - i) / period + 1);
-      return;
-    }
-    auto at = std::upper_bound(owned_.begin(), owned_.end(), run.first,
-                               [](std::int64_t x, const Owned& owned) { return x < owned.begin; }) -
-              1;
-    const Residue residue{run.stride, ir::floor_mod(run.first, run.stride)};
-    for (; at != owned_.end() && at->begin < run.end(); ++at) {
-      const Run part = members(residue, std::max(at->begin, run.first), std::min(at->end, run.end()));
-      if (part.count > 0) visit(at->rank, part.count);
-    }
-  }
+double flops_of_pair(const Relation& relation) {
+  return 2 * static_cast<double>(relation.shape().d + relation.shape().d_v);
+}
 
- private:
-  struct Owned {
-    std::int64_t begin, end, rank;
+/// Seconds of one rank that goes through the keys in rounds: those of the next come while one is computed, and each
+/// leaves states of the rows that keep some of its keys, which are then folded into what those rows had.
+double seconds_of_rounds(const Relation& relation, const Split& split, std::int64_t rank, const RankShare& share,
+                         const Machine& machine) {
+  const auto& shape = relation.shape();
+  const auto& plan = relation.plan();
+  const auto& rows = split.computed(rank);
+  const auto& heads = split.heads(rank);
+  std::vector<Cell> cells;
+  for (std::int64_t first = 0; first < shape.n_k; first += split.round_keys)
+    cells.push_back({rows, {first, std::min(first + split.round_keys, shape.n_k)}});
+  const auto needs = relation.needs_by_cell(cells, rows);
+  const auto inflow = inflow_of(share, machine);
+  const double of_row = row_bytes(relation) * static_cast<double>(heads.count * shape.batch);
+  const double of_states =
+      static_cast<double>(shape.batch * shape.heads * std::ssize(plan.phases.front().passes) * plan.state_bytes());
+  const auto parts = cut(rows, kPartsOfRounds);
+  double now = 0, arrival = 0;
+  // Own rows are put in their place before those of others are waited for.
+  const auto begin = [&](std::size_t round) {
+    const auto& keys = cells[round].keys;
+    now += 2 * of_row * static_cast<double>(count_of(inside(rows, {{keys.first, keys.end - keys.first}}))) /
+           machine.bytes_per_s;
+    arrival = now + inflow.of(bytes_of(relation, needs[round].of_heads(heads)));
   };
-  std::int64_t ranks_;
-  bool striped_ = false;
-  std::vector<Owned> owned_;
-  std::vector<std::int64_t> moved_rows_, moved_chunks_;
-};
+  begin(0);
+  for (std::size_t round = 0; round < cells.size(); ++round) {
+    now = std::max(now, arrival);
+    if (round + 1 < cells.size()) begin(round + 1);
+    double pairs = 0, kept = 0, launches = 0;
+    for (const auto& part : parts) {
+      const double of_part = relation.pairs_of({part, cells[round].keys}, heads);
+      if (of_part == 0 && round > 0) continue;
+      pairs += of_part;
+      kept += static_cast<double>(count_of(part));
+      launches += round > 0 ? 2 : 1;
+    }
+    const double states = kept * of_states * (round > 0 ? 4 : 1) / machine.bytes_per_s;  // written, two read, written
+    now += launches * machine.launch_s + states +
+           pairs * flops_of_pair(relation) / machine.flops_per_s * (share.keys_bytes() > 0 ? kBeside : 1);
+  }
+  return now + static_cast<double>(std::ssize(parts)) * machine.launch_s +
+         static_cast<double>(count_of(rows)) * of_states / machine.bytes_per_s;
+}
 
 /// Seconds of one rank: what changes places before, then portions in their order, beside transfers that go on all the
 /// time, then what goes back.
 double seconds_of(const Relation& relation, const Split& split, std::int64_t rank, const RankShare& share,
                   const Machine& machine) {
-  constexpr double kBeside = 1.05;  // what computing takes while transfers share the memory
-  const auto& shape = relation.shape();
+  if (split.round_keys > 0) return seconds_of_rounds(relation, split, rank, share, machine);
   const auto& rows = split.computed(rank);
   const auto& heads = split.heads(rank);
-  const double flops_of_pair = 2 * static_cast<double>(shape.d + shape.d_v);
   const double keys = share.keys_bytes();
-  const double near = keys > 0 ? share.near_bytes / keys : 0;
-  const double s_per_byte = std::max(near / machine.near_bytes_per_s, (1 - near) / machine.far_bytes_per_s);
-  const double first_byte = near < 1 ? machine.far_s : machine.near_s;
-  const std::int64_t first = split.rank_of(split.group_of(rank), 0);
-  const bool is_near = first / machine.node == (first + split.group_size() - 1) / machine.node;
-  const auto exchange = [&](double bytes) {
-    if (!split.changes_heads()) return 0.0;
-    // It goes into a buffer and out of one.
-    return (is_near ? machine.near_s : machine.far_s) + 2 * bytes / machine.bytes_per_s +
-           bytes / (is_near ? machine.near_bytes_per_s : machine.far_bytes_per_s);
-  };
-  double now = exchange(share.exchanged_before);
+  const auto [first_byte, s_per_byte] = inflow_of(share, machine);
+  const double begun = exchange_seconds(split, rank, share.exchanged_before, machine);
+  double now = begun;
   // Its own rows go into the arena, where there is one.
   if (keys > 0 || rows.size() > 1) now += 2 * share.own_bytes / machine.bytes_per_s;
   // Keys travel while own rows are put in their place, but not before these have come.
-  const double begun = exchange(share.exchanged_before);
   const double transferred = begun + first_byte + keys * s_per_byte;
   double needed = 0, launched = 0;
   // Queries go before keys do.
@@ -104,14 +97,14 @@ double seconds_of(const Relation& relation, const Split& split, std::int64_t ran
         std::max(portion.local ? 0 : begun + first_byte + needed * s_per_byte, portion.moved ? queries : 0);
     // Portions that wait for nothing are one launch.
     if (arrival > now || launched == 0) now = std::max(now, arrival) + machine.launch_s, launched = 1;
-    const double computing = relation.pairs_of(portion.cell, heads) * flops_of_pair / machine.flops_per_s;
+    const double computing = relation.pairs_of(portion.cell, heads) * flops_of_pair(relation) / machine.flops_per_s;
     const double beside = std::clamp((transferred - now) / std::max(computing, 1e-30), 0.0, 1.0);
     now += computing * (1 + (keys > 0 ? kBeside - 1 : 0) * beside);
   }
   // States come back, and are read.
   if (share.moved_behind > 0)
     now += sent(share.moved_behind) + machine.launch_s + share.moved_behind / machine.bytes_per_s;
-  return now + exchange(share.exchanged_behind);
+  return now + exchange_seconds(split, rank, share.exchanged_behind, machine);
 }
 
 }  // namespace
@@ -139,10 +132,19 @@ std::string bits_of(const Split& split) {
 
 std::string carrier_of(const Split& split, const Report& report) {
   const bool keys = std::any_of(report.ranks.begin(), report.ranks.end(),
-                                [](const RankShare& share) { return share.keys_bytes() > 0; });
+                                [](const RankShare& share) { return share.keys_bytes() + share.rows_bytes > 0; });
   if (split.changes_heads()) return keys ? "heads, keys" : "heads";
   if (split.moves_queries()) return keys ? "queries, keys" : "queries";
   return keys ? "keys" : "local";
+}
+
+double exchange_seconds(const Split& split, std::int64_t rank, double bytes, const Machine& machine) {
+  if (!split.changes_heads()) return 0;
+  const std::int64_t first = split.rank_of(split.group_of(rank), 0);
+  const bool is_near = first / machine.node == (first + split.group_size() - 1) / machine.node;
+  // It goes into a buffer and out of one.
+  return (is_near ? machine.near_s : machine.far_s) + 2 * bytes / machine.bytes_per_s +
+         bytes / (is_near ? machine.near_bytes_per_s : machine.far_bytes_per_s);
 }
 
 double imbalance_of(const std::vector<double>& pairs) {
@@ -153,11 +155,7 @@ double imbalance_of(const std::vector<double>& pairs) {
 
 namespace {
 
-/// What changes places inside a group for its member `to`, from another: Q, K and V of the other's rows, and O and LSE
-/// of its own.
-struct Exchanged {
-  double before = 0, behind = 0;
-};
+/// Q, K and V of the other's rows, and O and LSE of its own.
 Exchanged exchanged(const Relation& relation, const Split& split, std::int64_t to, std::int64_t from) {
   const auto& shape = relation.shape();
   const auto element = static_cast<double>(ir::size_of(relation.plan().bind.dtype));
@@ -212,21 +210,9 @@ RankShare share_of(const Relation& relation, const Split& split, const OwnerInde
       row_bytes(relation) * static_cast<double>(shape.batch) / static_cast<double>(relation.entries());
   from.assign(static_cast<std::size_t>(split.ranks()), 0);
   for (const auto& of_cell : relation.needs_by_cell(cells, rows)) {
-    const Needs needs = of_cell.of_heads(heads);
-    std::vector<double> times(needs.sets.size(), 0);  // heads and entries that need a set
-    for (const int set : needs.of) ++times[static_cast<std::size_t>(set)];
-    for (std::size_t set = 0; set < needs.sets.size(); ++set) {
-      if (times[set] == 0) continue;
-      for (const auto& run : needs.sets[set]) {
-        owner.each(run, [&](std::int64_t group, std::int64_t tokens) {
-          from[static_cast<std::size_t>(split.rank_of(group, split.lane_of(g)))] +=
-              static_cast<double>(tokens) * times[set] * of_key;
-        });
-      }
-    }
+    add_needed(owner, split, g, of_cell.of_heads(heads), of_key, from);
   }
-  const auto first_near = g / node * node, end_near = std::min(split.ranks(), first_near + node);
-  for (auto j = first_near; j < end_near; ++j) share.near_bytes += from[static_cast<std::size_t>(j)];
+  share.near_bytes = near_bytes(from, g, node);
   for (std::int64_t lane = 0; lane < split.group_size(); ++lane) {
     const auto j = split.rank_of(split.group_of(g), lane);
     if (j == g) continue;
@@ -242,11 +228,7 @@ RankShare share_of(const Relation& relation, const Split& split, const OwnerInde
     share.moved_behind += behind;
     from[static_cast<std::size_t>(j)] += before + behind;
   }
-  for (const double bytes : from) {
-    if (bytes == 0) continue;
-    ++share.messages;
-    share.needed_bytes += bytes;
-  }
+  add_received(from, share);
   return share;
 }
 
@@ -272,37 +254,18 @@ double slowest_of_some(const Relation& relation, const Split& split, const std::
 }
 
 double seconds_alone(const Relation& relation, const Machine& machine) {
-  const auto& shape = relation.shape();
-  return relation.pairs_of({{0, shape.n_q}}) * 2 * static_cast<double>(shape.d + shape.d_v) / machine.flops_per_s +
+  return relation.pairs_of({{0, relation.shape().n_q}}) * flops_of_pair(relation) / machine.flops_per_s +
          machine.launch_s;
 }
 
 Report report_of(const Relation& relation, const Split& split, const Machine& machine) {
   const OwnerIndex owner(split);
-  Report out;
-  out.ranks.resize(static_cast<std::size_t>(split.ranks()));
-  std::vector<double> pairs, from;
-  for (std::size_t g = 0; g < out.ranks.size(); ++g) {
-    const double sent = out.ranks[g].sent_bytes;
-    out.ranks[g] = share_of(relation, split, owner, static_cast<std::int64_t>(g), machine.node, from);
-    out.ranks[g].sent_bytes = sent;
-    for (std::size_t j = 0; j < from.size(); ++j) out.ranks[j].sent_bytes += from[j];
-    pairs.push_back(out.ranks[g].pairs);
-  }
-  out.imbalance = imbalance_of(pairs);
-  // The slowest has the most to do, or the most to wait for.
-  const auto most = [&](auto member) {
-    return static_cast<std::size_t>(
-        std::max_element(out.ranks.begin(), out.ranks.end(), [&](auto& a, auto& b) { return a.*member < b.*member; }) -
-        out.ranks.begin());
-  };
-  for (const std::size_t g : {most(&RankShare::pairs), most(&RankShare::needed_bytes)}) {
-    out.predicted_s =
-        std::max(out.predicted_s, seconds_of(relation, split, static_cast<std::int64_t>(g), out.ranks[g], machine));
-  }
-  const double alone = seconds_alone(relation, machine) / static_cast<double>(split.ranks());
-  out.efficiency = out.predicted_s > 0 ? alone / out.predicted_s : 1;
-  return out;
+  return report_with(
+      split.ranks(), seconds_alone(relation, machine),
+      [&](std::int64_t g, std::vector<double>& from) {
+        return share_of(relation, split, owner, g, machine.node, from);
+      },
+      [&](std::int64_t g, const RankShare& share) { return seconds_of(relation, split, g, share, machine); });
 }
 
 }  // namespace weft::ring

@@ -16,15 +16,18 @@ struct RankShare {
   double sent_bytes = 0;      ///< to others
   std::int64_t messages = 0;  ///< ranks that it receives from
   double field_bytes = 0;     ///< what it would receive in a ring or all-gather of all keys
-  double near_bytes = 0;      ///< of needed_bytes, but for what follows, those from its own node
+  double near_bytes = 0;      ///< of K, V and `rows_bytes`, those from its own node
   /// Where heads change places, of needed_bytes: Q, K and V for its heads, before it computes, and O and LSE of its
   /// rows, behind.
   double exchanged_before = 0, exchanged_behind = 0;
   /// Where queries go to the keys, of needed_bytes: rows of Q for its chunks of keys, before it computes these, and
   /// what chunks of others kept of its own rows, behind.
   double moved_before = 0, moved_behind = 0;
-  double own_bytes = 0;  ///< K and V of the rows that it computes, of its heads
-  double keys_bytes() const { return needed_bytes - exchanged_before - exchanged_behind - moved_before - moved_behind; }
+  double rows_bytes = 0;  ///< of a backward pass, of needed_bytes: rows of Q, dO, O and LSE that keep own keys
+  double own_bytes = 0;   ///< K and V of the rows that it computes, of its heads
+  double keys_bytes() const {
+    return needed_bytes - exchanged_before - exchanged_behind - moved_before - moved_behind - rows_bytes;
+  }
   double held_bytes() const { return own_bytes + keys_bytes(); }  ///< all of K and V that its kernels read
 };
 

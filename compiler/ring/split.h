@@ -41,6 +41,10 @@ struct Moved {
   std::int64_t of(std::int64_t chunk) const { return rank_of[static_cast<std::size_t>(chunk)]; }
 };
 
+/// Where ranks go through the keys in rounds, rows that are computed together, of which each has its own keys: causal
+/// rows that come early are done early.
+inline constexpr std::int64_t kPartsOfRounds = 32;
+
 /// Ranks that follow one another are a group, in which each is a lane: it computes the rows of all ranks of its group,
 /// for heads of its own. Q, K and V of the others' rows come to it before, and O of their rows goes back behind: what
 /// others call the all-to-all of heads. A group of one rank computes its own rows for all heads, and nothing changes

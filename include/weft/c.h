@@ -389,7 +389,8 @@ typedef struct {
   const weft_named_tensor* inputs; /**< on the host; every `input` of the pattern, or none: then pairs that depend on
                                         them are not counted */
   size_t input_count;
-  const char* carrier; /**< of that ring: `auto`, `keys`, `heads`; NULL: auto */
+  const char* carrier; /**< of that ring: `auto`, `keys`, `heads`, `queries`; NULL: auto */
+  size_t ring_memory;  /**< bytes that each of its ranks has for K, V and messages; 0: what they take */
 } weft_explain_options;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_explain_options weft_explain_options_init(void) {

@@ -160,7 +160,8 @@ struct RingArgs {
 /// What one rank has to do, and did in its last run.
 struct RingShare {
   std::int64_t tokens = 0, messages = 0;
-  double pairs = 0;  ///< kept, over batch and heads
+  /// Kept, over batch and heads; of a backward pass the mean of those of its rows and those of its keys.
+  double pairs = 0;
   std::size_t needed_bytes = 0, received_bytes = 0, sent_bytes = 0;
   double wait_ms = 0;  ///< for keys of others
 };

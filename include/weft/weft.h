@@ -207,6 +207,13 @@ struct BuildTimes {
   double plan_ms = 0, emit_ms = 0;  ///< emit_ms: 0 for a stored kernel whose text nobody needed
   double compile_ms = 0;            ///< 0 unless the origin is `miss`
   double load_ms = 0;               ///< mapping the binary, and reading the store before
+  BuildTimes& operator+=(const BuildTimes& other) {
+    plan_ms += other.plan_ms;
+    emit_ms += other.emit_ms;
+    compile_ms += other.compile_ms;
+    load_ms += other.load_ms;
+    return *this;
+  }
 };
 
 /// A pattern compiled for one target. Immutable; a handle that is cheap to copy. Any number of threads may run
@@ -233,8 +240,8 @@ class WEFT_API Kernel {
   Result<std::size_t> workspace(const RunShape& shape, int threads = 0) const;
 
   /// Makes now what the first launch of such a shape would make: launches of few queries on a CPU have micro-kernels of
-  /// their own, and each number of heads has tables, on a GPU in its memory. Says what it took: zeros where all was
-  /// there. Errors are those of run() and of Engine::compile.
+  /// their own, gradients of inputs on a GPU kernels, and each number of heads tables, there in its memory. Says what it
+  /// took: zeros where all was there. Errors are those of run() and of Engine::compile.
   Result<BuildTimes> prepare(const RunShape& shape) const;
 
   /// The lists that a launch of this shape makes, in the order of pattern_text(), each once; none where the pattern has

@@ -58,8 +58,6 @@ ir::Shape shape_of(const ir::Pattern& pattern, std::int64_t batch, std::optional
 }
 
 Result<Explanation> explain(const Request& request, const Listener& listener) {
-  if (request.ring && request.compile.gradient)
-    return user_error("a ring and gradients do not go together in what is explained, in this version");
   WEFT_TRY(auto planned, planned_for(request));
   Explanation out{.planned = std::move(planned), .shape = request.shape};
   const ir::Pattern& pattern = out.planned.pattern;

@@ -1,6 +1,8 @@
 #include "laboratory/explain/ring_report.h"
 
 #include "compiler/ir/plan_words.h"
+#include "compiler/planner/planner.h"
+#include "compiler/ring/backward.h"
 #include "compiler/ring/owners.h"
 
 #include <fmt/format.h>
@@ -85,11 +87,28 @@ Result<ring::Choice> owners_of(const Planned& planned, const ir::Shape& shape, c
 Result<RingReport> ring_report(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs,
                                const RingOf& ring) {
   const auto start = std::chrono::steady_clock::now();
-  WEFT_TRY(const auto tables, ir::make_tables(planned.plan, shape.heads));
-  WEFT_TRY(const auto relation, ring::Relation::make(planned.plan, tables, shape, inputs));
-  const auto machine = ring::machine_of(planned.plan, planned.target);
+  // Owners of a backward pass are those of the forward.
+  ir::Plan plan = planned.plan, by_key;
+  if (planned.bind.gradient) {
+    auto bind = planned.bind;
+    bind.gradient = false;
+    WEFT_TRY(plan, planner::plan(planned.pattern, bind, planned.target, {.for_kernels = false}));
+    WEFT_TRY(by_key, planner::plan(planned.pattern, bind, planned.target,
+                                   {.stationary = ir::Stationary::key, .for_kernels = false}));
+  }
+  WEFT_TRY(const auto tables, ir::make_tables(plan, shape.heads));
+  WEFT_TRY(const auto relation, ring::Relation::make(plan, tables, shape, inputs));
+  const auto machine = ring::machine_of(plan, planned.target);
   WEFT_TRY(auto choice, ring::choose_within(ring.memory, relation, ring.layout, ring.ranks, machine, ring.carrier));
-  auto report = ring::report_of(relation, choice.split, machine);
+  ring::Report report;
+  if (planned.bind.gradient) {
+    WEFT_CHECK(ring::prepare_backward(choice.split));
+    WEFT_TRY(const auto tables_by_key, ir::make_tables(by_key, shape.heads));
+    WEFT_TRY(const auto transposed, ring::Relation::make(by_key, tables_by_key, shape, inputs));
+    report = report_of(ring::BackwardNeeds(relation, transposed, choice.split, planned.plan.finds_deltas()), machine);
+  } else {
+    report = ring::report_of(relation, choice.split, machine);
+  }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   return RingReport{.choice = std::move(choice),
                     .report = std::move(report),
@@ -104,7 +123,8 @@ std::string to_text(const RingReport& ring) {
   using Share = ring::RankShare;
   const auto& report = ring.report;
   const auto needed = extremes_of(report, &Share::needed_bytes), field = extremes_of(report, &Share::field_bytes),
-             messages = extremes_of(report, &Share::messages), tokens = extremes_of(report, &Share::tokens);
+             rows = extremes_of(report, &Share::rows_bytes), messages = extremes_of(report, &Share::messages),
+             tokens = extremes_of(report, &Share::tokens);
   std::string out;
   const auto line = [&]<typename... Args>(fmt::format_string<Args...> format, Args&&... args) {
     out += "  ";
@@ -118,13 +138,16 @@ std::string to_text(const RingReport& ring) {
   else
     line("  a rank receives {}{}, {} at most, from {:.0f} ranks at most; a ring or all-gather of all keys {}",
          bytes(needed.mean),
-         ring.choice.split.changes_heads() || ring.choice.split.moves_queries() ? "" : " of K and V",
+         ring.choice.split.changes_heads() || ring.choice.split.moves_queries() ? ""
+         : rows.most > 0 ? " of K, V and rows of Q, dO, O and LSE"
+                         : " of K and V",
          bytes(needed.most), messages.most, bytes(field.mean));
   if (const auto& moved = ring.choice.split.moved; ring.choice.split.moves_queries())
     line("  queries of {} rows go to the keys, to {} chunks of {}; what these kept goes back",
          ring::count_of(moved.rows), moved.chunks(), moved.keys);
   if (const auto keys = ring.choice.split.round_keys; keys > 0)
-    line("  K and V are there in rounds of {} keys, which the prediction knows nothing of", keys);
+    line("  K and V are there in {} rounds of {} keys, the next beside the one that is computed",
+         (ring.choice.split.home.tokens + keys - 1) / keys, keys);
   const auto held = extremes_of(report, &Share::held_bytes);
   line("  its kernels read {} of K and V, {} at most: own and received", bytes(held.mean), bytes(held.most));
   line("  pairs: the rank with the most has {:.3f} times the mean; needs {}", report.imbalance,
@@ -152,6 +175,7 @@ Json to_json(const RingReport& ring) {
           {"needs", ring.needs},
           {"needed_bytes", json_of(extremes_of(report, &Share::needed_bytes))},
           {"sent_bytes", json_of(extremes_of(report, &Share::sent_bytes))},
+          {"rows_bytes", json_of(extremes_of(report, &Share::rows_bytes))},
           {"held_bytes", json_of(extremes_of(report, &Share::held_bytes))},
           {"field_bytes", json_of(extremes_of(report, &Share::field_bytes))},
           {"messages", json_of(extremes_of(report, &Share::messages))},

@@ -174,7 +174,8 @@ class Kernel:
 
     def explain(self, tokens: int | None = None, heads: int | None = None, batch: int = 1, *, keys: int | None = None,
                 kv_heads: int | None = None, gradient: bool = False, layout: str = "bnhd",
-                ring: RingSaid | None = None, inputs: Mapping[str, Any] | None = None) -> Explanation:  # fmt: skip
+                ring: RingSaid | None = None, ring_memory: int = 0,
+                inputs: Mapping[str, Any] | None = None) -> Explanation:  # fmt: skip
         """What it will do at these sizes: see `weft.explain`. Heads are the kernel's where it was compiled for a number of
         them."""
         request = dict(self._request)
@@ -183,7 +184,7 @@ class Kernel:
                 raise ArgumentError(f"{name} is {value}; the kernel was compiled for {request[name]}")
             request[name] = value or request[name]
         return explained(self._engine, {**request, "gradient": gradient}, batch=batch, tokens=tokens, keys=keys, layout=layout,
-                         ring=ring, inputs=inputs)  # fmt: skip
+                         ring=ring, ring_memory=ring_memory, inputs=inputs)  # fmt: skip
 
     def _repr_svg_(self) -> str:
         return self.draw(None)._repr_svg_()

@@ -246,6 +246,7 @@ def explain(
     ranks: int,
     layout: str,
     carrier: str,
+    ring_memory: int,
     inputs: Mapping[str, Any] | None = None,
 ) -> Explanation:
     """Zeros: not said."""

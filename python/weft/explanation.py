@@ -46,7 +46,7 @@ RingSaid = int | tuple[int, str] | tuple[int, str, str]
 
 
 def explained(engine: Engine, request: Mapping[str, Any], *, batch: int, tokens: int | None, keys: int | None, layout: str,
-              ring: RingSaid | None, inputs: Mapping[str, Any] | None) -> Explanation:  # fmt: skip
+              ring: RingSaid | None, ring_memory: int, inputs: Mapping[str, Any] | None) -> Explanation:  # fmt: skip
     for name, value in (("batch", batch), ("tokens", tokens), ("keys", keys)):
         if value is not None and value < 1:
             raise ArgumentError(f"{name} is {value}; expected 1 or more")
@@ -57,7 +57,10 @@ def explained(engine: Engine, request: Mapping[str, Any], *, batch: int, tokens:
     carrier = ring[2] if isinstance(ring, tuple) and len(ring) > 2 else ""
     if ring is not None and ranks < 1:
         raise ArgumentError(f"ring is {ranks}; expected 1 rank or more")
-    made = _weft.explain(engine, _weft.Request(**request), batch, tokens or 0, keys or 0, layout == "bhnd", ranks, owners, carrier, inputs)
+    if ring_memory < 0:
+        raise ArgumentError(f"ring_memory is {ring_memory}; expected bytes, or 0")
+    made = _weft.explain(engine, _weft.Request(**request), batch, tokens or 0, keys or 0, layout == "bhnd", ranks, owners, carrier,
+                         ring_memory, inputs)  # fmt: skip
     for warning in engine.take_warnings():
         import logging
 
@@ -68,14 +71,15 @@ def explained(engine: Engine, request: Mapping[str, Any], *, batch: int, tokens:
 def explain(source: PatternSource, *, tokens: int | None = None, keys: int | None = None, batch: int = 1, heads: int | None = None,
             kv_heads: int | None = None, dim: int | None = None, dim_v: int | None = None, dtype: Any = None,
             target: str | None = None, gradient: bool = False, layout: str = "bnhd", ring: RingSaid | None = None,
-            inputs: Mapping[str, Any] | None = None, pattern: str | None = None, engine: Engine | None = None,
+            ring_memory: int = 0, inputs: Mapping[str, Any] | None = None, pattern: str | None = None, engine: Engine | None = None,
             **params: Any) -> Explanation:  # fmt: skip
     """What a kernel of this pattern will do, without running it: how many pairs are kept and computed, how the plan cuts
     the work, how long it should take, and why. `source`, `pattern` and `params` as in `weft.compile`.
 
     What is left open is 4,096 tokens (or what the pattern demands), as many keys, 8 heads, dim 64 and f32. `target`: any
     that can be compiled for, such as `"sm_61"`, whose machine code is looked at where a compiler and nvdisasm are found;
-    no GPU is needed. `gradient=True` is about the backward pass. `ring`: a number of ranks, or `(ranks, "zigzag")`, or `(ranks, "auto", "heads")`.
+    no GPU is needed. `gradient=True` is about the backward pass. `ring`: a number of ranks, or `(ranks, "zigzag")`, or `(ranks, "auto", "heads")`;
+    `ring_memory`: bytes that each of them has for K, V and messages, where that is not as much as it takes.
     `inputs`: of patterns whose pairs depend on them; without, what depends on them is None.
 
     >>> said = explain("window", width=4, tokens=100, heads=1)
@@ -88,7 +92,7 @@ def explain(source: PatternSource, *, tokens: int | None = None, keys: int | Non
     request = {**text.request(spell_params(params)), **bound(heads, kv_heads, dim, dim_v, dtype, target), "gradient": gradient}
     try:
         return explained(engine or default_engine(), request, batch=batch, tokens=tokens, keys=keys, layout=layout, ring=ring,
-                         inputs=inputs)  # fmt: skip
+                         ring_memory=ring_memory, inputs=inputs)  # fmt: skip
     except PatternError as error:
         add_places(error, text)
         raise

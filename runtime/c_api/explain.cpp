@@ -75,6 +75,7 @@ weft_error* weft_explain(weft_engine* engine, const char* text, size_t text_leng
       const std::string layout = from.layout == nullptr ? "" : from.layout;
       const std::string carrier = from.carrier == nullptr ? "" : from.carrier;
       WEFT_TRY(ring, explain::ring_of(from.ranks, layout, carrier, front.pattern, "ring"));
+      ring->memory = from.ring_memory;
     }
     made.heads = shape.heads;
     made.kv_heads = shape.kv_heads;

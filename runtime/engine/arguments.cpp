@@ -197,10 +197,9 @@ ir::Shape Sequence::shape(const ir::Shape& all) const {
 
 std::vector<Group> groups_of(const ir::Plan& plan, const Launch& launch, bool together) {
   const auto& sequences = launch.sequences;
-  const auto is_wanted = [](const OutputView& view) { return view.data != nullptr; };
   // Lists are of one sequence, sums of inputs' gradients of tiles that all have rows.
   const bool possible = together && plan.lists.empty() && launch.part == nullptr && !launch.shape.is_head_slice() &&
-                        std::none_of(launch.d_inputs.begin(), launch.d_inputs.end(), is_wanted) &&
+                        !launch.wants_d_inputs() &&
                         std::all_of(sequences.begin(), sequences.end(), [](const Sequence& s) {
                           return std::max(s.first_q, s.first_k) <= std::numeric_limits<std::int32_t>::max();
                         });

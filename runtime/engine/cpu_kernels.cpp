@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <mutex>
 #include <utility>
 
 namespace weft {
@@ -36,25 +35,14 @@ Result<std::unique_ptr<const CpuKernels>> CpuKernels::make(const Compilation& ke
 Result<CpuKernels::Loaded> CpuKernels::make_few(BuildTimes* times) const {
   Loaded loaded{.object = nullptr, .kernels = many_.kernels};
   WEFT_TRY(const auto few, load(binary_of(kernel_, ir::Regime::few_queries), loaded));
-  if (times != nullptr) {
-    times->emit_ms += few.times.emit_ms;
-    times->compile_ms += few.times.compile_ms;
-    times->load_ms += few.times.load_ms;
-  }
+  if (times != nullptr) *times += few.times;
   return loaded;
 }
 
 Result<const codegen::cpu::MicroKernels*> CpuKernels::of(ir::Regime regime, BuildTimes* times) const {
   if (regime == ir::Regime::many_queries) return &many_.kernels;
-  if (const auto* known = few_kernels_.load(std::memory_order_acquire)) return known;
-  // Not while the mutex is held: it may take long. Threads that want the same make it once (Binaries).
-  WEFT_TRY(auto made, make_few(times));
-  const std::lock_guard lock(mutex_);
-  if (!few_) {
-    few_ = std::make_unique<const Loaded>(std::move(made));
-    few_kernels_.store(&few_->kernels, std::memory_order_release);
-  }
-  return &few_->kernels;
+  WEFT_TRY(const auto* const few, few_.get([&] { return make_few(times); }));
+  return &few->kernels;
 }
 
 }  // namespace weft

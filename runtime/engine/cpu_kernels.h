@@ -4,11 +4,11 @@
 #include "compiler/ir/few_rows.h"
 #include "runtime/engine/binaries.h"
 #include "runtime/engine/compilation.h"
+#include "runtime/engine/first_use.h"
 #include "runtime/object/loaded_object.h"
 
 #include <weft/weft.h>
 
-#include <atomic>
 #include <memory>
 
 namespace weft {
@@ -40,9 +40,7 @@ class CpuKernels {
   const Compilation& kernel_;
   std::shared_ptr<const Binaries> binaries_;
   Loaded many_;
-  mutable ForkSafe<> mutex_;
-  mutable std::unique_ptr<const Loaded> few_;
-  mutable std::atomic<const codegen::cpu::MicroKernels*> few_kernels_{nullptr};
+  FirstUse<Loaded> few_;
 };
 
 }  // namespace weft

@@ -43,21 +43,22 @@ Result<std::shared_ptr<const cuda::Device>> device_for(const Destination& destin
 
 /// find_and_load(), by another NVRTC where the driver does not take what one made: the driver is older than that one.
 /// `load` says through `refused` whether it was so.
-Result<Binary> find_and_load(const Kernel::State& kernel, const Loading& with, const std::function<Binary()>& wanted,
+Result<Binary> find_and_load(const Compilation& kernel, const Binaries& binaries, const std::function<Binary()>& wanted,
                              const cache::Judge& load, bool& refused) {
-  const Compilers& compilers = with.binaries->compilers();
+  const Compilers& compilers = binaries.compilers();
   while (true) {
     refused = false;
     const auto compiler = compilers.identity(kernel.target);
-    auto binary = with.binaries->find_and_load(kernel, wanted(), load);
+    auto binary = binaries.find_and_load(kernel, wanted(), load);
     if (binary || !refused || !compiler || !compilers.pass_over(kernel.target, *compiler)) return binary;
-    with.binaries->warn("another NVRTC is used, as the driver does not take a kernel: " + binary.error().message);
+    binaries.warn("another NVRTC is used, as the driver does not take a kernel: " + binary.error().message);
   }
 }
 
-/// The kernels of a plan that stands beside the first.
-Status load_beside(Kernel::State& kernel, ir::Regime regime, const Loading& with,
-                   const std::shared_ptr<const cuda::Device>& device, CudaExecutor::Modules& modules) {
+/// The kernels of a plan that stands beside the first. Without a device they are compiled, and not loaded.
+Status load_beside(const Compilation& kernel, ir::Regime regime, const Binaries& binaries,
+                   const std::shared_ptr<const cuda::Device>& device, CudaExecutor::Modules& modules,
+                   BuildTimes& times) {
   const auto names = kernel.backend.names(ir::plan_of(kernel.plan, regime));
   const auto at = [&](ir::Step::Kernel number) -> auto& { return modules[static_cast<std::size_t>(number)]; };
   bool refused = false;
@@ -71,10 +72,8 @@ Status load_beside(Kernel::State& kernel, ir::Regime regime, const Loading& with
     return done;
   };
   const auto wanted = [&] { return binary_of(kernel, regime); };
-  WEFT_TRY(const auto further, find_and_load(kernel, with, wanted, load, refused));
-  kernel.binary.times.emit_ms += further.times.emit_ms;
-  kernel.binary.times.compile_ms += further.times.compile_ms;
-  kernel.binary.times.load_ms += further.times.load_ms;
+  WEFT_TRY(const auto further, find_and_load(kernel, binaries, wanted, load, refused));
+  times += further.times;
   return done;
 }
 
@@ -90,27 +89,38 @@ Status load_cuda(Kernel::State& kernel, const Loading& with) {
     modules = {};
     WEFT_CHECK(kernel.backend.check(entry));
     if (!device) return done;
-    auto& [attend, prepass, merge, terms, transposed, inputs, input_tables] = modules;
+    const auto at = [&](ir::Step::Kernel number) { return &modules[static_cast<std::size_t>(number)]; };
+    auto& attend = *at(ir::Step::Kernel::attend);
     WEFT_TRY(attend, cuda::Module::load(*device, entry.binary, names.symbol, kernel.pattern.name, &refused));
     for (const auto& [name, further] :
-         {std::pair(&names.prepass, &prepass), std::pair(&names.merge, &merge), std::pair(&names.terms, &terms)}) {
+         {std::pair(&names.prepass, at(ir::Step::Kernel::prepass)),
+          std::pair(&names.merge, at(ir::Step::Kernel::merge)), std::pair(&names.terms, at(ir::Step::Kernel::terms))}) {
       if (name->empty()) continue;
       WEFT_TRY(*further, attend->sibling(*name));
     }
     return done;
   };
   auto binary = find_and_load(
-      kernel, with, [&] { return kernel.binary; }, load, refused);
+      kernel, *with.binaries, [&] { return kernel.binary; }, load, refused);
   if (!binary) return std::move(binary).error();
   kernel.binary = std::move(*binary);
   for (const auto regime : ir::regimes_of(kernel.plan)) {
     if (&ir::plan_of(kernel.plan, regime) == &kernel.plan) continue;
-    WEFT_CHECK(load_beside(kernel, regime, with, device ? *device : nullptr, modules));
+    // Nobody may ever want gradients of inputs. What is compiled for another machine is compiled whole.
+    if (device && regime == ir::Regime::inputs) continue;
+    WEFT_CHECK(load_beside(kernel, regime, *with.binaries, device ? *device : nullptr, modules, kernel.binary.times));
   }
-  if (device)
-    kernel.executor = std::make_unique<CudaExecutor>(kernel, std::move(modules));
-  else
+  if (!device) {
     kernel.executor = std::make_unique<Elsewhere>(kernel, std::move(device).error());
+    return done;
+  }
+  const auto load_inputs = [&kernel, binaries = with.binaries,
+                            on = *device](BuildTimes& times) -> Result<CudaExecutor::Modules> {
+    CudaExecutor::Modules of_inputs;
+    WEFT_CHECK(load_beside(kernel, ir::Regime::inputs, *binaries, on, of_inputs, times));
+    return of_inputs;
+  };
+  kernel.executor = std::make_unique<CudaExecutor>(kernel, std::move(modules), load_inputs);
   return done;
 }
 

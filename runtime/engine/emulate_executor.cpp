@@ -110,35 +110,55 @@ Status faultless(const emulate::Report& report, const std::string& name) {
 
 }  // namespace
 
-Result<EmulateExecutor::Programs> EmulateExecutor::build(const Compilation& kernel, bool count) {
+Result<EmulateExecutor::Programs> EmulateExecutor::build(const Compilation& kernel,
+                                                         const std::vector<ir::Regime>& regimes, bool count) {
   Programs out;
-  for (const auto regime : ir::regimes_of(kernel.plan)) {
-    WEFT_TRY(auto program, weft::build(kernel.source(regime), count));
-    out.push_back(std::move(program));
+  for (const auto regime : regimes) {
+    WEFT_TRY(out[static_cast<std::size_t>(regime)], weft::build(kernel.source(regime), count));
   }
   return out;
 }
 
+Result<EmulateExecutor::Program> EmulateExecutor::inputs() const {
+  WEFT_TRY(const auto* const program,
+           inputs_.get([&] { return weft::build(kernel_.source(ir::Regime::inputs), false); }));
+  return *program;
+}
+
 Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const Compilation& kernel,
                                                                      const codegen::Source& source) {
-  WEFT_TRY(auto program, weft::build(source, false));
-  return std::unique_ptr<const EmulateExecutor>(new EmulateExecutor(kernel, {std::move(program)}));
+  Programs programs;
+  WEFT_TRY(programs.front(), weft::build(source, false));
+  return std::unique_ptr<const EmulateExecutor>(new EmulateExecutor(kernel, std::move(programs)));
 }
 
 Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const Compilation& kernel) {
-  WEFT_TRY(auto programs, build(kernel, false));
+  WEFT_TRY(auto programs, build(kernel, regimes_for(kernel.plan, {}), false));
   return std::unique_ptr<const EmulateExecutor>(new EmulateExecutor(kernel, std::move(programs)));
 }
 
 Result<std::size_t> EmulateExecutor::workspace(const ir::Shape&, int) const { return std::size_t{0}; }
 
+Result<BuildTimes> EmulateExecutor::prepare(const ir::Shape&) const {
+  BuildTimes times;
+  if (!kernel_.plan.of_inputs || inputs_.find() != nullptr) return times;
+  const Stopwatch compiling;
+  WEFT_CHECK(inputs());
+  times.compile_ms = compiling.ms();
+  return times;
+}
+
 Status EmulateExecutor::run(const Launch& launch, const RunArgs& args) const {
-  WEFT_TRY(const auto reports, run_on(programs_, launch, args));
+  auto programs = programs_;
+  if (launch.wants_d_inputs()) {
+    WEFT_TRY(programs[static_cast<std::size_t>(ir::Regime::inputs)], inputs());
+  }
+  WEFT_TRY(const auto reports, run_on(programs, launch, args));
   return done;
 }
 
 Result<std::vector<emulate::Report>> EmulateExecutor::run_counted(const Launch& launch, const RunArgs& args) const {
-  WEFT_TRY(const auto counting, build(kernel_, true));
+  WEFT_TRY(const auto counting, build(kernel_, regimes_for(kernel_.plan, launch), true));
   return run_on(counting, launch, args);
 }
 
@@ -146,7 +166,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
                                                              const RunArgs& args) const {
   WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
-  WEFT_TRY(const auto beside, tables_beside(kernel_, launch.shape.heads));
+  WEFT_TRY(const auto beside, tables_beside(kernel_, launch));
   const bool together = launch.sequences.size() > 1;
   WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch, together));
   const auto entries = static_cast<std::size_t>(launch.shape.batch);
@@ -181,10 +201,9 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
   add_lists(attending, launch, lists, false);
 
   const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const auto regimes = ir::regimes_of(kernel_.plan);
   std::vector<std::size_t> first_report(ir::kRegimes);  // of each regime's phases
   std::size_t phases = 0;
-  for (const auto regime : regimes) {
+  for (const auto regime : ir::regimes_of(kernel_.plan)) {
     first_report[static_cast<std::size_t>(regime)] = phases;
     phases += ir::plan_of(kernel_.plan, regime).phases.size();
   }
@@ -193,16 +212,16 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
     const ir::Step& step = turn.step;
     const bool chooses = step.kernel == ir::Step::Kernel::prepass;
     const auto regime = step.text;
-    const auto at = static_cast<std::size_t>(std::find(regimes.begin(), regimes.end(), regime) - regimes.begin());
     const cuda::Grid grid = grid_of(turn);
-    WEFT_TRY(auto report, programs[at]->launch({.kernel = number_of(step.kernel, kernel_.source(regime)),
-                                                .blocks = grid.blocks,
-                                                .threads = grid.threads,
-                                                .shared_bytes = grid.shared_bytes,
-                                                .args = turn.args,
-                                                .args_bytes = sizeof *turn.args,
-                                                .memory = chooses ? choosing : attending,
-                                                .workers = args.threads > 0 ? args.threads : cores}));
+    WEFT_TRY(auto report, programs[static_cast<std::size_t>(regime)]->launch(
+                              {.kernel = number_of(step.kernel, kernel_.source(regime)),
+                               .blocks = grid.blocks,
+                               .threads = grid.threads,
+                               .shared_bytes = grid.shared_bytes,
+                               .args = turn.args,
+                               .args_bytes = sizeof *turn.args,
+                               .memory = chooses ? choosing : attending,
+                               .workers = args.threads > 0 ? args.threads : cores}));
     WEFT_CHECK(faultless(report, kernel_.plan.name));
     if (!chooses) reports[first_report[static_cast<std::size_t>(regime)] + turn.number()] += report;
     return done;

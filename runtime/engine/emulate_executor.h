@@ -2,8 +2,10 @@
 
 #include "codegen/source.h"
 #include "runtime/emulate/program.h"
+#include "runtime/engine/first_use.h"
 #include "runtime/engine/gpu_executor.h"
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,19 +21,23 @@ class EmulateExecutor : public GpuExecutor {
 
   Status run(const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
+  Result<BuildTimes> prepare(const ir::Shape& shape) const override;
 
   /// The same with every access counted, which is several times slower. One report per phase.
   Result<std::vector<emulate::Report>> run_counted(const Launch& launch, const RunArgs& args) const;
 
  private:
-  /// One for each regime of the plan.
-  using Programs = std::vector<std::shared_ptr<const emulate::Program>>;
+  using Program = std::shared_ptr<const emulate::Program>;
+  using Programs = std::array<Program, ir::kRegimes>;  ///< of some regimes of the plan
   EmulateExecutor(const Compilation& kernel, Programs programs) : GpuExecutor(kernel), programs_(std::move(programs)) {}
   Result<std::vector<emulate::Report>> run_on(const Programs& programs, const Launch& launch,
                                               const RunArgs& args) const;
-  static Result<Programs> build(const Compilation& kernel, bool count);
+  static Result<Programs> build(const Compilation& kernel, const std::vector<ir::Regime>& regimes, bool count);
+  /// That of inputs' gradients, made when a launch first wants one.
+  Result<Program> inputs() const;
 
   Programs programs_;
+  FirstUse<Program> inputs_;
 };
 
 /// run_counted() of a kernel whose target is `emulate:…`, after all checks of Kernel::run. User error for others.

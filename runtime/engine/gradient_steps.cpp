@@ -214,9 +214,7 @@ Status run_keys(const Job& job, Steps phases, Piece& piece, const Room& room, co
 Status run_input_gradients(const Job& job, Steps steps, std::vector<Piece>& pieces, const Room& room,
                            const RunTurn& run) {
   const Launch& launch = job.launch;
-  const auto is_wanted = [](const OutputView& view) { return view.data != nullptr; };
-  if (steps.empty() || pieces.empty() || std::none_of(launch.d_inputs.begin(), launch.d_inputs.end(), is_wanted))
-    return done;
+  if (steps.empty() || pieces.empty() || !launch.wants_d_inputs()) return done;
   const ir::Plan& plan = *job.kernel.plan.of_inputs;
   const auto& tables = *job.beside[static_cast<std::size_t>(Regime::inputs)];
   std::int64_t blocks = 0;
@@ -237,7 +235,7 @@ Status run_input_gradients(const Job& job, Steps steps, std::vector<Piece>& piec
   const auto of_tables = [&](const ir::Step& step) -> Status {
     weft_args block = pieces.front().block;
     for (std::size_t i = 0; i < launch.d_inputs.size(); ++i) {
-      if (!is_wanted(launch.d_inputs[i])) continue;
+      if (launch.d_inputs[i].data == nullptr) continue;
       block.input_number = static_cast<std::int64_t>(i);
       block.d_input = output_of(launch.d_inputs[i]);
       block.input_step = kernel_step(step.part);

@@ -6,6 +6,7 @@
 
 #include <weft/weft.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -43,6 +44,10 @@ struct Launch {
   const cpu::Part* part = nullptr;   ///< of the backward pass: what is computed here; null: all of it
   /// GPUs, of a part: makes of the largest |dO| of each entry and head of K and V, bits of f32, that of all parts.
   std::function<Status(std::span<std::uint32_t>)> agree_on_bounds = {};
+
+  bool wants_d_inputs() const {
+    return std::any_of(d_inputs.begin(), d_inputs.end(), [](const OutputView& view) { return view.data != nullptr; });
+  }
 };
 
 /// What a launch must agree with.

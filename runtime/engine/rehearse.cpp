@@ -26,7 +26,7 @@ Result<std::vector<Rehearsed>> rehearse(const Compilation& kernel, const ir::Sha
   }
   Job job{.kernel = kernel, .tables = *tables, .launch = launch, .args = args};
   if (kernel.plan.transposed) {
-    WEFT_TRY(job.beside, tables_beside(kernel, shape.heads));
+    WEFT_TRY(job.beside, tables_beside(kernel, launch));
   }
   const Room room{.carry = nowhere<std::byte>(), .lists = nowhere<std::int32_t>(), .terms = nowhere<float>()};
   std::vector<Rehearsed> out;

@@ -308,9 +308,9 @@ Result<RoomSizes> room_for(const ir::Plan& plan, const Launch& launch, bool toge
 Result<RoomSizes> most_room_for(const ir::Plan& plan, const ir::Shape& shape) {
   // Sequences of one launch may be such as have most rows, and such as have most chunks.
   std::int64_t rows = 0, chunks = 0;
-  for (auto n_q : ir::rows_with_most_chunks(plan)) {
-    const auto of_rows = ir::most_key_chunks(plan, std::min(n_q, shape.n_q), shape.n_k);
-    if (of_rows > 1) rows = std::max(rows, std::min(n_q, shape.n_q));
+  for (const auto& cut : plan.cuts) {
+    const auto n_q = std::min(cut.rows, shape.n_q), of_rows = ir::most_key_chunks(plan, n_q, shape.n_k);
+    if (of_rows > 1) rows = std::max(rows, n_q);
     chunks = std::max(chunks, of_rows);
   }
   return room_beside(plan, nullptr, shape, chunk_bytes(plan, shape.batch * shape.heads, rows, chunks));
@@ -324,11 +324,17 @@ Result<std::byte*> in_workspace(std::span<std::byte> workspace, std::size_t byte
       fmt::format("the workspace has {} bytes; this launch wants {}", workspace.size(), bytes + alignment));
 }
 
-Result<TablesByRegime> tables_beside(const Compilation& kernel, std::int64_t heads) {
+std::vector<ir::Regime> regimes_for(const ir::Plan& plan, const Launch& launch) {
+  auto out = ir::regimes_of(plan);
+  if (!launch.wants_d_inputs()) std::erase(out, ir::Regime::inputs);
+  return out;
+}
+
+Result<TablesByRegime> tables_beside(const Compilation& kernel, const Launch& launch) {
   TablesByRegime out;
-  for (const auto regime : ir::regimes_of(kernel.plan)) {
+  for (const auto regime : regimes_for(kernel.plan, launch)) {
     if (&ir::plan_of(kernel.plan, regime) == &kernel.plan) continue;
-    WEFT_TRY(out[static_cast<std::size_t>(regime)], kernel.tables(heads, regime));
+    WEFT_TRY(out[static_cast<std::size_t>(regime)], kernel.tables(launch.shape.heads, regime));
   }
   return out;
 }

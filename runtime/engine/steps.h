@@ -14,14 +14,18 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 /// From a checked launch to the kernels that compute it, one after another: the loop that every executor runs.
 namespace weft {
 
-/// Null where a plan has no such regime.
+/// Those of the plan that a launch on a GPU needs.
+std::vector<ir::Regime> regimes_for(const ir::Plan& plan, const Launch& launch);
+
+/// Null where a launch needs no such regime.
 using TablesByRegime = std::array<std::shared_ptr<const HeadTables>, ir::kRegimes>;
 /// Of the regimes that have a plan of their own.
-Result<TablesByRegime> tables_beside(const Compilation& kernel, std::int64_t heads);
+Result<TablesByRegime> tables_beside(const Compilation& kernel, const Launch& launch);
 
 /// A launch, and whose it is.
 struct Job {

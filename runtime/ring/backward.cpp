@@ -43,14 +43,6 @@ cpu::Part part_of(const ring::Needs& rows, const ring::Runs& own, std::int64_t t
   return out;
 }
 
-/// Where deltas are found from pairs, as of a branch or a softmax of its own, rows of others want their keys, too: all
-/// that the rows keep.
-ring::Runs rows_with_their_keys(const ring::Needs& rows, const ring::Runs& own) {
-  ring::Runs out = own;
-  for (const auto& set : rows.sets) out.insert(out.end(), set.begin(), set.end());
-  return out;
-}
-
 /// Collective: the largest that any rank has.
 Status agree_on_bounds(Link& link, std::span<std::uint32_t> bounds) {
   WEFT_TRY(const auto said, said_by_all(link, {reinterpret_cast<const char*>(bounds.data()), bounds.size_bytes()}));
@@ -64,30 +56,17 @@ Status agree_on_bounds(Link& link, std::span<std::uint32_t> bounds) {
 
 Result<Backward> Backward::make(const Kernel& kernel, const std::shared_ptr<KernelMemory>& memory,
                                 const std::shared_ptr<KernelMemory>& messages, const ir::Shape& shape,
-                                const ring::Relation& forward, const ring::Relation& transposed,
-                                const ring::Split& split, int rank) {
+                                const ring::BackwardNeeds& needs, int rank) {
   const auto& pattern = kernel.state().pattern;
   const auto dtype = from_ir(kernel.state().bind.dtype);
-  const bool finds_deltas = kernel.state().plan.finds_deltas();
+  const auto& split = needs.split();
   const std::int64_t branches = ir::per_branch(pattern.combine) ? std::ssize(pattern.branches) : 0;
-  const auto own_of = [&](std::int64_t group) -> const ring::Runs& {
-    return split.groups.runs[static_cast<std::size_t>(group)];
+  const auto of_heads = [&](std::vector<ring::Needs> of_all) {
+    for (auto& of : of_all) of = of.of_heads(split.heads(rank));
+    return of_all;
   };
-  const auto of_heads = [&](std::vector<ring::Needs> needs) {
-    for (auto& of : needs) of = of.of_heads(split.heads(rank));
-    return needs;
-  };
-  const auto all_rows_of = [&](std::int64_t group) {
-    const auto& own = own_of(group);
-    return own.empty() ? std::vector<ring::Needs>() : transposed.needs_by_cell({{own}}, own);
-  };
-  const auto rows_of = [&](std::int64_t group) { return of_heads(all_rows_of(group)); };
-  const auto keys_of = [&](std::int64_t group) {
-    const auto& own = own_of(group);
-    if (own.empty()) return std::vector<ring::Needs>();
-    const auto rows = finds_deltas ? rows_with_their_keys(all_rows_of(group)[0], own) : own;
-    return of_heads(forward.needs_by_cell({{rows}}, own));
-  };
+  const auto rows_of = [&](std::int64_t group) { return of_heads(needs.rows_of(group)); };
+  const auto keys_of = [&](std::int64_t group) { return of_heads(needs.keys_of(group)); };
   std::vector<Arena::Tensor> row_tensors = {{.heads = shape.heads, .dim = shape.d, .dtype = dtype},
                                             {.heads = shape.heads, .dim = shape.d_v, .dtype = dtype}};
   if (ir::has_lse(pattern)) {
@@ -99,19 +78,19 @@ Result<Backward> Backward::make(const Kernel& kernel, const std::shared_ptr<Kern
   const auto& own = split.computed(rank);
   const auto group = split.group_of(rank);
   WEFT_TRY(auto keys, Arena::make(memory, shape, {k, v}, {own, keys_of(group)}));
-  const auto needed = all_rows_of(group);
+  const auto needed = needs.rows_of(group);
   WEFT_TRY(auto rows, Arena::make(memory, shape, row_tensors, {own, of_heads(needed)}));
   WEFT_TRY(auto results, Arena::make(memory, shape, {row_tensors[kQ], k, v}, {own}));
   WEFT_TRY(auto of_keys, Transfers::make(keys_of, split, rank, keys, messages));
   WEFT_TRY(auto of_rows, Transfers::make(rows_of, split, rank, rows, messages));
   // Kernels know heads by their numbers among all.
-  const ring::Needs none{.sets = {}, .of = {}, .kv_heads = forward.shape().kv_heads};
+  const ring::Needs none{.sets = {}, .of = {}, .kv_heads = needs.forward().shape().kv_heads};
   auto part = part_of(needed.empty() ? none : needed[0], own, shape.n_q);
   Backward out(std::move(keys), std::move(rows), std::move(results), std::move(of_keys), std::move(of_rows),
                std::move(part));
   out.memory_ = memory;
   if (kernel.state().target.kind == TargetKind::cuda && kernel.state().plan.scales_gradients()) {
-    out.bounds_ = shape.batch * forward.shape().kv_heads;
+    out.bounds_ = shape.batch * needs.forward().shape().kv_heads;
     // A launch of some heads takes the entries of the batch one after another.
     out.agreements_ = split.changes_heads() ? shape.batch : 1;
   }

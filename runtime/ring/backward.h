@@ -1,23 +1,19 @@
 #pragma once
 
-#include "compiler/ring/choose.h"
+#include "compiler/ring/backward.h"
 #include "runtime/cpu/part.h"
 #include "runtime/engine/kernel_state.h"
 #include "runtime/ring/transfers.h"
 
 namespace weft {
 
-/// The backward pass on one rank. A rank computes dQ of its own rows from the keys that they keep, as in the forward,
-/// and dK and dV of its own keys from the rows of all ranks that keep them: rows of Q, O and dO travel where in other
-/// rings sums of dK and dV do. Nothing is added up across ranks, so that gradients have the bits of one device.
+/// The backward pass on one rank (compiler/ring/backward.h).
 class Backward {
  public:
-  /// `forward` and `transposed` are the pattern's relation and its transpose: rows are keys, keys are rows. `shape`: of
-  /// the heads that the rank computes.
+  /// `shape`: of the heads that the rank computes.
   static Result<Backward> make(const Kernel& kernel, const std::shared_ptr<KernelMemory>& memory,
                                const std::shared_ptr<KernelMemory>& messages, const ir::Shape& shape,
-                               const ring::Relation& forward, const ring::Relation& transposed,
-                               const ring::Split& split, int rank);
+                               const ring::BackwardNeeds& needs, int rank);
 
   /// Collective. `own`: the rows that the rank computes. `wait_ms` grows by what it waits for what is needed.
   Status run(Link& link, const Kernel& kernel, const ring::Runs& own, const HeadSlice& heads, const RingArgs& args,
@@ -26,7 +22,6 @@ class Backward {
   std::size_t needed_bytes() const { return of_keys_.needed_bytes() + of_rows_.needed_bytes(); }
   std::size_t received_bytes() const { return of_keys_.received_bytes() + of_rows_.received_bytes(); }
   std::size_t sent_bytes() const { return of_keys_.sent_bytes() + of_rows_.sent_bytes(); }
-  std::int64_t peers() const { return std::max(of_keys_.peers(), of_rows_.peers()); }
 
  private:
   /// The gradients of inputs of a rank's rows, and then their sums over all ranks. `run`: the launch of the others.

@@ -55,9 +55,6 @@ Status check_kernel(const Kernel::State& state) {
 
 /// What the kernel, or its pass, does not know of.
 Status check_choice(const Kernel::State& state, const ring::Split& split) {
-  if (split.round_keys > 0 && state.bind.gradient)
-    return user_error(
-        "gradients of a ring want all rows in memory at once that they need; give more memory, or more ranks");
   if (!split.moves_queries() && split.round_keys == 0) return done;
   if (state.target.kind == TargetKind::interpreter)
     return user_error("the interpreter cuts no keys; use the carrier 'keys', and memory without a limit");
@@ -222,8 +219,7 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   const auto machine = ring::machine_of(plan, target);
   WEFT_TRY(auto choice, ring::choose_within(ring->options.memory, relation, layout_of(ring->options.layout),
                                             link.ranks(), machine, carrier_of(ring->options.carrier)));
-  // A backward pass on the same owners computes its own rows.
-  if (state.bind.gradient) choice.split.moved = {};
+  if (state.bind.gradient) WEFT_CHECK(ring::prepare_backward(choice.split));
   WEFT_CHECK(check_choice(state, choice.split));
   WEFT_CHECK(agree(link, {{"owners of tokens", digest_of(choice.split)}}));
 
@@ -256,11 +252,16 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
              planner::plan(state.pattern, bind, target, {.stationary = ir::Stationary::key, .for_kernels = false}));
     WEFT_TRY(const auto tables_by_key, ir::make_tables(by_key, shape.heads));
     WEFT_TRY(const auto transposed, ring::Relation::make(by_key, tables_by_key, shape, values));
-    WEFT_TRY(auto backward, Backward::make(kernel, out->memory, out->messages, out->inner, relation, transposed,
-                                           out->split, link.rank()));
+    const ring::BackwardNeeds needs(relation, transposed, out->split, state.plan.finds_deltas());
+    WEFT_TRY(auto backward, Backward::make(kernel, out->memory, out->messages, out->inner, needs, link.rank()));
     out->backward.emplace(std::move(backward));
+    // Of rows of a backward pass and their keys, where that is what is run.
+    const auto of_backward = ring::report_of(needs, machine);
+    out->summary.imbalance = of_backward.imbalance;
+    const auto& own = of_backward.ranks[static_cast<std::size_t>(link.rank())];
+    out->share.pairs = own.pairs;
+    out->share.messages = own.messages;
     out->share.needed_bytes = out->backward->needed_bytes();
-    out->share.messages = out->backward->peers() + out->split.group_size() - 1;
     WEFT_CHECK(add_exchange(*out));
     return out;
   }

@@ -12,8 +12,6 @@ namespace {
 
 using Step = KeyCut::Step;
 
-/// Rows that are computed together, of which each has its own keys: causal rows that come early are done early.
-constexpr std::int64_t kParts = 32;
 constexpr std::int64_t kSlots = 2;
 
 }  // namespace
@@ -45,7 +43,7 @@ Result<Rounds> Rounds::make(const Kernel& kernel, const std::shared_ptr<KernelMe
       sizeof(float);
   std::size_t states = 0;
   std::int64_t local = 0;
-  for (const auto& part : ring::cut(own, kParts)) {
+  for (const auto& part : ring::cut(own, ring::kPartsOfRounds)) {
     for (const auto& run : part) {
       Rows rows{.run = run, .local = local, .keeps = {}, .states = states};
       for (std::int64_t round = 0; round < rounds; ++round)

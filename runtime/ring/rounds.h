@@ -22,7 +22,6 @@ class Rounds {
   std::size_t needed_bytes() const { return transfers_.needed_bytes(); }
   std::size_t received_bytes() const { return transfers_.received_bytes(); }
   std::size_t sent_bytes() const { return transfers_.sent_bytes(); }
-  std::int64_t peers() const { return transfers_.peers(); }
 
  private:
   /// Rows of one run, whose states stand side by side.

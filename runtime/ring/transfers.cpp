@@ -102,13 +102,4 @@ Status Transfers::unpack(std::size_t number, Arena& arena) const {
   return done;
 }
 
-std::int64_t Transfers::peers() const {
-  std::vector<int> from;
-  for (const auto& step : receives_) {
-    for (const auto& message : step) from.push_back(message.peer);
-  }
-  std::sort(from.begin(), from.end());
-  return std::unique(from.begin(), from.end()) - from.begin();
-}
-
 }  // namespace weft

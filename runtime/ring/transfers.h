@@ -34,8 +34,6 @@ class Transfers {
   std::size_t needed_bytes() const { return needed_; }
   std::size_t received_bytes() const { return received_; }
   std::size_t sent_bytes() const { return sent_; }
-  /// Ranks that it receives from.
-  std::int64_t peers() const;
 
  private:
   Transfers() = default;

@@ -104,6 +104,11 @@ TEST_F(CExplanations, OfRingsAndGradients) {
   const auto said = json::parse(weft_explanation_json(ring.get()))["ring"];
   EXPECT_EQ(said["ranks"], 4);
   EXPECT_EQ(said["layout"], "zigzag");
+  EXPECT_EQ(said["bits"], "one device");
+  how.ring_memory = 1 << 20;
+  auto [cut, none_of_it] = explained("pattern p { keep causal; }", &how);
+  ASSERT_NE(cut, nullptr) << weft_error_report(none_of_it.get());
+  EXPECT_EQ(json::parse(weft_explanation_json(cut.get()))["ring"]["bits"], "chunks of 64 keys");
   how.ranks = 0;
   weft_compile_options options = weft_compile_options_init();
   options.gradient = 1;
@@ -131,10 +136,13 @@ TEST_F(CExplanations, AreRefusedInWords) {
   how.ranks = 1'000'000;
   EXPECT_EQ(refused(), "ring 1000000: expected from 1 to 4096 ranks");
   how.ranks = 2;
+  how.n_q = 512;
+  how.ring_memory = 1 << 20;
   weft_compile_options options = weft_compile_options_init();
   options.gradient = 1;
   EXPECT_EQ(refused(nullptr, &options),
-            "a ring and gradients do not go together in what is explained, in this version");
+            "gradients of a ring want all rows in memory at once that they need; give more memory, or more ranks");
+  how.n_q = 64;
   how.ranks = 0;
   options = weft_compile_options_init();
   options.target = "interpreter";

@@ -504,5 +504,21 @@ TEST_F(CudaEngine, EveryFailureIsTypedAndLeaksNothing) {
   EXPECT_GE(failed["cuModuleLoadData"], 1);
 }
 
+/// Kernels of inputs' gradients are compiled when a launch first wants one, or ahead by prepare().
+TEST_F(CudaEngine, CompilesGradientsOfInputsWhenTheyAreWanted) {
+  const Engine engine(options());
+  auto of_backward = f32();
+  of_backward.gradient = true;
+  const auto kernel =
+      compile(engine, "pattern p { input bias: f32[heads]; keep causal; score s + bias[h]; }", of_backward);
+  EXPECT_EQ(engine.cache_stats().compiled, 2U) << "dQ, and dK and dV";
+  const RunShape shape{.batch = 1, .n_q = 64, .n_k = 64, .heads = 2, .kv_heads = 2};
+  const auto made = kernel.prepare(shape);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_GT(made->compile_ms, 0);
+  EXPECT_EQ(engine.cache_stats().compiled, 3U);
+  EXPECT_EQ(kernel.prepare(shape)->compile_ms, 0);
+}
+
 }  // namespace
 }  // namespace weft::test

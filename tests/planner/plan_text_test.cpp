@@ -92,6 +92,34 @@ TEST(PlanText, KeepsHowFarApartTheRowsOfPatchesStand) {
   EXPECT_EQ(print(*again), print(p));
 }
 
+TEST(PlanText, CutsOfKeysAreKeptAndVerified) {
+  Pattern p;
+  p.name = "causal";
+  p.branches.push_back({.set = make_set(SetKind::causal), .heads = {}, .range = {}});
+  const auto plan = planner::plan(p, {.d = 64, .d_v = 64, .dtype = DType::f16}, find_target("sm_80").value());
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->cuts.size(), 2);
+  EXPECT_NE(print(*plan).find("cut rows 16 keys 512 most 32\ncut rows 256 keys 2048 most 32\n"), std::string::npos);
+  const auto again = parse_plan(print(*plan));
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->cuts, plan->cuts);
+  const auto breaks = [&](const char* what, const std::function<void(Plan&)>& change) {
+    Plan changed = *plan;
+    ASSERT_TRUE(verify(changed).empty());
+    change(changed);
+    EXPECT_FALSE(verify(changed).empty()) << what;
+    EXPECT_FALSE(parse_plan(print(changed)).ok()) << what;
+  };
+  breaks("rows that fall", [](Plan& q) { std::swap(q.cuts[0], q.cuts[1]); });
+  breaks("chunks of parts of blocks", [](Plan& q) { q.cuts[0].keys += 1; });
+  breaks("chunks without keys", [](Plan& q) { q.cuts[1].keys = 0; });
+  breaks("one chunk", [](Plan& q) { q.cuts[0].most = 1; });
+  breaks("more chunks than blocks of threads take", [](Plan& q) { q.cuts[0].most = kMostShares + 1; });
+  breaks("more softmaxes than that", [](Plan& q) {
+    q.phases[0].passes.resize(5, q.phases[0].passes[0]);  // 32 chunks of five
+  });
+}
+
 TEST(PlanText, EveryInvariantIsVerified) {
   const auto breaks = [](const char* what, const std::function<void(Plan&)>& change) {
     Plan p = sound();
@@ -108,6 +136,7 @@ TEST(PlanText, EveryInvariantIsVerified) {
   breaks("few queries, fewer than none", [](Plan& p) { p.choices.few_q = -1; });
   breaks("few queries and columns that fill no vectors", [](Plan& p) { p.bind.d = 56; });
   breaks("few queries of a backward pass", [](Plan& p) { p.bind.gradient = true; });
+  breaks("cuts of CPUs", [](Plan& p) { p.cuts = {{.rows = 16, .keys = 512, .most = 32}}; });
   breaks("no phase", [](Plan& p) { p.phases.clear(); });
   breaks("carry from nowhere", [](Plan& p) { p.phases[0].carry = Carry::in; });
   breaks("carry to nowhere", [](Plan& p) { p.phases[0].carry = Carry::out; });

@@ -28,7 +28,13 @@ def test_of_gradients_and_rings():
     ring = weft.explain(pattern, tokens=4096, ring=(4, "zigzag"))
     assert ring["ring"]["ranks"] == 4 and ring["ring"]["layout"] == "zigzag"
     assert weft.explain(pattern, tokens=4096, ring=4)["ring"]["layout"] != ""
+    ring = weft.explain(pattern, tokens=4096, ring=(4, "zigzag"), gradient=True)["ring"]
+    assert 0 < ring["rows_bytes"]["max"] < ring["needed_bytes"]["max"] and ring["imbalance"] < 1.01
     assert weft.explain(pattern, tokens=4096, ring=(4, "auto", "heads"))["ring"]["carrier"].startswith("heads")
+    fits = weft.explain(pattern, tokens=4096, ring=(4, "contiguous", "keys"))["ring"]
+    cut = weft.explain(pattern, tokens=4096, ring=(4, "contiguous", "keys"), ring_memory=2**22)
+    assert fits["bits"] == "one device" and cut["ring"]["bits"] == "chunks of 256 keys"
+    assert cut["ring"]["predicted_ms"] > fits["predicted_ms"] and "in 16 rounds of 256 keys" in str(cut)
     with pytest.raises(weft.ArgumentError, match="'cart' is no carrier"):
         weft.explain(pattern, tokens=4096, ring=(4, "auto", "cart"))
 
@@ -59,8 +65,10 @@ def test_what_is_missing_is_logged(caplog, tmp_path):
         ({"tokens": 0}, "tokens is 0; expected 1 or more"),
         ({"layout": "nbhd"}, "layout is 'nbhd'; expected 'bnhd' or 'bhnd'"),
         ({"ring": 0}, "ring is 0; expected 1 rank or more"),
+        ({"ring": 2, "ring_memory": -1}, "ring_memory is -1; expected bytes, or 0"),
+        ({"ring": 2, "ring_memory": 1}, "the smallest round of keys takes"),
         ({"ring": (2, "snail")}, "'snail' is not a layout"),
-        ({"ring": 2, "gradient": True}, "a ring and gradients do not go together"),
+        ({"ring": 2, "ring_memory": 2**20, "gradient": True}, "gradients of a ring want all rows in memory"),
         ({"target": "interpreter"}, "the interpreter has no plan"),
         ({"inputs": {"ids": np.zeros(3, np.int32)}}, "has no input 'ids'"),
     ],

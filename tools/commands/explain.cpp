@@ -43,8 +43,6 @@ explain::Listener listener_at(const Console& console) {
 }  // namespace
 
 int command_explain(const Options& options, const Console& console) {
-  if (!options.ring.empty() && options.gradient)
-    return console.usage("--ring and --grad do not go together in this version");
   const auto [file, status] = open_pattern(options, console);
   if (!file) return status;
   const auto sizes = default_sizes(options, file->pattern, console);
