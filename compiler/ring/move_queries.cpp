@@ -53,6 +53,7 @@ class Mover {
 
   /// Rows of a run that keep enough. A few among many that keep little do so as long as the run is short.
   void look_at(const Run& run) {
+    if (relation_.most_pairs_of_row(run) <= enough_) return;
     const double density = pairs_of({run}) / static_cast<double>(run.count);
     const double few = std::min(1.0, static_cast<double>(kFewestRows) / static_cast<double>(run.count));
     if (density <= enough_ * few) return;

@@ -134,6 +134,22 @@ double pairs_of(const TermForm& term, const Run& rows, const Keys& keys) {
   return static_cast<double>(total);
 }
 
+double most_pairs_of_row(const TermForm& term, const Run& rows) {
+  const auto& stream = term.term().stream;
+  std::int64_t most = 0;
+  term.each_stretch(rows, [&](const Stretch& stretch) {
+    const Line& line = stretch.line;
+    const auto width =
+        std::min({line.ceiling - line.floor, line.before - line.after, line.ceiling - stretch.rows.first - line.after,
+                  stretch.rows.last() + line.before - line.floor});
+    if (width <= 0) return;
+    // In each segment the stream begins anew.
+    const auto begun = 2 + (stream.segment > 0 ? width / stream.segment : 0);
+    most = std::max(most, std::min(width, width / stream.rate + begun));
+  });
+  return static_cast<double>(most);
+}
+
 std::optional<double> pairs_of_union(std::span<const TermForm> terms, const Run& rows, const Keys& keys) {
   std::vector<std::vector<Stretch>> stretches;
   for (const auto& term : terms) {

@@ -15,4 +15,7 @@ double pairs_of(const TermForm& term, const Run& rows, const Keys& keys = {});
 /// or rows' bounds change often.
 std::optional<double> pairs_of_union(std::span<const TermForm> terms, const Run& rows, const Keys& keys = {});
 
+/// No row of these has more pairs with a term.
+double most_pairs_of_row(const TermForm& term, const Run& rows);
+
 }  // namespace weft::ring

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace weft::ring {
@@ -314,36 +315,66 @@ std::vector<Needs> Relation::walked_needs(const std::vector<Cell>& cells, const 
   return out;
 }
 
-double Relation::pairs_of(const Cell& cell, const Heads& heads) const {
-  if (undivided_) {
-    return all_pairs_ * static_cast<double>(count_of(cell.rows)) / static_cast<double>(shape_->n_q) *
-           static_cast<double>(heads.count) / static_cast<double>(shape_->kv_heads);
-  }
-  return closed_ ? closed_pairs(cell, heads) : walked_pairs(cell, heads);
+double Relation::even_pairs(const Cell& cell, std::int64_t heads) const {
+  return all_pairs_ * static_cast<double>(count_of(cell.rows)) / static_cast<double>(shape_->n_q) *
+         static_cast<double>(heads) / static_cast<double>(shape_->kv_heads);
 }
 
-double Relation::walked_pairs(const Cell& cell, const Heads& heads) const {
+std::vector<double> Relation::pairs_by_head(const Cell& cell, const Heads& heads) const {
+  if (!undivided_ && closed_) return closed_pairs(cell, heads);
+  std::vector<double> pairs;
+  for (std::int64_t kv = heads.first; kv < heads.end(); ++kv)
+    pairs.push_back(undivided_ ? even_pairs(cell, 1) : walked_pairs(cell, kv));
+  return pairs;
+}
+
+double Relation::most_pairs_of_row(const Run& rows) const {
+  if (undivided_ || !closed_) return std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (std::int64_t entry = 0; entry < entries_; ++entry) {
+    for (std::size_t p = 0; p < plan_->phases.size(); ++p) {
+      const auto& tables = tables_->phases[p];
+      for (std::size_t t = 0; t < tables.head.size(); ++t) {
+        double of_head = 0;
+        for (std::size_t s = 0; s < tables.head[t].passes.size(); ++s) {
+          if (!plan_->phases[p].passes[s].out) continue;
+          for (const auto& form : forms(entry, p, t, s)) of_head += ring::most_pairs_of_row(form, rows);
+        }
+        most += of_head *
+                static_cast<double>(std::count(tables.head_of.begin(), tables.head_of.end(), static_cast<int>(t)));
+      }
+    }
+  }
+  return most * static_cast<double>(shape_->batch) / static_cast<double>(entries_);
+}
+
+double Relation::pairs_of(const Cell& cell, const Heads& heads) const {
+  if (undivided_) return even_pairs(cell, heads.count);
+  const auto by_head = pairs_by_head(cell, heads);
+  return std::accumulate(by_head.begin(), by_head.end(), 0.0);
+}
+
+double Relation::walked_pairs(const Cell& cell, std::int64_t kv) const {
   const bool all = cell.keys == Keys();
+  const auto& before = pairs_before_[static_cast<std::size_t>(kv)];
   double pairs = 0;
-  for (std::int64_t kv = heads.first; kv < heads.end(); ++kv) {
-    const auto& before = pairs_before_[static_cast<std::size_t>(kv)];
-    for (const auto& run : cell.rows) {
-      if (run.stride == 1 && all) {
-        pairs += before[static_cast<std::size_t>(run.end())] - before[static_cast<std::size_t>(run.first)];
-        continue;
-      }
-      for (std::int64_t i = 0; i < run.count; ++i) {
-        const auto x = static_cast<std::size_t>(run.first + i * run.stride);
-        pairs += (before[x + 1] - before[x]) * (all ? 1 : share_of_keys(kv, run.first + i * run.stride, cell.keys));
-      }
+  for (const auto& run : cell.rows) {
+    if (run.stride == 1 && all) {
+      pairs += before[static_cast<std::size_t>(run.end())] - before[static_cast<std::size_t>(run.first)];
+      continue;
+    }
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      const auto x = static_cast<std::size_t>(run.first + i * run.stride);
+      pairs += (before[x + 1] - before[x]) * (all ? 1 : share_of_keys(kv, run.first + i * run.stride, cell.keys));
     }
   }
   return pairs;
 }
 
-double Relation::closed_pairs(const Cell& cell, const Heads& of) const {
+std::vector<double> Relation::closed_pairs(const Cell& cell, const Heads& of) const {
   const std::int64_t group = shape_->heads / shape_->kv_heads;
-  double pairs = 0;
+  const double alike = static_cast<double>(shape_->batch) / static_cast<double>(entries_);
+  std::vector<double> pairs(static_cast<std::size_t>(of.count), 0);
   for (std::int64_t entry = 0; entry < entries_; ++entry) {
     for (std::size_t p = 0; p < plan_->phases.size(); ++p) {
       const auto& phase = plan_->phases[p];
@@ -352,24 +383,37 @@ double Relation::closed_pairs(const Cell& cell, const Heads& of) const {
       extent.y_begin = std::max(extent.y_begin, cell.keys.first);
       extent.y_end = std::min(extent.y_end, cell.keys.end);
       for (std::size_t t = 0; t < tables.head.size(); ++t) {
-        const auto& head = tables.head[t];
-        const auto heads = std::count(tables.head_of.begin() + of.first * group,
-                                      tables.head_of.begin() + of.end() * group, static_cast<int>(t));
-        if (heads == 0) continue;
+        // Query heads of one that share it, of each head of K and V.
+        const auto heads_of = [&, first = tables.head_of.begin() + of.first * group](std::size_t kv) {
+          const auto at = first + static_cast<std::int64_t>(kv) * group;
+          return std::count(at, at + group, static_cast<int>(t));
+        };
         double of_head = 0;
-        for (std::size_t s = 0; s < head.passes.size(); ++s) {
-          if (!phase.passes[s].out) continue;
-          for (const auto& run : cell.rows) {
-            const auto closed = pairs_of_pass(forms(entry, p, t, s), run, cell.keys);
-            of_head +=
-                closed ? *closed : planner::pairs_of_rows(*plan_, head, s, extent, run.first, run.count, run.stride);
-          }
+        bool known = false;
+        for (std::size_t kv = 0; kv < pairs.size(); ++kv) {
+          const auto heads = heads_of(kv);
+          if (heads == 0) continue;
+          if (!known) of_head = closed_pairs_of_head(cell, entry, p, t, extent), known = true;
+          pairs[kv] += of_head * static_cast<double>(heads) * alike;
         }
-        pairs += of_head * static_cast<double>(heads);
       }
     }
   }
-  return pairs * static_cast<double>(shape_->batch) / static_cast<double>(entries_);
+  return pairs;
+}
+
+double Relation::closed_pairs_of_head(const Cell& cell, std::int64_t entry, std::size_t phase, std::size_t table,
+                                      const ir::Extent& extent) const {
+  const auto& head = tables_->phases[phase].head[table];
+  double pairs = 0;
+  for (std::size_t s = 0; s < head.passes.size(); ++s) {
+    if (!plan_->phases[phase].passes[s].out) continue;
+    for (const auto& run : cell.rows) {
+      const auto closed = pairs_of_pass(forms(entry, phase, table, s), run, cell.keys);
+      pairs += closed ? *closed : planner::pairs_of_rows(*plan_, head, s, extent, run.first, run.count, run.stride);
+    }
+  }
+  return pairs;
 }
 
 double Relation::share_of_keys(std::int64_t kv, std::int64_t row, const Keys& keys) const {

@@ -76,13 +76,20 @@ class Relation {
   /// V. Of some keys alone, where they were walked, as if a key had the mean multiplicity of its row.
   double pairs_of(const Runs& rows) const { return pairs_of({rows}, {0, shape_->kv_heads}); }
   double pairs_of(const Cell& cell, const Heads& heads) const;
+  /// The same by head of K and V.
+  std::vector<double> pairs_by_head(const Cell& cell, const Heads& heads) const;
+  /// No row of these has more, over the batch and all heads. No number where nothing is known without a look at rows.
+  double most_pairs_of_row(const Run& rows) const;
 
  private:
   Relation() = default;
   std::vector<Needs> closed_needs(const std::vector<Cell>& cells, const Runs& own) const;
   std::vector<Needs> walked_needs(const std::vector<Cell>& cells, const Runs& own) const;
-  double closed_pairs(const Cell& cell, const Heads& heads) const;
-  double walked_pairs(const Cell& cell, const Heads& heads) const;
+  std::vector<double> closed_pairs(const Cell& cell, const Heads& heads) const;
+  double closed_pairs_of_head(const Cell& cell, std::int64_t entry, std::size_t phase, std::size_t table,
+                              const ir::Extent& extent) const;
+  double walked_pairs(const Cell& cell, std::int64_t kv) const;
+  double even_pairs(const Cell& cell, std::int64_t heads) const;
   double share_of_keys(std::int64_t kv, std::int64_t row, const Keys& keys) const;
   void read_rows();
   ir::Extent extent_of(const ir::Phase& phase, std::int64_t entry) const;

@@ -235,20 +235,21 @@ RankShare share_of(const Relation& relation, const Split& split, const OwnerInde
 }  // namespace
 
 double slowest_of_some(const Relation& relation, const Split& split, const std::vector<double>& pairs,
-                       const Machine& machine) {
+                       const Machine& machine, double enough) {
   const OwnerIndex owner(split);
   const auto last = pairs.size() - 1;
-  std::vector<std::size_t> some = {
-      0, last / 3, 2 * last / 3, last,
-      static_cast<std::size_t>(std::max_element(pairs.begin(), pairs.end()) - pairs.begin())};
-  std::sort(some.begin(), some.end());
-  some.erase(std::unique(some.begin(), some.end()), some.end());
+  const auto most = static_cast<std::size_t>(std::max_element(pairs.begin(), pairs.end()) - pairs.begin());
+  std::vector<std::size_t> some = {most};
+  for (const auto at : {std::size_t{0}, last / 3, 2 * last / 3, last}) {
+    if (std::find(some.begin(), some.end(), at) == some.end()) some.push_back(at);
+  }
   double slowest = 0;
   std::vector<double> from;
   for (const auto at : some) {
     const auto g = static_cast<std::int64_t>(at);
     const auto share = share_of(relation, split, owner, g, machine.node, from);
     slowest = std::max(slowest, seconds_of(relation, split, g, share, machine));
+    if (slowest > enough) break;
   }
   return slowest;
 }

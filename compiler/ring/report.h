@@ -54,8 +54,9 @@ double imbalance_of(const std::vector<double>& pairs);
 double seconds_alone(const Relation& relation, const Machine& machine);
 
 /// Predicted seconds of the slowest of a few ranks: those of `pairs`, by rank, with the most, and some spread evenly.
+/// Where one takes longer than `enough`, its own: nobody asks the others.
 double slowest_of_some(const Relation& relation, const Split& split, const std::vector<double>& pairs,
-                       const Machine& machine);
+                       const Machine& machine, double enough);
 
 Report report_of(const Relation& relation, const Split& split, const Machine& machine);
 
