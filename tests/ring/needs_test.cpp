@@ -90,7 +90,8 @@ std::string check(const RandomProblem& problem, const OwnerMap& map, Counted& co
     for (auto x : tokens_of(map.runs[static_cast<std::size_t>(g)])) owner[static_cast<std::size_t>(x)] = g;
   }
   std::map<std::array<std::int64_t, 3>, std::set<std::int64_t>> wanted;  // rank, entry, kv
-  std::vector<double> pairs(static_cast<std::size_t>(map.ranks()), 0);
+  std::vector<double> pairs(static_cast<std::size_t>(map.ranks()), 0), of_row(static_cast<std::size_t>(shape.n_k), 0);
+  std::vector<std::vector<double>> by_head(pairs.size(), std::vector<double>(static_cast<std::size_t>(shape.kv_heads)));
   // What a transposed plan visits is asked of one that is not: rows that keep a key are what the key needs.
   const bool by_key = stationary == ir::Stationary::key;
   const auto visited = planner::plan(problem.pattern, {.d = 64, .d_v = 64}, find_target("cpu:x86-64-v3").value(),
@@ -100,6 +101,8 @@ std::string check(const RandomProblem& problem, const OwnerMap& map, Counted& co
     const auto x = by_key ? v.y : v.x, y = by_key ? v.x : v.y;
     const auto g = owner[static_cast<std::size_t>(x)];
     pairs[static_cast<std::size_t>(g)] += v.weight;
+    by_head[static_cast<std::size_t>(g)][static_cast<std::size_t>(v.h / group)] += v.weight;
+    of_row[static_cast<std::size_t>(x)] += v.weight;
     if (v.weight > 0 && owner[static_cast<std::size_t>(y)] != g) wanted[{g, v.b, v.h / group}].insert(y);
   });
   for (std::int64_t g = 0; g < map.ranks(); ++g) {
@@ -107,6 +110,14 @@ std::string check(const RandomProblem& problem, const OwnerMap& map, Counted& co
     if (const double found = relation->pairs_of(rows); found != pairs[static_cast<std::size_t>(g)])
       return fmt::format("{}: rank {} has {} pairs, counted {}", map.name, g, pairs[static_cast<std::size_t>(g)],
                          found);
+    if (relation->pairs_by_head({rows}, {0, shape.kv_heads}) != by_head[static_cast<std::size_t>(g)])
+      return fmt::format("{}: rank {} has other pairs by head", map.name, g);
+    for (const auto& run : rows) {
+      for (std::int64_t x = run.first; x < run.end(); x += run.stride) {
+        if (of_row[static_cast<std::size_t>(x)] > relation->most_pairs_of_row(run))
+          return fmt::format("{}: row {} has more pairs than any of its run may have", map.name, x);
+      }
+    }
     const Needs needs = relation->needs_of(rows);
     if (auto wrong = check_cells(*relation, rows, needs); !wrong.empty()) return map.name + ": " + wrong;
     for (std::int64_t b = 0; b < shape.batch; ++b) {
