@@ -268,7 +268,7 @@ Program random_heavy(std::uint64_t seed) {
 
 TEST(RingOfQueries, RandomPatternsWithHeavyRows) {
   int cut = 0;
-  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 60 : 15;
+  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 40 : 15;
   for (int i = 0; i < programs; ++i) {
     const auto problem = random_heavy(470000 + static_cast<std::uint64_t>(i));
     RingRunner runner(problem, "cpu");

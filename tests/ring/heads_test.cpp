@@ -136,7 +136,7 @@ TEST(RingOfHeads, ThatCannotBeSplitAreRefused) {
 }
 
 TEST(RingOfHeads, RandomProgramsOverTheWholeLanguage) {
-  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 200 : 25;
+  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 100 : 25;
   int runs = 0;
   for (int i = 0; i < programs; ++i) {
     const auto seed = 480000 + static_cast<std::uint64_t>(i);

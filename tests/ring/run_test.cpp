@@ -114,7 +114,7 @@ TEST(RingRun, NothingTravelsWhereSegmentsFitARank) {
 
 TEST(RingRun, RandomProgramsOverTheWholeLanguage) {
   Tally tally;
-  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 400 : 60;
+  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 200 : 60;
   for (int i = 0; i < programs; ++i) {
     const auto seed = 430000 + static_cast<std::uint64_t>(i);
     RingRunner runner(random_program(seed, {.most_tokens = 70, .most_heads = 3, .nesting = 2}), "cpu");
