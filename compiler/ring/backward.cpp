@@ -7,10 +7,6 @@ namespace weft::ring {
 
 namespace {
 
-const Runs& own_of(const Split& split, std::int64_t group) {
-  return split.groups.runs[static_cast<std::size_t>(group)];
-}
-
 /// By branch, where each has its own.
 double lse_bytes(const ir::Plan& plan) {
   if (plan.weights != ir::Weights::softmax) return 0;
@@ -113,12 +109,12 @@ double seconds_of(const BackwardNeeds& needs, std::int64_t rank, const RankShare
 }  // namespace
 
 std::vector<Needs> BackwardNeeds::rows_of(std::int64_t group) const {
-  const auto& own = own_of(split_, group);
+  const auto& own = split_.groups.runs[static_cast<std::size_t>(group)];
   return own.empty() ? std::vector<Needs>() : transposed_.needs_by_cell({{own}}, own);
 }
 
 std::vector<Needs> BackwardNeeds::keys_of(std::int64_t group) const {
-  const auto& own = own_of(split_, group);
+  const auto& own = split_.groups.runs[static_cast<std::size_t>(group)];
   if (own.empty()) return {};
   Runs rows = own;
   if (finds_deltas_) {

@@ -223,12 +223,24 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
   WEFT_CHECK(check_choice(state, choice.split));
   WEFT_CHECK(agree(link, {{"owners of tokens", digest_of(choice.split)}}));
 
-  const auto report = ring::report_of(relation, choice.split, machine);
   auto out = std::make_unique<RingPlan::State>(
       RingPlan::State{.ring = std::move(ring), .kernel = kernel, .shape = shape, .dtype = from_ir(bind.dtype)});
   out->memory = std::move(memory);
   out->messages = std::move(messages);
   out->split = std::move(choice.split);
+  ir::Plan by_key;
+  ir::Tables tables_by_key;
+  std::optional<ring::Relation> transposed;
+  std::optional<ring::BackwardNeeds> of_backward;
+  if (state.bind.gradient) {
+    WEFT_TRY(by_key,
+             planner::plan(state.pattern, bind, target, {.stationary = ir::Stationary::key, .for_kernels = false}));
+    WEFT_TRY(tables_by_key, ir::make_tables(by_key, shape.heads));
+    WEFT_TRY(transposed, ring::Relation::make(by_key, tables_by_key, shape, values));
+    of_backward.emplace(relation, *transposed, out->split, state.plan.finds_deltas());
+  }
+  const auto report =
+      of_backward ? ring::report_of(*of_backward, machine) : ring::report_of(relation, out->split, machine);
   out->inner = shape;
   out->inner.kv_heads = out->split.heads(link.rank()).count;
   out->inner.heads = out->inner.kv_heads * shape.group();
@@ -247,20 +259,9 @@ Result<std::unique_ptr<RingPlan::State>> make_ring_plan(std::shared_ptr<Ring::St
                 .messages = mine.messages,
                 .pairs = mine.pairs,
                 .needed_bytes = static_cast<std::size_t>(mine.needed_bytes)};
-  if (state.bind.gradient) {
-    WEFT_TRY(const auto by_key,
-             planner::plan(state.pattern, bind, target, {.stationary = ir::Stationary::key, .for_kernels = false}));
-    WEFT_TRY(const auto tables_by_key, ir::make_tables(by_key, shape.heads));
-    WEFT_TRY(const auto transposed, ring::Relation::make(by_key, tables_by_key, shape, values));
-    const ring::BackwardNeeds needs(relation, transposed, out->split, state.plan.finds_deltas());
-    WEFT_TRY(auto backward, Backward::make(kernel, out->memory, out->messages, out->inner, needs, link.rank()));
+  if (of_backward) {
+    WEFT_TRY(auto backward, Backward::make(kernel, out->memory, out->messages, out->inner, *of_backward, link.rank()));
     out->backward.emplace(std::move(backward));
-    // Of rows of a backward pass and their keys, where that is what is run.
-    const auto of_backward = ring::report_of(needs, machine);
-    out->summary.imbalance = of_backward.imbalance;
-    const auto& own = of_backward.ranks[static_cast<std::size_t>(link.rank())];
-    out->share.pairs = own.pairs;
-    out->share.messages = own.messages;
     out->share.needed_bytes = out->backward->needed_bytes();
     WEFT_CHECK(add_exchange(*out));
     return out;
