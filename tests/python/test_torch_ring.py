@@ -40,7 +40,7 @@ def on_ranks(folder, work, ranks=RANKS):
     for process in processes:
         process.join(max(0.0, until - time.monotonic()))
     stopped = [process.kill() for process in processes if process.is_alive()]
-    wrong = [open(path).read() for path in map(str, folder.glob("rank-*"))]
+    wrong = [path.read_text() for path in folder.glob("rank-*")]
     assert not wrong and not stopped and all(process.exitcode == 0 for process in processes), "\n".join(wrong)
 
 
@@ -80,7 +80,8 @@ def _trains_a_bias(rank, ranks):
     weft.attention(q, k, v, biased, inputs={"bias": of_all}).sin().sum().backward()
     plan = weft.torch.ring().plan(biased, tokens=TOKENS, heads=HEADS, dim=DIM, inputs={"bias": bias}, gradient=True)
     plan(*(plan.own(x) for x in (q, k, v))).sin().sum().backward()  # nothing else wants a gradient
-    torch.testing.assert_close(bias.grad, of_all.grad)
+    # 4,656 terms of up to 95 times dS, half of which cancel: ranks add them in another order than one device does.
+    torch.testing.assert_close(bias.grad, of_all.grad, rtol=2e-5, atol=5e-4)
 
 
 def test_inputs_are_trained(tmp_path):
