@@ -1,42 +1,26 @@
 #include "codegen/cuda/classes.h"
 
-#include "codegen/cuda/conditions.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 namespace weft::codegen::cuda {
 namespace {
 
-std::int64_t up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
-
 // ---------------------------------------------------------------- plain lanes
 
-/// Warps that share rows: more columns than that a warp's registers do not hold.
-std::int64_t column_warps(const ir::Plan& plan) { return plan.choices.threads / plan.choices.tile_q; }
-
 void simt_constants(Constants& constant, const ir::Plan& plan, const Target&) {
-  constant("kColumnWarps", column_warps(plan), "warps that share rows, each with columns of its own");
+  // More columns than that a warp's registers do not hold.
+  constant("kColumnWarps", plan.choices.threads / plan.choices.tile_q,
+           "warps that share rows, each with columns of its own");
   constant("kDepth", plan.choices.depth, "columns of Q and K in a chunk");
   constant("kStaged", plan.choices.staged, "rows of V in a chunk");
   constant("kGroupRows", 32, "whose pairs with a block of keys may be decided at once");
   constant.flag("kKeepsMeets", false, "");
 }
 
-std::int64_t simt_bytes(const ir::Plan& plan) {
-  const auto& c = plan.choices;
-  const std::int64_t columns = c.depth * (c.tile_q + c.tile_k);
-  const std::int64_t chunk = std::max(columns, c.staged * up(columns_summed(plan), 8 * column_warps(plan)));
-  if (plan.bind.gradient) {
-    constexpr std::int64_t kViews = 4 * 16 + 4 * 4;
-    const int queries = plan.stationary() == ir::Stationary::key ? c.tile_k : c.tile_q;
-    return up(4 * (32 * c.threads + 2 * chunk + c.threads / 32) + 8 * queries + 2 * 8 * c.tile_k + kViews, 16);
-  }
-  constexpr std::int64_t kViews = 3 * 16 + 16;
-  return 4 * (32 * c.threads + 2 * chunk + c.tile_k + c.tile_q + 8 * c.threads + c.threads / 32) + 8 * c.tile_k +
-         kViews;
+walk::BlockShape simt_shape(const walk::BlockShape& common, const ir::Choices& c) {
+  return walk::on_plain_lanes(common, c.depth, c.staged);
 }
 
 // ---------------------------------------------------------------- matrix instructions
@@ -49,46 +33,16 @@ void mma_constants(Constants& constant, const ir::Plan& plan, const Target& targ
   constant.flag("kAsync", target.has_async_copy, "rows of K and V come to shared memory by themselves");
 }
 
-/// Of struct Meets.
-std::int64_t meets_bytes(const ir::Plan& plan) {
-  const auto& c = plan.choices;
-  const int of_runs = plan.predicates.empty() ? 2 * 4 : c.tile_q + c.tile_k;
-  const int of_values = compares_values(plan) ? 2 * c.tile_q + c.tile_k : 3 * 4;
-  const std::int64_t groups = c.tile_q / 16, key_warps = (c.tile_k + 31) / 32;
-  const bool asks = !plan.predicates.empty();
-  const std::int64_t of_groups = 16 * (groups + (compares_values(plan) ? groups : 1)) +
-                                 4 * (asks ? std::max<std::int64_t>(groups, 4) : 4) +
-                                 16 * (key_warps + (asks ? key_warps : 1));
-  return of_groups + 4 * (2 * c.tile_q + c.tile_k + of_runs + of_values);
-}
-
-std::int64_t mma_bytes(const ir::Plan& plan) {
-  const auto& c = plan.choices;
-  // See codegen/cuda/device/mma_rows.cuh.
-  const auto rows_of = [&](std::int64_t columns, std::int64_t rows) {
-    return rows * (up(columns, 16) * 2 + (c.groups != 0 ? 0 : 16));
-  };
-  const auto both = [&](std::int64_t rows) { return rows_of(plan.bind.d, rows) + rows_of(plan.bind.d_v, rows); };
-  if (plan.bind.gradient) {
-    const std::int64_t tiles = both(c.tile_q) + c.stages * both(c.tile_k);
-    const std::int64_t wide = up(columns_summed(plan), 16);
-    const auto out = [&](int parts) { return c.tile_q * (wide / parts + 8) * 4; };
-    const int queries = plan.stationary() == ir::Stationary::key ? c.stages * c.tile_k : c.tile_q;
-    return 2 * 32 + up(meets_bytes(plan), 16) + 8 * queries + 16 + std::max(tiles, out(out(1) > tiles ? 2 : 1));
-  }
-  const std::int64_t staged = rows_of(plan.bind.d, c.tile_q) + c.stages * both(c.tile_k);
-  const auto results_in = [&](int parts) { return c.tile_q * (up(plan.bind.d_v, 16) / parts + 8) * 4; };
-  const std::int64_t results = results_in(results_in(1) > staged ? 2 : 1);
-  constexpr std::int64_t kSources = 2 * 32;
-  return kSources + meets_bytes(plan) + std::max(staged, results);
+walk::BlockShape mma_shape(const walk::BlockShape& common, const ir::Choices& c) {
+  return walk::by_matrices(common, c.stages, c.groups != 0);
 }
 
 const ClassTraits kClasses[] = {
-    {ir::KernelClass::simt, "simt_", "f32 arithmetic on plain lanes", simt_constants, simt_bytes,
+    {ir::KernelClass::simt, "simt_", "f32 arithmetic on plain lanes", simt_constants, simt_shape,
      /*tries=*/1,
      /*ahead=*/0,
      /*lists_pages=*/false},
-    {ir::KernelClass::mma, "mma_", "products by matrix instructions, sums in f32", mma_constants, mma_bytes,
+    {ir::KernelClass::mma, "mma_", "products by matrix instructions, sums in f32", mma_constants, mma_shape,
      /*tries=*/2,
      /*ahead=*/2,
      /*lists_pages=*/true},

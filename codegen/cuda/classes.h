@@ -3,6 +3,7 @@
 #include "compiler/base/text_writer.h"
 #include "compiler/ir/plan.h"
 #include "compiler/target/target.h"
+#include "compiler/walk/block_memory.h"
 
 #include <cstdint>
 #include <string>
@@ -32,7 +33,7 @@ struct ClassTraits {
   std::string_view prefix;  ///< of the names of device headers that no other class has
   const char* arithmetic;   ///< for the first line of the text
   void (*constants)(Constants&, const ir::Plan&, const Target&);
-  std::int64_t (*working_bytes)(const ir::Plan&);  ///< of struct WorkingMemory
+  walk::BlockShape (*shape)(const walk::BlockShape&, const ir::Choices&);  ///< with what the class alone has
   int tries;         ///< keys that a thread tries at once, where no conditions on pairs need registers
   int ahead;         ///< blocks of keys that are known ahead of the one at hand
   bool lists_pages;  ///< of a paged cache: the list of keys says where they lie

@@ -16,12 +16,6 @@
 namespace weft::codegen::cuda {
 namespace {
 
-constexpr int kAlignment = 16;  // of struct Shared
-// Without a number here ptxas aims at more blocks for some head dims, and spills a few bytes for it.
-constexpr int kConditionBytes = 64;          // of struct Condition
-constexpr int kTileBytes = 48 + 64 + 8 + 8;  // of struct Walk, struct Tile, the pass and two numbers
-constexpr int kTermBytes = 160;              // of struct Term and its share of struct Lists
-
 /// What some range of the plan needs code for; the rest of it falls away when the text is compiled.
 struct Uses {
   bool classes = false, row_bits = false, row_conditions = false;
@@ -100,25 +94,28 @@ int tries(const ir::Plan& plan) { return plan.predicates.empty() ? traits_of(pla
 
 bool lists_pages(const ir::Plan& plan) { return plan.bind.paged && traits_of(plan.choices.kernel_class).lists_pages; }
 
-/// Bytes of the list of keys.
-std::int64_t list_bytes(const ir::Plan& plan) {
-  const auto& c = plan.choices;
-  const std::int64_t blocks = (tries(plan) * c.threads + c.tile_k - 1) / c.tile_k + 1 + traits_of(c.kernel_class).ahead;
-  const std::int64_t keys = blocks * c.tile_k;
-  return 4 * (keys + (digits(plan) > 0 ? keys : 4) + 2 * (lists_pages(plan) ? keys : 4));
-}
-
-/// Bytes of struct Shared in codegen/cuda/device/block.cuh, which asserts the number.
-std::int64_t shared_struct_bytes(const ir::Plan& plan) {
+/// What shared memory is reckoned by; codegen/cuda/device/shape.cuh has the same of the text's constants.
+walk::BlockShape shape_of(const ir::Plan& plan) {
   const auto& c = plan.choices;
   const ClassTraits& of_class = traits_of(c.kernel_class);
-  const auto inputs = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.inputs.size()));
-  const auto conditions = static_cast<std::int64_t>(std::max<std::size_t>(1, plan.predicates.size()));
-  const std::int64_t of_rows = c.tile_q * (8 + 4) + (ir::heads_may_share(plan) ? c.tile_q : 4);
-  const std::int64_t bytes = of_class.working_bytes(plan) + kTileBytes + of_rows + list_bytes(plan) + inputs * 4 +
-                             c.threads / 32 * 4 + (passes_over_keys(plan) ? c.threads / 32 * 4 : 4) +
-                             conditions * kConditionBytes;
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return of_class.shape({.rows = c.tile_q,
+                         .keys = c.tile_k,
+                         .threads = c.threads,
+                         .dim = static_cast<int>(plan.bind.d),
+                         .dim_v = static_cast<int>(plan.bind.d_v),
+                         .summed = static_cast<int>(columns_summed(plan)),
+                         .gradient = plan.bind.gradient,
+                         .transposed = plan.stationary() == ir::Stationary::key,
+                         .tries = tries(plan),
+                         .ahead = of_class.ahead,
+                         .lists_pages = lists_pages(plan),
+                         .counts = digits(plan) > 0,
+                         .shares_tiles = ir::heads_may_share(plan),
+                         .passes_over = passes_over_keys(plan),
+                         .by_values = compares_values(plan),
+                         .conditions = static_cast<int>(plan.predicates.size()),
+                         .inputs = static_cast<int>(plan.inputs.size())},
+                        c);
 }
 
 /// Direct weights may be as small as 1 / n, where f16 has no normal numbers any more. As factors of matrix instructions
@@ -134,6 +131,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant("kRows", c.tile_q, "queries of a tile: what one block of threads computes");
   constant("kKeys", c.tile_k, "keys computed at a time");
   constant("kThreads", c.threads, "of a block");
+  // Without a number ptxas aims at more blocks for some head dims, and spills a few bytes for it.
   constant("kBlocks", c.resident, "that an SM must hold: registers may take what they leave");
   if (has_prepass(plan) || has_summaries(plan))
     constant("kPrepassThreads", ir::kPrepassThreads, "of a block of the prepass");
@@ -141,7 +139,8 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
     constant("kSummaryBlock", ir::kSummaryBlock, "keys, or queries, of which is asked together");
   constant("kDim", plan.bind.d, "columns of Q and K");
   constant("kDimV", plan.bind.d_v, "columns of V and O");
-  if (plan.bind.gradient) constant("kSummed", columns_summed(plan), "columns of what a row sums up");
+  constant("kSummed", columns_summed(plan), "columns of what a row sums up");
+  constant.flag("kGradient", plan.bind.gradient, "dQ, or dK and dV");
   of_class.constants(constant, plan, target);
   constant.flag("kCounts", digits(plan) > 0, "several branches may keep a pair");
   constant("kDigits", digits(plan), "of how many those are, in base 2");
@@ -172,8 +171,8 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant.flag("kByValues", compares_values(plan), "pairs by a value of the key, which rows compare");
   if (plan.phases.size() > 1 || plan.bind.gradient)
     constant("kPhases", static_cast<std::int64_t>(plan.phases.size()), "launches, with f32 state carried between them");
-  constant("kSharedFixed", shared_struct_bytes(plan), "bytes of shared memory …");
-  constant("kSharedPerTerm", kTermBytes, "… and for each key range of a head");
+  constant("kSharedFixed", shape_of(plan).shared_bytes(),
+           "bytes of shared memory, and more for each key range of a head");
   const Uses uses = uses_of(plan);
   constant.flag("kHasClasses", uses.classes, "tiles of rows that meet the same conditions");
   constant.flag("kHasRowBits", uses.row_bits, "congruences that rows must meet or miss");
@@ -335,8 +334,8 @@ Source emit(const ir::Plan& plan, const Target& target) {
 }
 
 SharedMemory shared_memory(const ir::Plan& plan) {
-  return {.fixed = shared_struct_bytes(plan),
-          .per_term = kTermBytes,
+  return {.fixed = shape_of(plan).shared_bytes(),
+          .per_term = walk::kTermBytes,
           .prepass = has_prepass(plan) ? prepass_shared_bytes(plan) : 0};
 }
 

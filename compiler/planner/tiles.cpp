@@ -1,5 +1,6 @@
 #include "compiler/ir/predicates.h"
 #include "compiler/planner/passes.h"
+#include "compiler/walk/block_memory.h"
 
 #include <fmt/format.h>
 
@@ -91,10 +92,14 @@ bool has_matrix_instructions(const Target& target, ir::DType dtype) {
 /// of dO, too, rows of K and V, and lists? codegen/cuda/classes.h knows it exactly.
 bool matrices_fit(const Draft& draft, int blocks, int rows, int keys, int stages) {
   const ir::Bind& bind = draft.plan.bind;
-  const auto bytes = [](std::int64_t columns) { return (columns + 15) / 16 * 32 + 16; };
   constexpr std::int64_t kLists = 5 << 10, kReserved = 1 << 10;  // of each block, by the driver
-  const std::int64_t of_keys = bytes(bind.d) + bytes(bind.d_v), of_rows = bind.gradient ? of_keys : bytes(bind.d);
-  const std::int64_t all = rows * of_rows + stages * keys * of_keys + kLists;
+  const walk::BlockShape shape = {.rows = rows,
+                                  .keys = keys,
+                                  .dim = static_cast<int>(bind.d),
+                                  .dim_v = static_cast<int>(bind.d_v),
+                                  .gradient = bind.gradient,
+                                  .stages = stages};
+  const std::int64_t all = shape.staged_bytes() + kLists;
   return all <= draft.target.shared_per_block && blocks * (all + kReserved) <= draft.target.shared_per_sm;
 }
 

@@ -7,8 +7,7 @@
 // of the kernel's class comes first.
 
 constexpr int kWarps = kThreads / 32;
-/// Places on the list of keys, a ring of whole blocks: the one at hand, those known ahead, and what is tried at once.
-constexpr int kKeyList = ((kTries * kThreads + kKeys - 1) / kKeys + 1 + kAhead) * kKeys;
+constexpr int kKeyList = kShape.listed_keys();
 
 /// What the tile's rows say to one of the plan's conditions on pairs: see conditions.cuh.
 constexpr int kMostRuns = 8;
@@ -70,7 +69,7 @@ struct __align__(16) Shared : WorkingMemory {
   unsigned may[kPassesOver ? kWarps : 1];        // a bit for each of the blocks of keys that are known: see skips.cuh
   unsigned char head[kSharesTiles ? kRows : 4];  // of each row, counted from the tile's
 };
-static_assert(sizeof(Shared) % 16 == 0 && sizeof(Shared) == kSharedFixed, "the launch knows this number");
+static_assert(sizeof(Shared) == kShape.shared_bytes() && sizeof(Shared) == kSharedFixed, "the launch knows this number");
 
 /// A stretch of keys in which the same terms matter, and how to walk it: from `begin` in steps of `step`, no hit lies
 /// between.
@@ -100,7 +99,7 @@ struct Lists {
   int* sorted_cut;  // the same in order
   Zone* zone;       // zone i lies between sorted cuts i and i + 1
 };
-static_assert(sizeof(Term) + 4 * (2 * sizeof(int) + sizeof(Zone)) == kSharedPerTerm, "the launch knows this number");
+static_assert(sizeof(Term) + 4 * (2 * sizeof(int) + sizeof(Zone)) == kTermBytes, "the launch knows this number");
 
 __device__ __forceinline__ Term* terms_of(Shared& s) { return (Term*)(&s + 1); }
 

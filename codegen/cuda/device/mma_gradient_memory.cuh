@@ -8,21 +8,11 @@
 /// S and dP stand side by side, and registers are few.
 constexpr bool kTwoProducts = true;
 
-constexpr int kTileBytes = kRows * (kRowBytes + kValueBytes);
-constexpr int kStageBytes = kKeys * (kRowBytes + kValueBytes);
-constexpr int kStagedBytes = kTileBytes + kStages * kStageBytes;
-// Of a row of gradients on its way out: see mma_memory.cuh.
-constexpr int kSummedWide = (kSummed + 15) / 16 * 16;
-constexpr int kResultParts = kRows * (kSummedWide + 8) * 4 > kStagedBytes ? 2 : 1;
-constexpr int kResultFloats = kSummedWide / kResultParts + 8;
-constexpr int kWorkingBytes =
-    kStagedBytes > kRows * kResultFloats * 4 ? kStagedBytes : kRows * kResultFloats * 4;
-
 struct __align__(16) WorkingMemory {
   Source of_keys[2];
   Meets meets;
   float2 terms[kTransposed ? kStages * kKeys : kRows];  // of the queries: see query_terms.cuh
   float units;                                          // of dS as an operand: see scale_of_gradients
   const float2* terms_of_head;                          // those of position 0 of the query head at hand
-  __align__(16) unsigned char bytes[kWorkingBytes];
+  __align__(16) unsigned char bytes[kShape.operand_bytes()];
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "codegen/cuda/device/meets_memory.cuh"
+#include "codegen/cuda/device/shape.cuh"
 
 // Rows in shared memory, as matrix instructions want them: as they are stored, padded with zeros to whole fragments. Every
 // place in a row is a constant distance from its begin, which no swizzle leaves it.
@@ -9,10 +10,10 @@
 // from meet all banks. Those of groups read pieces of eight rows by 16 bytes, one chunk behind the other: eight rows are a
 // row of pieces, and eight lanes copy to a piece.
 
-/// Bytes that a row takes.
-constexpr int bytes_apart(int columns) { return (columns + 15) / 16 * 32 + (kByGroups ? 0 : 16); }
-constexpr int kRowBytes = bytes_apart(kDim);
-constexpr int kValueBytes = bytes_apart(kDimV);
+constexpr BlockShape kShape = by_matrices(shape_of_block(), kStages, kByGroups);
+constexpr int kRowBytes = kShape.row_bytes(), kValueBytes = kShape.value_bytes();
+constexpr int kTileBytes = kShape.tile_bytes(), kStageBytes = kShape.stage_bytes();
+constexpr int kResultParts = kShape.result_parts(), kResultFloats = kShape.result_floats();
 constexpr int kPieceBytes = 8 * 16;
 
 /// Where 16 bytes of a row are, of rows that take so many.

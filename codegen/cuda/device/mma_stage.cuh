@@ -11,7 +11,7 @@ struct Deal {
   static constexpr int kLanes = kChunks > 16 ? 32 : kChunks > 8 ? 16 : kChunks > 4 ? 8 : kChunks > 2 ? 4 : kChunks;
   static constexpr int kAtOnce = kThreads / kLanes;               // rows
   static constexpr int kTimes = (kKeys + kAtOnce - 1) / kAtOnce;  // until a block of keys is dealt
-  static constexpr int kApart = bytes_apart(kOfRow);              // bytes that a row takes in shared memory
+  static constexpr int kApart = bytes_apart(kOfRow, kByGroups);   // bytes that a row takes in shared memory
   static constexpr int kSide = !kByGroups ? 1 : kAtOnce < 8 ? kAtOnce : 8;  // rows that neighbouring lanes copy to
 
   static __device__ __forceinline__ int chunk_of(unsigned thread) { return thread / kSide % kLanes; }

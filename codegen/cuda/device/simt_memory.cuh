@@ -1,13 +1,13 @@
 #pragma once
 
 #include "codegen/cuda/device/meets_memory.cuh"
+#include "codegen/cuda/device/shape.cuh"
 
 // Working memory of the kernels that compute on plain lanes.
 
-constexpr int kColumnStep = 8 * kColumnWarps;
-constexpr int kColumns = (kDimV + kColumnStep - 1) / kColumnStep * kColumnStep;  // of V as staged
-constexpr int kColumnFloats = kDepth * (kRows + kKeys), kValueFloats = kStaged * kColumns;
-constexpr int kStageHalf = kColumnFloats > kValueFloats ? kColumnFloats : kValueFloats;
+constexpr BlockShape kShape = on_plain_lanes(shape_of_block(), kDepth, kStaged);
+constexpr int kColumns = kShape.columns();  // of values as staged
+constexpr int kStageHalf = kShape.chunk_floats();
 
 /// Where a tensor of the tile's batch entry and head begins, and how far its rows are apart, in bytes.
 enum Tensor { kQ, kK, kV, kTensors };
