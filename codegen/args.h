@@ -15,7 +15,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 11;
+inline constexpr std::int64_t kWeftArgsAbi = 12;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -42,6 +42,15 @@ struct weft_list {
 struct weft_entry {
   std::int32_t n_q, n_k;
   std::int32_t first_q, first_k;  ///< rows of packed tensors where it begins
+};
+
+/// Where the GPU's memory has the sizes of each entry, which then come to `entries`, `offsets` and `chunks_of_entry`:
+/// codegen/cuda/device/sizes.cuh.
+struct weft_sizes_at {
+  const std::int32_t *cu_q, *cu_k;  ///< borders of packed sequences; null: not packed
+  const std::int32_t* kv_lengths;   ///< null: all entries have n_k keys, or cu_k says
+  const std::int64_t* offsets;      ///< null: n_k - n_q of each
+  std::int64_t rows_q, rows_k;      ///< of packed tensors: no sequence lies behind them
 };
 
 struct weft_args {
@@ -80,8 +89,11 @@ struct weft_args {
   std::int64_t chunks;
   std::int64_t chunk_slots;              ///< states that a row has in `carry`, of which those of the launch come first
   std::int64_t chunk_first, chunk_keys;  ///< the first chunk's first key, and keys of a chunk …
-  const std::int64_t* chunks_of_entry;   ///< … or two such numbers for each batch entry; null: the same for all
-  std::int64_t chunk_merge;  ///< CPUs: 1: makes O and LSE of the states, or where there is no O the first of them
+  /// … or for each batch entry its first key, and keys of a chunk + 2^32 times the number of chunks; null: all have the
+  /// same.
+  const std::int64_t* chunks_of_entry;
+  std::int64_t carried_rows;  ///< GPUs: of a head, that `carry` has room for where keys may be cut
+  std::int64_t chunk_merge;   ///< CPUs: 1: makes O and LSE of the states, or where there is no O the first of them
 
   float* carry;   ///< f32 state between launches: [B, H, rows, slots, softmaxes, d_v + 2] = acc, m, l
   void* scratch;  ///< CPU: of this call alone, 64-byte aligned; size: codegen/cpu/emit.h
@@ -111,6 +123,7 @@ struct weft_args {
   const weft_entry* entries;
   /// Of query_terms, in pairs of numbers: between batch entries, 0 where sequences are packed, and between heads.
   std::int64_t terms_stride_b, terms_stride_h;
+  weft_sizes_at sizes;
 };
 
 static_assert(sizeof(weft_args) <= 4096, "kernel arguments are passed by value on GPUs");

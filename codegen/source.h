@@ -10,6 +10,7 @@ struct Names {
   std::string merge = {};         ///< of what merges chunks of keys; empty where keys are never cut
   std::string prepass = {};       ///< of what runs before it; empty where nothing does, or the host does it
   std::string input_tables = {};  ///< of gradients of inputs: what begins and ends their sums
+  std::string sizes = {};         ///< of what finds out what entries are where their sizes stand in the GPU's memory
   std::string terms = {};         ///< of gradients: what finds out of each query what its pairs want of it
 };
 

@@ -46,8 +46,14 @@ Launch::Launch(const Kernel& kernel, nb::object q, nb::object k, nb::object v, c
   look(v_, std::move(v), "v");
   inputs_.emplace(said.inputs, kernel.pattern(), stream_);
   offset_ = integers(said.offset, "offset");
-  cu_q_ = integers(said.cu_q, "cu_q");
-  cu_k_ = integers(said.cu_k, "cu_k");
+  if (nb::hasattr(said.cu_q, "most")) {
+    args.cu_q_at = look_at_borders(cu_q_at_, said.cu_q, "cu_q", args.most_q);
+    args.cu_k_at = look_at_borders(cu_k_at_, said.cu_k, "cu_k", args.most_k);
+    args.sequences_at = cu_q_at_->extent(0) - 1;
+  } else {
+    cu_q_ = integers(said.cu_q, "cu_q");
+    cu_k_ = integers(said.cu_k, "cu_k");
+  }
   args.q = q_->tensor(heads_first_);
   args.k = k_->tensor(heads_first_);
   args.v = v_->tensor(heads_first_);
@@ -79,6 +85,22 @@ void Launch::look_at_seed(const nb::object& said) {
     throw_named("ArgumentError", "seed is on " + seed_->device() + "; expected " + q_->device() + ", as q");
   }
   args.dropout_seed_at = reinterpret_cast<const std::uint64_t*>(seed_->address());
+}
+
+const std::int32_t* Launch::look_at_borders(std::optional<View>& out, const nb::object& said, const char* name,
+                                            std::int64_t& most) {
+  view_input(out, said.attr("at"), name, stream_);
+  most = nb::cast<std::int64_t>(said.attr("most"));
+  const std::int64_t borders = cu_q_at_->extent(0);
+  if (out->dtype() != "i32" || out->rank() != 1 || out->extent(0) != borders || borders < 2) {
+    throw_named("ArgumentError", std::string(name) + " is " + out->dtype() + shown(out->shape()) +
+                                     "; with max_q and max_k expected i32 [sequences + 1], the same of both");
+  }
+  if (!out->same_device(*q_)) {
+    throw_named("ArgumentError",
+                std::string(name) + " is on " + out->device() + "; expected " + q_->device() + ", as q");
+  }
+  return reinterpret_cast<const std::int32_t*>(out->address());
 }
 
 void Launch::look(std::optional<View>& out, nb::object array, const char* name) {
@@ -125,7 +147,11 @@ nb::object Launch::scratch_of_a_graph(const weft_error& error) {
   if (weft_error_kind_of(&error) != WEFT_ERROR_USER || library_of(q_->array()) != Library::torch) return nb::none();
   std::size_t bytes = 0;
   weft_run_shape of_room = shape();
-  if (cu_q_.size() > 1) {  // sequences, with room for the longest of them
+  if (args.sequences_at > 0) {
+    of_room.batch = args.sequences_at;
+    of_room.n_q = args.most_q;
+    of_room.n_k = args.most_k;
+  } else if (cu_q_.size() > 1) {  // sequences, with room for the longest of them
     const auto longest = [](const std::vector<std::int64_t>& cu, std::int64_t all) {
       std::int64_t out = cu.size() > 1 ? 0 : all;
       for (std::size_t i = 1; i < cu.size(); ++i) out = std::max(out, cu[i] - cu[i - 1]);

@@ -55,6 +55,9 @@ class Launch {
  private:
   void look(std::optional<View>& out, nb::object array, const char* name);
   void look_at_seed(const nb::object& said);
+  /// Borders of weft/_arrays.py: those of sequences, and the most tokens of one.
+  const std::int32_t* look_at_borders(std::optional<View>& out, const nb::object& said, const char* name,
+                                      std::int64_t& most);
   nb::object scratch_of_a_graph(const weft_error& error);
 
   int heads_axis() const { return heads_first_ ? 1 : 2; }
@@ -66,7 +69,7 @@ class Launch {
   const Kernel& kernel_;
   bool heads_first_;
   Stream stream_;
-  std::optional<View> q_, k_, v_, seed_;
+  std::optional<View> q_, k_, v_, seed_, cu_q_at_, cu_k_at_;
   std::optional<NamedViews> inputs_;
   std::vector<std::int64_t> offset_, cu_q_, cu_k_;
 };

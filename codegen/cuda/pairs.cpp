@@ -157,6 +157,7 @@ bool wants_header(const ir::Plan& plan, std::string_view name) {
   if (name == "mma_warps.cuh") return plan.choices.groups == 0;
   if (name == "mma_groups.cuh" || name == "mma_group_ptx.cuh") return plan.choices.groups != 0;
   if (name == "lists.cuh") return has_prepass(plan) && chooses_keys(plan);
+  if (name == "sizes.cuh" || name == "chunks.h") return plan.may_read_sizes();
   if (name == "merge.cuh") return plan.may_cut_keys();
   if (name == "skips.cuh") return passes_over_keys(plan);
   if (name == "summaries.cuh") return has_summaries(plan);

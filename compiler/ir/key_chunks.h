@@ -2,6 +2,7 @@
 
 #include "compiler/ir/plan.h"
 #include "compiler/ir/tensor.h"
+#include "compiler/walk/chunks.h"
 
 #include <cstdint>
 
@@ -10,11 +11,7 @@
 /// row is merged from left to right (semantics, section 10).
 namespace weft::ir {
 
-struct KeyChunks {
-  std::int64_t count = 1;  ///< 1: keys are not cut
-  std::int64_t first = 0;  ///< key that the first chunk begins with
-  std::int64_t keys = 0;   ///< of a chunk
-};
+using KeyChunks = walk::chunks::Chunks;
 
 /// For the rows of one batch entry. Depends on the plan, on n_q and n_k and on the entry's position: never on the batch
 /// or on heads, so that they do not show in the bits of a row.
@@ -26,6 +23,9 @@ Status check_key_cuts(const Plan& plan);
 
 /// The most chunks that launches with so many rows and keys have, wherever the rows are.
 std::int64_t most_key_chunks(const Plan& plan, std::int64_t n_q, std::int64_t n_k);
+
+/// … of launches with so many rows or fewer.
+std::int64_t most_key_chunks_up_to(const Plan& plan, std::int64_t n_q, std::int64_t n_k);
 
 /// Blocks of threads for a tile of rows: one for each softmax of a chunk, where keys are cut.
 std::int64_t shares_of_tile(const Plan& plan, std::int64_t chunks);

@@ -30,7 +30,7 @@ const char* to_string(Count count) {
 
 const char* to_string(When when) {
   constexpr const char* kNames[] = {"always",    "few_queries", "many_queries", "keys_are_cut",
-                                    "d_queries", "d_keys",      "d_inputs"};
+                                    "d_queries", "d_keys",      "d_inputs",     "sizes_in_memory"};
   return kNames[static_cast<std::size_t>(when)];
 }
 
@@ -39,6 +39,7 @@ class Steps {
   explicit Steps(const Plan& plan) : plan_(plan), on_gpu_(plan.choices.kernel_class != KernelClass::vector) {}
 
   std::vector<Step> make() && {
+    if (plan_.may_read_sizes()) add(Kernel::sizes, 0, {}).when = When::sizes_in_memory;
     for (std::size_t i = 0; i < plan_.lists.size(); ++i) fill_list(static_cast<int>(i));
     if (plan_.transposed) {
       gradients();
@@ -135,7 +136,8 @@ std::int64_t Grid::blocks(const Counts& counts) const {
 std::vector<Step> steps_of(const Plan& plan) { return Steps(plan).make(); }
 
 const char* to_string(const Step& step) {
-  constexpr const char* kKernels[] = {"attend", "fill", "merge", "terms", "attend_transposed", "pairs", "result"};
+  constexpr const char* kKernels[] = {"attend", "fill",   "merge", "terms", "attend_transposed",
+                                      "pairs",  "result", "sizes"};
   static_assert(std::size(kKernels) == Step::kKernels);
   constexpr const char* kParts[] = {"", "pool", "clear", "measure", "add", "result"};
   return step.part == Part::all ? kKernels[static_cast<std::size_t>(step.kernel)]
@@ -145,6 +147,7 @@ const char* to_string(const Step& step) {
 std::string print(const Step& step) {
   std::string blocks;
   for (const auto count : step.grid.product) blocks += fmt::format("{}{}", blocks.empty() ? "" : "*", to_string(count));
+  if (blocks.empty()) blocks = "1";
   if (step.grid.of_block > 1) blocks += fmt::format("/{}", step.grid.of_block);
   std::string text = to_string(step.text);
   std::replace(text.begin(), text.end(), ' ', '_');
@@ -152,6 +155,7 @@ std::string print(const Step& step) {
   return fmt::format("{} {}{}{}{} {}{}", to_string(step),
                      step.kernel == Kernel::prepass        ? fmt::format("list {}", step.number)
                      : step.kernel == Kernel::input_tables ? std::string("inputs")
+                     : step.kernel == Kernel::sizes        ? std::string("entries")
                                                            : fmt::format("phase {}", step.number),
                      step.text == Regime::many_queries ? "" : " text ", step.text == Regime::many_queries ? "" : text,
                      step.when == When::always ? "" : fmt::format(" when {}", to_string(step.when)), grid,

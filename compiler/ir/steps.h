@@ -44,8 +44,9 @@ struct Step {
     transposed,    ///< … dK and dV, by tiles of keys
     inputs,        ///< … what pairs add for inputs
     input_tables,  ///< … what begins and ends these sums
+    sizes,         ///< finds out what each entry of the batch is
   };
-  static constexpr std::size_t kKernels = 7;
+  static constexpr std::size_t kKernels = 8;
   /// What it does, where a kernel does several things. Those of inputs in the order of
   /// codegen/cuda/device/input_sums.cuh.
   enum class Part { all, pool, clear, measure, add, result };
@@ -55,9 +56,10 @@ struct Step {
     few_queries,   ///< of at most Choices::few_q
     many_queries,  ///< of more
     keys_are_cut,
-    d_queries,  ///< dQ is wanted, or deltas, which its pass finds
-    d_keys,     ///< dK or dV is wanted
-    d_inputs,   ///< the gradient of an input is wanted
+    d_queries,        ///< dQ is wanted, or deltas, which its pass finds
+    d_keys,           ///< dK or dV is wanted
+    d_inputs,         ///< the gradient of an input is wanted
+    sizes_in_memory,  ///< of the GPU
   };
 
   Kernel kernel = Kernel::attend;

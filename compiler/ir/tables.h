@@ -88,6 +88,9 @@ struct Tables {
 /// The words of a bound; `below` of a condition on rows.
 std::array<std::int64_t, walk::kBoundWords> words_of(const Bound& bound, bool below = false);
 
+/// How the plan cuts keys: what compiler/walk/chunks.h reads; `ranges`: to find out where chunks begin, too.
+std::vector<std::int64_t> words_of_cuts(const Plan& plan, bool ranges = true);
+
 /// Makes `tables.words` of the rest.
 void make_words(const Plan& plan, Tables& tables);
 

@@ -20,9 +20,12 @@ class Words {
   explicit Words(Tables& tables) : tables_(tables) {}
 
   void run(const Plan& plan) {
-    words().resize(1 + tables_.phases.size());
+    words().resize(2 + tables_.phases.size());
     words()[0] = static_cast<std::int64_t>(tables_.phases.size());
     for (std::size_t p = 0; p < tables_.phases.size(); ++p) words()[1 + p] = phase(plan.phases[p], tables_.phases[p]);
+    words()[1 + tables_.phases.size()] = here();
+    const auto cuts = words_of_cuts(plan);
+    words().insert(words().end(), cuts.begin(), cuts.end());
   }
 
  private:
@@ -143,6 +146,29 @@ class Words {
 
 std::array<std::int64_t, kBoundWords> words_of(const Bound& b, bool below) {
   return {static_cast<std::int64_t>(b.kind), b.a, b.b, b.add, below ? 1 : 0};
+}
+
+std::vector<std::int64_t> words_of_cuts(const Plan& plan, bool ranges) {
+  std::vector<std::int64_t> out = {std::ssize(plan.cuts), plan.choices.tile_k, 0};
+  for (const Cut& cut : plan.cuts) out.insert(out.end(), {cut.rows, cut.keys, cut.most});
+  if (plan.cuts.empty() || !ranges) return out;
+  // Those that the caller's tensors give leave a range as wide as the others say.
+  const auto is_closed = [](const Bound& b) { return b.kind != Bound::Kind::input && b.kind != Bound::Kind::form; };
+  for (const Pass& pass : plan.phases.front().passes) {
+    for (const KeyRange& range : pass.ranges) {
+      ++out[kCutRanges];
+      out.push_back(std::count_if(range.lo.begin(), range.lo.end(), is_closed));
+      out.push_back(std::count_if(range.hi.begin(), range.hi.end(), is_closed));
+      for (const auto* bounds : {&range.lo, &range.hi}) {
+        for (const Bound& b : *bounds) {
+          if (!is_closed(b)) continue;
+          const auto words = words_of(b);
+          out.insert(out.end(), words.begin(), words.end());
+        }
+      }
+    }
+  }
+  return out;
 }
 
 void make_words(const Plan& plan, Tables& tables) { Words(tables).run(plan); }

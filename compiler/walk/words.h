@@ -3,10 +3,12 @@
 /// Tables as one array of 64-bit words, as walks and kernels read them. All references are word offsets from the start
 /// of the array.
 ///
-///   image:  phases, offset of each phase
+///   image:  phases, offset of each phase, offset of the cuts
 ///   phase:  passes, longest_first, offset of the head table of h = 0 … H-1
 ///   head:   words of HeadWord, then the offset of each pass
 ///   pass:   words of PassWord, then terms of kTermWords each
+///   cuts:   words of CutsWord, then cuts of kCutWords each; then of each range of keys how many lower and upper bounds
+///           it has, and these
 namespace weft::walk {
 
 enum HeadWord { kCell, kLcm, kPeriod, kTilesPerCell, kClassBits, kRowBits, kRowBitsAt, kCellsAt, kPassesAt };
@@ -35,6 +37,9 @@ enum PairWord { kPairNumber, kPairNegated, kPairWords };
 /// In the order of ir::Bound::Kind.
 enum BoundKind { kBoundConstant, kBoundRow, kBoundSegment, kBoundInput, kBoundPart, kBoundForm };
 enum BoundWord { kBoundKind, kBoundA, kBoundB, kBoundAdd, kBoundBelow, kBoundWords };  ///< `below`: row conditions
+/// How keys of a row are cut into chunks, of blocks of so many keys: chunks.h.
+enum CutsWord { kCutCount, kCutStep, kCutRanges, kCutsAt };
+enum CutWord { kCutRows, kCutKeys, kCutMost, kCutWords };
 enum FilterWord { kFilterSegment, kFilterRate, kFilterResidue, kFilterNegated, kFilterWords };
 enum CellWord { kCellTiles, kCellClassesAt };                          ///< then the offset of each class
 enum ClassWord { kClassRows, kClassTiles, kClassResidues, kClassAt };  ///< then residues, then bits

@@ -285,6 +285,14 @@ typedef struct {
       dropout_seed_at; /**< where kernels read the seed when they run, in the memory of q; NULL: dropout_seed */
   /** q, out and LSE are heads head_first, … of head_of heads: see weft::HeadSlice; 0: they are all heads */
   int64_t head_first, head_of;
+  /**
+   * Sizes that kernels read when they run, in the memory of q, in place of cu_q, cu_k, kv_lengths and offset: see
+   * weft::SizesAt. sequences_at: how many sequences, 0: none of this
+   */
+  int64_t sequences_at, most_q, most_k;
+  const int32_t *cu_q_at, *cu_k_at; /**< [sequences_at + 1] */
+  const int32_t* kv_lengths_at;     /**< [sequences_at] */
+  const int64_t* offset_at;         /**< [sequences_at]; NULL: n_k - n_q of each */
 } weft_run_args;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_run_args weft_run_args_init(void) {

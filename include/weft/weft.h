@@ -119,6 +119,20 @@ struct HeadSlice {
   std::int64_t of = 0;  ///< 0: the launch has all heads
 };
 
+/// Sizes that kernels read when they run, in the memory that q is in, so that a CUDA graph is replayed while sequences
+/// come, go and grow. On a GPU nobody looks at them before: numbers that are out of range stand for the nearest that
+/// are in it, so that O is wrong where they are used, and no other memory is touched. On a CPU they are checked as
+/// those of RunArgs are. Not of slices, backward passes, patterns with `random` or `top`, and patterns that fix their
+/// tokens.
+struct SizesAt {
+  std::int64_t sequences = 0;                ///< 0: the sizes are those of RunArgs
+  std::int64_t most_q = 0, most_k = 0;       ///< no sequence has more; 0: as many as q and k have, where not packed
+  const std::int32_t* cu_q = nullptr;        ///< [sequences + 1], as RunArgs::cu_q; null: q is not packed
+  const std::int32_t* cu_k = nullptr;        ///< [sequences + 1], as RunArgs::cu_k, and with cu_q
+  const std::int32_t* kv_lengths = nullptr;  ///< [sequences], as RunArgs::kv_lengths, of K and V in pages
+  const std::int64_t* offset = nullptr;      ///< [sequences], positions of rows 0; null: n_k - n_q of each
+};
+
 /// Everything one launch needs. Axes are `[B, n, H, d]`; position of a row: section 1 of the semantics.
 struct RunArgs {
   TensorView q = {};                          ///< [B, n_q, H, d]
@@ -143,6 +157,8 @@ struct RunArgs {
   /// stands for the nearest, so that O is wrong where it is used, and no other memory is read.
   TensorView pages = {};
   std::span<const std::int64_t> kv_lengths = {};
+  /// In place of cu_q, cu_k, kv_lengths and offset, which are then empty.
+  SizesAt sizes_at = {};
   /// What `random` and `top` choose, for those who want to see it: one i32 view for each list of Kernel::lists, of the
   /// extents that stand there; one without data is not wanted, and no views are none. Numbers of key blocks ascend in a
   /// row, and places that a row does not use, behind them, hold kUnusedPlace. Not of packed sequences and of pages. A
@@ -228,8 +244,8 @@ class WEFT_API Kernel {
   ///
   /// On a GPU the launch may be captured into a CUDA graph, behind prepare() with its shape. It then needs a workspace
   /// that lives as long as the graph, where workspace() says more than 0 bytes, and replays with the tensors' contents
-  /// of that time and the offsets, lengths and dropout_seed of this call (see dropout_seed_at). It asks nothing of the
-  /// host, and is refused where it would have to.
+  /// of that time and the offsets, lengths and dropout_seed of this call (see sizes_at and dropout_seed_at). It asks
+  /// nothing of the host, and is refused where it would have to.
   ///
   /// User errors, before anything is written, name the tensor, the dimension, what was found and what was
   /// expected: extents that disagree, a last stride other than 1, a dtype other than the compiled one, null or

@@ -4,7 +4,7 @@ hands over one of its arrays has imported it."""
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _weft
 from .errors import ArgumentError
@@ -70,6 +70,20 @@ def integers(value: Any, name: str) -> list[int]:
         return [item.__index__() for item in (value.tolist() if hasattr(value, "tolist") else value)]
     except (TypeError, AttributeError):
         raise TypeError(f"{name} is a {type(value).__name__}; expected an int or a sequence of ints") from None
+
+
+class Borders(NamedTuple):
+    """Borders of packed sequences that kernels read when they run, and the most tokens that one may have."""
+
+    at: Any
+    most: int
+
+
+def borders(at: Any, most: int | None, name: str) -> Borders:
+    if most is None or not hasattr(at, "__dlpack__"):
+        raise ArgumentError(f"max_q and max_k go together, with cu_q and cu_k that are arrays on the device of q; {name} is {at!r}, "
+                            f"its most {most}")  # fmt: skip
+    return Borders(at, most)
 
 
 def dense_last(array: Any, name: str, stride: int) -> Any:

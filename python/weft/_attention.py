@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _weft
+from ._arrays import borders
 from ._sources import PatternSource, Source, source_of
 from ._words import spell, spell_params
 from .errors import ArgumentError
@@ -86,8 +87,9 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
               scale: float | None = None, dropout: float = 0.0, seed: Any = None,
               inputs: Mapping[str, Any] | None = None, lengths: Any = None,
               offset: int | Sequence[int] | None = None, cu_q: Sequence[int] | None = None,
-              cu_k: Sequence[int] | None = None, return_lse: bool = False, out: Any = None,
-              target: str | None = None, threads: int = 0, stream: Any = None, engine: Engine | None = None,
+              cu_k: Sequence[int] | None = None, max_q: int | None = None, max_k: int | None = None,
+              return_lse: bool = False, out: Any = None, target: str | None = None, threads: int = 0,
+              stream: Any = None, engine: Engine | None = None,
               **params: Any) -> Any:  # fmt: skip
     """Attention of the pairs that a pattern keeps. The kernel is compiled at the first call and found at the next ones,
     whatever their lengths, batch and heads.
@@ -101,7 +103,9 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
     `scale`: factor of the dot product, 1/sqrt(d) where it is left out. `dropout`: probability that a weight is dropped,
     drawn by `seed` (left out: by PyTorch's generator for its tensors, else by Python's `random`). `inputs`: the pattern's inputs by name. `lengths` [B]:
     tokens of each batch entry; what is behind them is neither read nor attended. `offset`: position of the first query,
-    n_k - n_q where it is left out, one for all or one per batch entry. `cu_q`, `cu_k`: borders of packed sequences.
+    n_k - n_q where it is left out, one for all or one per batch entry. `cu_q`, `cu_k`: borders of packed sequences;
+    with `max_q` and `max_k`, the most tokens that one may have, they are i32 arrays on q's device, which the kernel reads
+    when it runs: nothing waits for them, and a CUDA graph is replayed with what stands there then.
     `out`: where to write O. `threads`: 0 is one per core.
 
     Raises `PatternError` for what is wrong with the pattern, `ArgumentError` for arrays that do not fit it or each
@@ -135,6 +139,8 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
         kernel, inputs = _prepared(q, v, pattern, scale, dropout, inputs, lengths, target, engine, params)
     elif lengths is not None:
         inputs = {**(inputs or {}), LENGTHS: lengths}
+    if max_q is not None or max_k is not None:
+        cu_q, cu_k = borders(cu_q, max_q, "cu_q"), borders(cu_k, max_k, "cu_k")
     return kernel.launch(way, q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
 
 

@@ -218,9 +218,11 @@ class Kernel:
 
     def __call__(self, q: Any, k: Any, v: Any, *, layout: str = "bnhd", inputs: Mapping[str, Any] | None = None,
                  offset: int | Sequence[int] | None = None, cu_q: Sequence[int] | None = None,
-                 cu_k: Sequence[int] | None = None, seed: Any = None, return_lse: bool = False, out: Any = None,
-                 threads: int = 0, stream: Any = None) -> Any:  # fmt: skip
+                 cu_k: Sequence[int] | None = None, max_q: int | None = None, max_k: int | None = None, seed: Any = None,
+                 return_lse: bool = False, out: Any = None, threads: int = 0, stream: Any = None) -> Any:  # fmt: skip
         """Attention of these arrays: see `weft.attention`."""
+        if max_q is not None or max_k is not None:
+            cu_q, cu_k = _arrays.borders(cu_q, max_q, "cu_q"), _arrays.borders(cu_k, max_k, "cu_k")
         way = _weft.way_of_launch(q, k, v, inputs)
         return self.launch(way, q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
 
@@ -240,6 +242,8 @@ class Kernel:
                 raise ArgumentError("out is given, and gradients are recorded: they need an O of their own")
             if seed is None:
                 seed = self.seed_of(q, seed)  # that the backward pass draws the same
+            # A backward pass writes zeros between sequences: it wants to know where they are.
+            cu_q, cu_k = (x.at.tolist() if isinstance(x, _arrays.Borders) else x for x in (cu_q, cu_k))
             return _autograd().attention(self, q, k, v, heads_first, inputs, (offset, cu_q, cu_k, seed, threads, stream), return_lse)
         result, lse = _weft.forward(self._core, q, k, v, out, AN_LSE if return_lse else NO_LSE, heads_first, inputs, offset, cu_q, cu_k, seed, threads, stream)
         return (result, lse) if return_lse else result

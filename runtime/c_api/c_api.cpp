@@ -127,6 +127,13 @@ Result<RunArgs> args_of(const weft_run_args& from) {
   WEFT_TRY(out.cu_q, numbers(from.cu_q, from.cu_q_count, "weft_run_args::cu_q"));
   WEFT_TRY(out.cu_k, numbers(from.cu_k, from.cu_k_count, "weft_run_args::cu_k"));
   WEFT_TRY(out.kv_lengths, numbers(from.kv_lengths, from.kv_length_count, "weft_run_args::kv_lengths"));
+  out.sizes_at = {.sequences = from.sequences_at,
+                  .most_q = from.most_q,
+                  .most_k = from.most_k,
+                  .cu_q = from.cu_q_at,
+                  .cu_k = from.cu_k_at,
+                  .kv_lengths = from.kv_lengths_at,
+                  .offset = from.offset_at};
   out.slice = {.first = from.slice_first, .of = from.slice_of};
   out.head_slice = {.first = from.head_first, .of = from.head_of};
   out.dropout_seed = from.dropout_seed;

@@ -101,6 +101,15 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.page_stride = args.pages.stride[0];
   to.page_size = args.pages.data != nullptr ? args.k.extent[1] : 0;
   to.page_count = args.pages.data != nullptr ? args.k.extent[0] : 0;
+  if (launch.sizes_in_memory) {
+    const SizesAt& at = args.sizes_at;
+    to.sizes = {.cu_q = at.cu_q,
+                .cu_k = at.cu_k,
+                .kv_lengths = at.kv_lengths,
+                .offsets = at.offset,
+                .rows_q = args.q.extent[1],
+                .rows_k = args.k.extent[1]};
+  }
   set_inputs(to, launch.inputs);
   if (launch.gradient) set_gradients(to, args);
   begin_before(shape, size_of(args.q.dtype), to);
@@ -146,7 +155,7 @@ struct Together {
 /// One sequence, or several, of the launch's tensors.
 Piece piece_of(const Launch& launch, const weft_args& block, std::span<const Sequence> sequences,
                std::int64_t element_bytes) {
-  const bool one = sequences.size() == 1;
+  const bool one = sequences.size() == 1 && !launch.sizes_in_memory;
   const Sequence& first = sequences.front();
   Piece piece{.shape = first.shape(launch.shape), .block = block};
   piece.of_entry(first.b);
@@ -154,6 +163,7 @@ Piece piece_of(const Launch& launch, const weft_args& block, std::span<const Seq
   if (!one) {
     piece.shape.offset = launch.shape.offset;  // each has its own
     piece.sequences.assign(sequences.begin(), sequences.end());
+    piece.sizes_in_memory = launch.sizes_in_memory;
     piece.heads = std::ssize(sequences) * piece.shape.heads;
     for (const auto& s : sequences) {
       piece.shape.n_q = std::max(piece.shape.n_q, s.n_q);
@@ -324,6 +334,12 @@ void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t ph
 void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t phase, const Piece& piece,
                   weft_args& block) {
   if (piece.sequences.empty()) return number_tiles(plan, tables, phase, piece.shape, block);
+  if (piece.sizes_in_memory) {
+    // Rows that begin anywhere have the most tiles where the first is the last of a cell.
+    ir::Shape anywhere = piece.shape;
+    anywhere.offset = {-1};
+    return number_tiles(plan, tables, phase, anywhere, block);
+  }
   auto all = tiles_of_entry(plan, tables, phase, piece.sequences.front().shape(piece.shape), 0);
   for (const auto& s : piece.sequences) all = both(all, tiles_of_entry(plan, tables, phase, s.shape(piece.shape), 0));
   block.heads_per_tile = ir::heads_per_tile(plan, tables.alike, piece.shape);

@@ -31,7 +31,8 @@ struct Piece {
   /// Several, which follow one another in the batch: sizes are then the most that any has, and kernels find those of
   /// each in weft_args::entries.
   std::vector<Sequence> sequences = {};
-  std::int64_t first_q = 0;  ///< of one sequence: its first row in a packed tensor
+  std::int64_t first_q = 0;      ///< of one sequence: its first row in a packed tensor
+  bool sizes_in_memory = false;  ///< of the GPU: Launch::sizes_in_memory
 
   void of_entry(std::int64_t b) {
     first_head = b * shape.heads + shape.head_begin;

@@ -30,6 +30,7 @@ std::string launch_of_gpu(const ir::Plan& plan, const codegen::Names& names) {
                         shared.prepass);
   }
   if (!names.merge.empty()) text += fmt::format("merge {}\n", names.merge);
+  if (!names.sizes.empty()) text += fmt::format("sizes {}\n", names.sizes);
   if (!names.terms.empty()) text += fmt::format("terms {}\n", names.terms);
   for (const auto regime : ir::regimes_of(plan)) {
     if (&ir::plan_of(plan, regime) == &plan) continue;

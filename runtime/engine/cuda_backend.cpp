@@ -94,7 +94,8 @@ Status load_cuda(Kernel::State& kernel, const Loading& with) {
     WEFT_TRY(attend, cuda::Module::load(*device, entry.binary, names.symbol, kernel.pattern.name, &refused));
     for (const auto& [name, further] :
          {std::pair(&names.prepass, at(ir::Step::Kernel::prepass)),
-          std::pair(&names.merge, at(ir::Step::Kernel::merge)), std::pair(&names.terms, at(ir::Step::Kernel::terms))}) {
+          std::pair(&names.merge, at(ir::Step::Kernel::merge)), std::pair(&names.sizes, at(ir::Step::Kernel::sizes)),
+          std::pair(&names.terms, at(ir::Step::Kernel::terms))}) {
       if (name->empty()) continue;
       WEFT_TRY(*further, attend->sibling(*name));
     }

@@ -1,5 +1,7 @@
 #include "runtime/engine/cuda_executor.h"
 
+#include "runtime/engine/sizes_at.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -80,7 +82,7 @@ Result<BuildTimes> CudaExecutor::prepare(const ir::Shape& shape) const {
 Result<std::size_t> CudaExecutor::workspace(const ir::Shape& shape, int) const {
   WEFT_TRY(const auto sizes, most_room_for(kernel_.plan, shape));
   const auto bytes = bytes_of(sizes);
-  if (bytes == 0 && shape.batch <= 1) return std::size_t{0};
+  if (bytes == 0 && shape.batch <= 1 && !kernel_.plan.may_read_sizes()) return std::size_t{0};
   return entry_bytes(shape.batch) + bytes + kAlignment;  // the caller's buffer may start anywhere
 }
 
@@ -112,6 +114,7 @@ Status CudaExecutor::check_pointers(const Launch& launch, const RunArgs& args) c
   WEFT_CHECK(check("pages", args.pages.data));
   WEFT_CHECK(check("dropout_seed_at", args.dropout_seed_at));
   WEFT_CHECK(check("the workspace", args.workspace.data()));
+  for (const auto& array : arrays_at(args.sizes_at)) WEFT_CHECK(check(array.name, array.data));
   for (std::size_t i = 0; i < launch.lists.size(); ++i) {
     WEFT_CHECK(check(fmt::format("list {}", i), launch.lists[i].data));
   }
@@ -140,9 +143,9 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   for (const auto regime : regimes_for(kernel_.plan, launch)) WEFT_CHECK(load(regime));
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
   WEFT_TRY(const auto words, words_of(*tables, launch.shape.heads, ir::Regime::many_queries));
-  // What a graph replays may not read memory of the host: sequences are launches of their own, whose sizes are
-  // arguments.
-  const bool together = !captured && launch.sequences.size() > 1;
+  // What a graph replays may not read memory of the host: sequences whose sizes stand there are launches of their own,
+  // with sizes as arguments.
+  const bool together = launch.sizes_in_memory || (!captured && launch.sequences.size() > 1);
   WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch, together));
   Job job{
       .kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .captured = captured, .together = together};

@@ -2,6 +2,7 @@
 
 #include "runtime/engine/backends.h"
 #include "runtime/engine/key_cut.h"
+#include "runtime/engine/sizes_at.h"
 #include "runtime/engine/steps.h"
 
 #include <fmt/format.h>
@@ -62,6 +63,9 @@ Regions caller_regions(const ir::Pattern& pattern, const Launch& launch, const R
                        .writable = false,
                        .name = "dropout_seed_at"});
   }
+  for (const auto& array : arrays_at(args.sizes_at)) {
+    regions.push_back({.begin = array.data, .bytes = array.bytes, .writable = false, .name = array.name});
+  }
   for (std::size_t i = 0; i < launch.inputs.size(); ++i) {
     add_region(regions, "input " + pattern.inputs[i].name, launch.inputs[i], false);
   }
@@ -82,7 +86,7 @@ void add_lists(Regions& regions, const Launch& launch, const std::vector<std::in
 /// The kernels of a text behind the first, in their order there.
 std::vector<std::string> further_of(const codegen::Names& names) {
   std::vector<std::string> out;
-  for (const auto& symbol : {names.prepass, names.merge, names.terms, names.input_tables}) {
+  for (const auto& symbol : {names.prepass, names.merge, names.sizes, names.terms, names.input_tables}) {
     if (!symbol.empty()) out.push_back(symbol);
   }
   return out;
@@ -94,8 +98,8 @@ Result<std::shared_ptr<const emulate::Program>> build(const codegen::Source& sou
 
 /// Which kernel of its text a step runs.
 std::size_t number_of(ir::Step::Kernel kernel, const codegen::Names& names) {
-  const std::string* const of_step[] = {&names.symbol, &names.prepass, &names.merge,       &names.terms,
-                                        &names.symbol, &names.symbol,  &names.input_tables};
+  const std::string* const of_step[] = {&names.symbol, &names.prepass, &names.merge,        &names.terms,
+                                        &names.symbol, &names.symbol,  &names.input_tables, &names.sizes};
   const auto further = further_of(names);
   const auto at = std::find(further.begin(), further.end(), *of_step[static_cast<std::size_t>(kernel)]);
   return at == further.end() ? 0 : static_cast<std::size_t>(at - further.begin()) + 1;
@@ -167,7 +171,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
   WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
   WEFT_TRY(const auto beside, tables_beside(kernel_, launch));
-  const bool together = launch.sequences.size() > 1;
+  const bool together = launch.sizes_in_memory || launch.sequences.size() > 1;
   WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch, together));
   const auto entries = static_cast<std::size_t>(launch.shape.batch);
   std::vector<std::int64_t> offsets(together || args.offset.size() > 1 ? entries : 0), chunks(2 * entries);
@@ -186,15 +190,20 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
                             .name = "states of chunks"});
   }
   add_region(beside_lists, "carried state", carry, true);
-  add_region(beside_lists, "offsets", offsets, false);
   add_region(beside_lists, "tables", tables->tables.words, false);
   for (const auto& of_regime : beside) {
     if (of_regime) add_region(beside_lists, "tables of a further plan", of_regime->tables.words, false);
   }
   add_region(beside_lists, "sums of inputs' gradients", input_sums, true);
   add_region(beside_lists, "terms of queries", terms, true);
-  add_region(beside_lists, "chunks of keys", chunks, false);
-  add_region(beside_lists, "sizes of sequences", of_entries, false);
+  auto finding = beside_lists;
+  const auto add_sizes = [&](Regions& to, bool writable) {
+    add_region(to, "offsets", offsets, writable);
+    add_region(to, "chunks of keys", chunks, writable);
+    add_region(to, "sizes of sequences", of_entries, writable);
+  };
+  add_sizes(finding, true);
+  add_sizes(beside_lists, false);
   auto choosing = beside_lists, attending = beside_lists;
   add_lists(choosing, launch, lists, true);
   add_region(choosing, "scratch of the lists", list_scratch, true);
@@ -220,10 +229,13 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
                                .shared_bytes = grid.shared_bytes,
                                .args = turn.args,
                                .args_bytes = sizeof *turn.args,
-                               .memory = chooses ? choosing : attending,
+                               .memory = chooses                                  ? choosing
+                                         : step.kernel == ir::Step::Kernel::sizes ? finding
+                                                                                  : attending,
                                .workers = args.threads > 0 ? args.threads : cores}));
     WEFT_CHECK(faultless(report, kernel_.plan.name));
-    if (!chooses) reports[first_report[static_cast<std::size_t>(regime)] + turn.number()] += report;
+    if (!chooses && step.kernel != ir::Step::Kernel::sizes)
+      reports[first_report[static_cast<std::size_t>(regime)] + turn.number()] += report;
     return done;
   };
   const auto copy = [](std::int64_t* to, const std::int64_t* from, std::size_t bytes) -> Status {

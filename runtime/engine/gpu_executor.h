@@ -14,6 +14,7 @@ class GpuExecutor : public Executor {
  public:
   explicit GpuExecutor(const Compilation& kernel);
 
+  bool reads_sizes() const override { return true; }
   std::optional<std::int64_t> shared_bytes(std::int64_t heads) const override {
     const auto tables = kernel_.tables(heads);
     return tables ? std::optional(shared_memory(ir::Regime::many_queries).with_terms((*tables)->tables.most_terms))

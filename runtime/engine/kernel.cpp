@@ -1,6 +1,7 @@
 #include "compiler/base/guarded.h"
 #include "runtime/engine/chosen_lists.h"
 #include "runtime/engine/kernel_state.h"
+#include "runtime/engine/sizes_at.h"
 
 #include <weft/weft.h>
 
@@ -35,8 +36,14 @@ LaunchContract contract_of(const Kernel::State& state) {
 
 Status Kernel::run(const RunArgs& args) const {
   return guarded([&]() -> Status {
-    WEFT_TRY(const auto launch, check_launch(contract_of(*state_), args));
-    return state_->executor->run(launch, args);
+    const auto contract = contract_of(*state_);
+    const auto run = [&](const RunArgs& all) -> Status {
+      WEFT_TRY(const auto launch, check_launch(contract, all));
+      return state_->executor->run(launch, all);
+    };
+    if (args.sizes_at.sequences == 0 || state_->executor->reads_sizes()) return run(args);
+    WEFT_TRY(const auto on_host, LaunchOnHost::read(contract, args));
+    return run(on_host.args());
   });
 }
 

@@ -24,6 +24,8 @@ class Executor {
   virtual Result<BuildTimes> prepare(const ir::Shape&) const { return BuildTimes(); }
   /// Or memory of a device, which the host cannot look at?
   virtual bool reads_host_memory() const { return true; }
+  /// Do its kernels read RunArgs::sizes_at?
+  virtual bool reads_sizes() const { return false; }
   /// Shared memory of a block, where there are blocks.
   virtual std::optional<std::int64_t> shared_bytes(std::int64_t) const { return std::nullopt; }
 

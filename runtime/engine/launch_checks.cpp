@@ -13,6 +13,7 @@
 #include "runtime/engine/front.h"
 #include "runtime/engine/gradient_checks.h"
 #include "runtime/engine/memory_checks.h"
+#include "runtime/engine/sizes_at.h"
 #include "runtime/engine/view_checks.h"
 
 namespace weft {
@@ -109,17 +110,22 @@ Status check_cumulative(const char* name, std::span<const std::int64_t> cu, cons
   return user_error(fmt::format("{} ends at {}; {} has {} tokens", name, cu.back(), tensor, view.extent[1]));
 }
 
-Status check_pages(const RunArgs& args, std::int64_t batch) {
-  const auto lengths = static_cast<std::int64_t>(args.kv_lengths.size());
-  if (lengths != batch) {
-    return user_error(fmt::format("{} kv_lengths are given; expected one per sequence ({})", lengths, batch));
-  }
+Status check_table(const RunArgs& args, std::int64_t batch) {
   WEFT_CHECK(check_view("pages", args.pages, DType::i32, 2, kTableAxes));
   WEFT_CHECK(expect_extent("pages", args.pages, 0, kTableAxes, batch, "one row per sequence"));
   if (args.k.extent[0] > kMaxTokens || args.k.extent[1] > kMaxTokens) {
     return user_error(fmt::format("{} pages of {} tokens are more than the {} that can be numbered", args.k.extent[0],
                                   args.k.extent[1], kMaxTokens));
   }
+  return done;
+}
+
+Status check_pages(const RunArgs& args, std::int64_t batch) {
+  const auto lengths = static_cast<std::int64_t>(args.kv_lengths.size());
+  if (lengths != batch) {
+    return user_error(fmt::format("{} kv_lengths are given; expected one per sequence ({})", lengths, batch));
+  }
+  WEFT_CHECK(check_table(args, batch));
   std::int64_t room = 0;
   if (__builtin_mul_overflow(args.pages.extent[1], args.k.extent[1], &room)) room = kMaxTokens;
   for (std::int64_t b = 0; b < batch; ++b) {
@@ -131,6 +137,26 @@ Status check_pages(const RunArgs& args, std::int64_t batch) {
   return done;
 }
 
+/// Sequences whose sizes stand in the GPU's memory: each may be as long as any.
+Status take_sizes_at(const LaunchContract& contract, const RunArgs& args, Launch& launch) {
+  WEFT_CHECK(check_sizes_at(contract, args));
+  const SizesAt& at = args.sizes_at;
+  launch.packed_q = at.cu_q != nullptr;
+  launch.packed_k = at.cu_k != nullptr;
+  WEFT_CHECK(expect_extent("q", args.q, 0, kRowAxes, launch.packed_q ? 1 : at.sequences, "as sizes_at says"));
+  if (launch.packed_k) WEFT_CHECK(expect_extent("k", args.k, 0, kRowAxes, 1, "as sizes_at says"));
+  if (contract.paged) WEFT_CHECK(check_table(args, at.sequences));
+  ir::Shape& shape = launch.shape;
+  shape.batch = at.sequences;
+  if (launch.packed_q) shape.n_q = at.most_q;
+  if (at.most_k != 0) shape.n_k = at.most_k;
+  launch.packed_rows = launch.packed_q ? args.q.extent[1] : 0;
+  launch.sizes_in_memory = true;
+  for (std::int64_t b = 0; b < shape.batch; ++b)
+    launch.sequences.push_back({.b = b, .n_q = shape.n_q, .n_k = shape.n_k});
+  return done;
+}
+
 /// Sequences of different lengths, where the launch has any.
 Status find_sequences(const LaunchContract& contract, const RunArgs& args, Launch& launch) {
   const bool packed_q = !args.cu_q.empty(), packed_k = !args.cu_k.empty();
@@ -138,6 +164,7 @@ Status find_sequences(const LaunchContract& contract, const RunArgs& args, Launc
     return user_error(contract.paged ? "pages has no data, but the kernel was compiled for K and V in pages"
                                      : "pages are given, but the kernel was compiled without CompileOptions::paged");
   }
+  if (args.sizes_at.sequences != 0) return take_sizes_at(contract, args, launch);
   if (!packed_q && !packed_k && !contract.paged) return done;
   if (contract.any_float) return user_error("the interpreter takes tensors of one length: no cu_q, cu_k or pages");
   if (packed_q == contract.paged ? packed_k : packed_k != packed_q) {
@@ -406,7 +433,7 @@ Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args)
   WEFT_CHECK(check_gradients(contract, args, launch));
   WEFT_CHECK(check_meaning(contract.pattern, launch));
   WEFT_CHECK(check_lists(contract.pattern, args, launch));
-  if (contract.paged && contract.on_host) WEFT_CHECK(check_page_numbers(launch, args));
+  if (contract.paged && contract.on_host && !launch.sizes_in_memory) WEFT_CHECK(check_page_numbers(launch, args));
   WEFT_CHECK(check_apart(contract.pattern, launch, args));
   return launch;
 }

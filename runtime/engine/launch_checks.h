@@ -40,6 +40,7 @@ struct Launch {
   std::vector<OutputView> lists;     ///< in the order of ir::chosen_sets; empty: none is wanted
   bool gradient = false;             ///< it is the backward pass, which reads O and LSE
   std::vector<OutputView> d_inputs;  ///< of the backward pass, in the order of Pattern::inputs; no data: not wanted
+  bool sizes_in_memory = false;      ///< of the GPU: sequences are as long as any may be, and begin who knows where
   const KeyCut* cut = nullptr;       ///< key_cut.h; null: all keys of a row in one go
   const cpu::Part* part = nullptr;   ///< of the backward pass: what is computed here; null: all of it
   /// GPUs, of a part: makes of the largest |dO| of each entry and head of K and V, bits of f32, that of all parts.

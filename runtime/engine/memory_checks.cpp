@@ -1,5 +1,7 @@
 #include "runtime/engine/memory_checks.h"
 
+#include "runtime/engine/sizes_at.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -151,7 +153,7 @@ Status check_spans(const RunArgs& args) {
 
 Status check_apart(const ir::Pattern& pattern, const Launch& launch, const RunArgs& args) {
   std::vector<Bytes> read, written;
-  read.reserve(10 + launch.inputs.size());
+  read.reserve(14 + launch.inputs.size());
   written.reserve(7 + launch.lists.size() + launch.d_inputs.size());
   const auto add = [](std::vector<Bytes>& to, std::string name, const auto& view) {
     if (view.data != nullptr) to.push_back(bytes_of(std::move(name), view));
@@ -185,6 +187,12 @@ Status check_apart(const ir::Pattern& pattern, const Launch& launch, const RunAr
     seed.name = "dropout_seed_at";
     seed.begin = reinterpret_cast<std::uintptr_t>(args.dropout_seed_at);
     seed.terms.add({.most = sizeof *args.dropout_seed_at - 1});
+  }
+  for (const auto& array : arrays_at(args.sizes_at)) {
+    auto& sizes = read.emplace_back();
+    sizes.name = array.name;
+    sizes.begin = reinterpret_cast<std::uintptr_t>(array.data);
+    sizes.terms.add({.most = array.bytes - 1});
   }
   for (std::size_t i = 0; i < launch.inputs.size(); ++i) {
     add(read, fmt::format("input '{}'", pattern.inputs[i].name), launch.inputs[i]);

@@ -29,8 +29,15 @@ std::int64_t heads_at_once(std::int64_t bytes_of_head, std::int64_t together = 1
   return std::max<std::int64_t>(1, kChunkMemory / bytes_of_head / together) * together;
 }
 
+/// Of so many rows those that have states of chunks: cuts are of so many at most. Where O is a sum of softmaxes, rows
+/// whose keys are not cut keep it there, too.
+std::int64_t carried_rows(const ir::Plan& plan, std::int64_t rows) {
+  const bool all = plan.cuts.empty() || plan.phases.front().passes.size() > 1;
+  return all ? rows : std::min(rows, plan.cuts.back().rows);
+}
+
 std::int64_t chunk_bytes_of_head(const ir::Plan& plan, std::int64_t n_q, std::int64_t chunks) {
-  return n_q * ir::shares_of_tile(plan, chunks) * plan.state_bytes();
+  return carried_rows(plan, n_q) * ir::shares_of_tile(plan, chunks) * plan.state_bytes();
 }
 
 /// What the state of so many chunks of keys takes.
@@ -49,11 +56,21 @@ Result<RoomSizes> room_beside(const ir::Plan& plan, const Launch* launch, const 
   return out;
 }
 
+/// The most chunks of a sequence, or of those that are no longer.
+std::int64_t most_chunks(const ir::Plan& plan, std::int64_t n_q, std::int64_t n_k, bool or_shorter) {
+  return or_shorter ? ir::most_key_chunks_up_to(plan, n_q, n_k) : ir::most_key_chunks(plan, n_q, n_k);
+}
+
 /// How the keys of each batch entry are cut: two numbers an entry, as weft_args::chunks_of_entry wants them. Empty
 /// where one position serves all, or keys are not cut. Sets what of this stands in the argument block.
 std::vector<std::int64_t> cut_keys(const ir::Plan& plan, Piece& piece) {
   weft_args& block = piece.block;
   const auto& shape = piece.shape;
+  if (piece.sizes_in_memory) {  // kernels find out where chunks begin
+    const auto most = most_chunks(plan, shape.n_q, shape.n_k, true);
+    block.chunks = block.chunk_slots = most > 1 ? most : 0;
+    return {};
+  }
   // Of several sequences all are cut, or none.
   const auto first = piece.sequences.empty() ? shape : piece.sequences.front().shape(shape);
   if (ir::most_key_chunks(plan, first.n_q, first.n_k) < 2) return {};
@@ -62,7 +79,7 @@ std::vector<std::int64_t> cut_keys(const ir::Plan& plan, Piece& piece) {
     block.chunks = block.chunk_slots = std::max(block.chunks, chunks.count);
     block.chunk_first = chunks.first;
     block.chunk_keys = chunks.keys;
-    of_entry.insert(of_entry.end(), {chunks.first, chunks.keys});
+    of_entry.insert(of_entry.end(), {chunks.first, chunks.keys + (chunks.count << 32)});
   };
   for (const auto& s : piece.sequences) add(ir::key_chunks(plan, s.shape(shape), 0));
   const auto entries = !piece.sequences.empty() ? 0 : shape.offset.size() > 1 ? shape.batch : 1;
@@ -79,7 +96,7 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
   weft_args& block = piece.block;
   block.phase = step.number;
   number_tiles(job.kernel.plan, job.tables, static_cast<std::size_t>(step.number), piece, block);
-  const std::int64_t rows = piece.shape.rows_computed();
+  const std::int64_t rows = block.carried_rows = carried_rows(job.kernel.plan, piece.shape.rows_computed());
   std::int64_t tiles = block.tiles_per_head;
   const std::int64_t chunks = std::max<std::int64_t>(1, block.chunks),
                      shares = ir::shares_of_tile(job.kernel.plan, chunks);
@@ -138,7 +155,7 @@ Status run_phase_cut(const Job& job, const ir::Step& step, const ir::Step* merge
   weft_args& block = piece.block;
   block.phase = step.number;
   number_tiles(plan, job.tables, static_cast<std::size_t>(step.number), piece, block);
-  const auto tiles = block.tiles_per_head, rows = piece.shape.rows_computed();
+  const auto tiles = block.tiles_per_head, rows = block.carried_rows = piece.shape.rows_computed();
   const auto shares = on_gpu && attends ? cut.count * std::ssize(plan.phases.front().passes) : 1;
   if (on_gpu) WEFT_CHECK(check_tiles(piece, std::max(tiles * shares, rows)));
   const auto turn = [&](const ir::Step& of, std::int64_t begin, std::int64_t end) {
@@ -172,6 +189,13 @@ Status run_phase_cut(const Job& job, const ir::Step& step, const ir::Step* merge
   return done;
 }
 
+/// Of sequences whose sizes kernels find out: where these come to.
+void place_entries(Piece& piece, const Room& room) {
+  piece.block.entries = reinterpret_cast<const weft_entry*>(room.entries);
+  piece.block.offsets = room.offsets;
+  piece.block.chunks_of_entry = room.chunks;
+}
+
 /// Sizes of each sequence, to where kernels find them by its number in the batch.
 Status bring_entries(const Job& job, Piece& piece, const Room& room, const Machine& machine) {
   std::vector<weft_entry> entries;
@@ -200,7 +224,9 @@ Status open_piece(const Job& job, Piece& piece, const Room& room, const Machine&
   block.tables = room.tables;
   block.most_terms = job.tables.tables.most_terms;
   block.carry = reinterpret_cast<float*>(room.carry);
-  if (!piece.sequences.empty()) {
+  if (piece.sizes_in_memory) {
+    place_entries(piece, room);
+  } else if (!piece.sequences.empty()) {
     WEFT_CHECK(bring_entries(job, piece, room, machine));
   } else if (block.offsets != nullptr && machine.copy) {
     WEFT_CHECK(machine.copy(room.offsets, block.offsets, job.args.offset.size_bytes()));
@@ -240,6 +266,8 @@ bool is_run(const ir::Step& step, const ir::Plan& plan, const Piece& piece) {
       return piece.shape.rows_computed() > 0 && (block.d_q.data != nullptr || plan.finds_deltas());
     case When::d_keys:
       return piece.shape.n_k > 0 && (block.d_k.data != nullptr || block.d_v.data != nullptr);
+    case When::sizes_in_memory:
+      return piece.sizes_in_memory;
     case When::always:
     case When::keys_are_cut:
     case When::d_inputs:
@@ -258,6 +286,8 @@ Status run_turns(const Job& job, Steps steps, Piece& piece, const Room& room, co
       return run_list(job.kernel.plan, step, piece, room.list_scratch, machine.run);
     case Does::terms:
       return run_terms(job, step, piece, machine);
+    case Does::sizes:
+      return machine.run({.step = step, .blocks = 1, .args = &piece.block, .piece = &piece});
     case Does::attend:
       return (job.launch.cut != nullptr ? run_phase_cut : run_phase)(job, step, steps.size() > 1 ? &steps[1] : nullptr,
                                                                      piece, machine.run);
@@ -297,7 +327,7 @@ Result<RoomSizes> room_for(const ir::Plan& plan, const Launch& launch, bool toge
     for (auto i = group.first; i < group.end; ++i) {
       const auto& s = launch.sequences[i];
       n_q = std::max(n_q, s.n_q);
-      chunks = std::max(chunks, ir::most_key_chunks(plan, s.n_q, s.n_k));
+      chunks = std::max(chunks, most_chunks(plan, s.n_q, s.n_k, launch.sizes_in_memory));
     }
     const auto heads = static_cast<std::int64_t>(group.end - group.first) * shape.heads;
     of_chunks = std::max(of_chunks, chunk_bytes(plan, heads, n_q, chunks));
@@ -310,7 +340,7 @@ Result<RoomSizes> most_room_for(const ir::Plan& plan, const ir::Shape& shape) {
   std::int64_t rows = 0, chunks = 0;
   for (const auto& cut : plan.cuts) {
     const auto n_q = std::min(cut.rows, shape.n_q), of_rows = ir::most_key_chunks(plan, n_q, shape.n_k);
-    if (of_rows > 1) rows = std::max(rows, n_q);
+    if (of_rows > 1) rows = carried_rows(plan, plan.may_read_sizes() ? shape.n_q : n_q);
     chunks = std::max(chunks, of_rows);
   }
   return room_beside(plan, nullptr, shape, chunk_bytes(plan, shape.batch * shape.heads, rows, chunks));

@@ -183,7 +183,7 @@ void Arguments::fill() {
   args.heads_per_tile = ir::heads_per_tile(plan_, ir::heads_are_alike(plan_, tables_), shape_);
   args.batch = shape_.batch;
   args.n_q = shape_.n_q;
-  args.row_end = shape_.n_q;
+  args.row_end = args.carried_rows = shape_.n_q;
   args.n_k = shape_.n_k;
   args.heads = shape_.heads;
   args.kv_heads = shape_.kv_heads;

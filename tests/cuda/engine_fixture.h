@@ -66,14 +66,13 @@ class CudaEngine : public WithStandIn {
   void emulate(const Kernel& kernel) { emulate(kernel.source_text()); }
   void emulate(const std::string& text) {
     emulate::Options options;
-    for (const auto* symbol : {"weft_prepass", "weft_merge"}) {
+    for (const auto* symbol : {"weft_prepass", "weft_merge", "weft_sizes"}) {
       if (text.find(fmt::format(" {}(", symbol)) != std::string::npos) options.further.emplace_back(symbol);
     }
     auto program = emulate::Program::build(text, "weft_kernel", options);
     ASSERT_TRUE(program.ok()) << program.error().message;
     driver().on_launch = [this, program = *program, further = options.further](const Launched& launched) {
       const auto symbol = driver().functions.at(launched.function);
-      const bool prepass = symbol == "weft_prepass";
       const auto at = std::find(further.begin(), further.end(), symbol);
       emulate::Launch launch{.kernel = at == further.end() ? 0 : static_cast<std::size_t>(at - further.begin()) + 1,
                              .blocks = launched.grid[0],
@@ -81,7 +80,7 @@ class CudaEngine : public WithStandIn {
                              .shared_bytes = launched.shared_bytes,
                              .args = &launched.args,
                              .args_bytes = sizeof launched.args};
-      launch.memory = regions(launched.args, prepass);
+      launch.memory = regions(launched.args, symbol);
       const auto report = program->launch(launch);
       ASSERT_TRUE(report.ok()) << report.error().message;
       for (const auto& fault : report->faults) ADD_FAILURE() << fault.text;
@@ -89,8 +88,9 @@ class CudaEngine : public WithStandIn {
   }
 
   /// Every allocation: what results and carried state lie in may be written, all else only read. A prepass writes the
-  /// lists and its scratch, which stand behind the carried state.
-  std::vector<emulate::Region> regions(const weft_args& args, bool prepass) {
+  /// lists and its scratch, which stand behind the carried state; sizes come to a workspace.
+  std::vector<emulate::Region> regions(const weft_args& args, std::string_view symbol) {
+    const bool prepass = symbol == "weft_prepass";
     const auto address_of = [](const void* data) { return reinterpret_cast<std::uint64_t>(data); };
     std::vector<emulate::Region> out;
     const auto add = [&](std::uint64_t begin, std::uint64_t end, bool writable) {
@@ -114,6 +114,10 @@ class CudaEngine : public WithStandIn {
       const auto lies_here = [&, from = begin](const void* data) {
         return address_of(data) >= from && address_of(data) < end;
       };
+      if (symbol == "weft_sizes") {
+        add(begin, end, lies_here(args.entries));
+        continue;
+      }
       // Where heads take turns with chunks, `carry` is where head 0 would have its state, which is not at hand.
       std::vector<const void*> operands = {first(args.q), args.k.data,  args.v.data, first(args.o),
                                            lse,           args.offsets, args.tables, args.carry};

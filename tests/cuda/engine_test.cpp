@@ -188,7 +188,7 @@ TEST_F(CudaEngine, ArgumentBlockByteForByte) {
   expected.seed = 99;
   expected.tables = launched.args.tables;  // checked below
   expected.most_terms = tables->tables.most_terms;
-  expected.row_end = 90;
+  expected.row_end = expected.carried_rows = 90;
   number_tiles(*plan, *tables, 0, {.batch = 2, .n_q = 90, .n_k = 90, .heads = 3, .kv_heads = 3}, expected);
   expected.tile_end = 2 * 3 * expected.tiles_per_head;
   EXPECT_EQ(std::memcmp(&launched.args, &expected, sizeof expected), 0);
@@ -366,6 +366,44 @@ TEST_F(CudaEngine, CapturedLaunchesNeedNothingOfTheHost) {
   driver().forget();
   EXPECT_TRUE(kernel.run(args).ok());
   EXPECT_EQ(driver().count("cuMemcpyHtoDAsync_v2"), 1u);
+}
+
+/// A graph of sizes that stand in the GPU's memory is replayed as they grow.
+TEST_F(CudaEngine, CapturedLaunchesReadSizesWhenTheyAreReplayed) {
+  const Engine engine(options());
+  const auto kernel = compile(engine, kLongnet, f32());
+  const RunShape shape{.batch = 2, .n_q = 60, .n_k = 60, .heads = 2, .kv_heads = 2};
+  Problem problem(2, 60, 2, 32);
+  const OnDevice memory(device_of(kernel), problem);
+  ASSERT_TRUE(kernel.prepare(shape).ok());
+  const auto bytes = kernel.workspace(shape);
+  ASSERT_TRUE(bytes.ok());
+  const auto workspace = cuda::Buffer::allocate(device_of(kernel), *bytes);
+  ASSERT_TRUE(workspace.ok());
+  std::vector<std::int64_t> offsets = {3, 40};
+  const auto there = cuda::Buffer::upload(device_of(kernel), offsets.data(), offsets.size() * sizeof offsets[0]);
+  ASSERT_TRUE(there.ok());
+  auto args = memory.args(problem);
+  args.sizes_at = {.sequences = 2, .offset = static_cast<const std::int64_t*>(there->data())};
+  args.stream = reinterpret_cast<void*>(0x77);
+  args.workspace = {static_cast<std::byte*>(workspace->data()), *bytes};
+  driver().captured = 0x77;
+  driver().forget();
+  std::vector<Launched> graph;
+  driver().on_launch = [&](const Launched& launched) { graph.push_back(launched); };
+  const auto status = kernel.run(args);
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  EXPECT_EQ(driver().forbidden, std::vector<std::string>());
+  EXPECT_EQ(driver().count("cuMemsetD32Async") + driver().count("cuMemcpyHtoDAsync_v2"), 0u);
+  driver().captured = 0;
+  emulate(kernel);
+  for (const std::int64_t further : {0, 17}) {
+    for (auto& offset : offsets) offset += further;
+    std::copy(offsets.begin(), offsets.end(), static_cast<std::int64_t*>(there->data()));
+    for (const auto& launched : graph) driver().on_launch(launched);
+    memory.fetch(problem);
+    expect_meaning(kLongnet, problem, offsets);
+  }
 }
 
 TEST_F(CudaEngine, AHostPointerIsNamedBeforeAnythingIsLaunched) {

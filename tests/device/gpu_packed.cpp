@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -74,8 +75,10 @@ class Packed {
 
   using Results = std::array<Bytes, 5>;
 
-  /// In one launch of each pass, or in one for each sequence.
-  Result<Results> run(const Kernels& kernels, bool together) const {
+  /// In one launch of each pass, or in one for each sequence; with sizes in memory as far as that may be.
+  enum class Way { apart, together, sizes_in_memory };
+  Result<Results> run(const Kernels& kernels, Way way) const {
+    const bool together = way != Way::apart;
     const auto device = device_of(kernels.forward);
     std::vector<Memory> given, found;
     for (const auto& bytes : given_) given.emplace_back(device, bytes);
@@ -100,7 +103,8 @@ class Packed {
       args.out = of(found[0], row, rows, kHeads);
       args.lse = dense_output(static_cast<float*>(lse.data()) + row, DType::f32, {1, kHeads, rows});
       args.lse.stride = {kHeads * rows_, rows_, 1, 0};
-      WEFT_CHECK(kernels.forward.run(args));
+      WEFT_CHECK(way == Way::sizes_in_memory ? run_forward_of_memory(kernels.forward, device, args)
+                                             : kernels.forward.run(args));
       args.d_out = read(given[3], row, rows, kHeads);
       args.dq = of(found[1], row, rows, kHeads);
       args.dk = of(found[2], key, keys, kKvHeads);
@@ -128,6 +132,32 @@ class Packed {
   }
 
  private:
+  /// With more room than the sequences take.
+  Status run_forward_of_memory(const Kernel& forward, const std::shared_ptr<const cuda::Device>& device,
+                               RunArgs args) const {
+    const auto bytes_of = [](const auto& numbers) {
+      Bytes out(numbers.size() * sizeof numbers[0]);
+      if (!out.empty()) std::memcpy(out.data(), numbers.data(), out.size());
+      return out;
+    };
+    const auto ints = [&](const std::vector<std::int64_t>& numbers) {
+      return bytes_of(std::vector<std::int32_t>(numbers.begin(), numbers.end()));
+    };
+    Memory cu_q(device, ints(cu_q_)), cu_k(device, ints(cu_k_));
+    std::optional<Memory> offset;
+    if (!offset_.empty()) offset.emplace(device, bytes_of(offset_));
+    args.cu_q = args.cu_k = args.offset = {};
+    args.sizes_at = {.sequences = std::ssize(cu_q_) - 1,
+                     .most_q = rows_,
+                     .most_k = keys_,
+                     .cu_q = static_cast<const std::int32_t*>(cu_q.data()),
+                     .cu_k = static_cast<const std::int32_t*>(cu_k.data()),
+                     .offset = offset ? static_cast<const std::int64_t*>(offset->data()) : nullptr};
+    WEFT_CHECK(forward.run(args));
+    if (device) WEFT_CHECK(cu_q.fetch());  // when the kernels have read them
+    return done;
+  }
+
   DType dtype_;
   std::vector<std::int64_t> cu_q_, cu_k_, offset_;
   std::int64_t rows_, keys_;
@@ -156,11 +186,15 @@ Status check(const Engine& engine, const std::string& target, const std::vector<
       const Kernels kernels{forward, backward};
       for (std::size_t i = 0; i < lengths.size(); ++i) {
         const Packed packed(lengths[i], dtype);
-        WEFT_TRY(const auto together, packed.run(kernels, true));
-        WEFT_TRY(const auto apart, packed.run(kernels, false));
+        WEFT_TRY(const auto together, packed.run(kernels, Packed::Way::together));
+        WEFT_TRY(const auto apart, packed.run(kernels, Packed::Way::apart));
         std::string differs;
         for (std::size_t of = 0; of < apart.size(); ++of) {
           if (together[of] != apart[of]) differs += fmt::format(" {}", kNames[of]);
+        }
+        if (i % 3 == 0) {  // a mixture, and rows that do not meet the last keys
+          WEFT_TRY(const auto in_memory, packed.run(kernels, Packed::Way::sizes_in_memory));
+          if (in_memory != apart) differs += " what has its sizes in memory";
         }
         if (!differs.empty())
           return internal_error(fmt::format("{}, {}, lengths {}: other bits of{}", text, to_string(dtype), i, differs));

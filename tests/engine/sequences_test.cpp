@@ -19,6 +19,9 @@ std::vector<std::int64_t> cumulative(const std::vector<std::int64_t>& lengths) {
   return out;
 }
 
+/// As kernels read them: SizesAt.
+std::vector<std::int32_t> as_ints(const std::vector<std::int64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
+
 struct Results {
   std::vector<float> out, lse;  ///< [total, H, d], [H, total]
   explicit Results(std::int64_t rows)
@@ -163,6 +166,124 @@ TEST_P(Sequences, SlicesInPagesHaveTheBitsOfTheWhole) {
     const auto of_whole = whole.begin() + (b * kWhole + kFirst) * kRow, of_slice = slice.begin() + b * kRows * kRow;
     EXPECT_TRUE(std::equal(of_slice, of_slice + kRows * kRow, of_whole)) << "sequence " << b;
   }
+}
+
+/// Sizes that kernels read when they run; on the CPU whoever launches does.
+TEST_P(Sequences, SizesMayStandInMemory) {
+  const auto at_q = as_ints(cu_q), at_k = as_ints(cu_k), lengths = as_ints(kKeys);
+  const auto batch = static_cast<std::int64_t>(kKeys.size());
+  const Pages in(*this);
+  const Results want = apart();
+  for (const bool paged : {false, true}) {
+    SCOPED_TRACE(paged ? "in pages" : "packed");
+    // More room than the sequences need, as a graph has that is captured before they are known.
+    Results got(rows);
+    RunArgs args{
+        .q = packed(q, 0, rows, kHeads),
+        .k = paged ? in.view(in.k) : packed(k, 0, keys, kKvHeads),
+        .v = paged ? in.view(in.v) : packed(v, 0, keys, kKvHeads),
+        .out = got.o(0, rows),
+        .lse = got.l(0, rows, rows),
+        .sizes_at = {.sequences = batch, .most_q = 100, .most_k = in.most * Pages::kPage, .cu_q = at_q.data()}};
+    if (paged) {
+      args.pages = in.pages();
+      args.sizes_at.kv_lengths = lengths.data();
+    } else {
+      args.sizes_at.cu_k = at_k.data();
+    }
+    const auto status = compile(paged).run(args);
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    EXPECT_EQ(got.out, want.out);
+    EXPECT_EQ(got.lse, want.lse);
+  }
+}
+
+/// A cache that all sequences have room in, and rows where each of them has come to.
+TEST_P(Sequences, PositionsMayStandInMemory) {
+  constexpr std::int64_t kBatch = 3, kRows = 2, kRoom = 100;
+  const std::vector<std::int64_t> offset = {40, 0, 98};
+  const auto of_cache = numbers(kBatch * kRoom * kKvHeads * kDim, 5),
+             of_rows = numbers(kBatch * kRows * kHeads * kDim, 6);
+  const auto run = [&](bool in_memory) {
+    std::vector<float> out(of_rows.size(), -7);
+    const TensorView cache = dense_view(of_cache.data(), DType::f32, {kBatch, kRoom, kKvHeads, kDim});
+    RunArgs args{.q = dense_view(of_rows.data(), DType::f32, {kBatch, kRows, kHeads, kDim}),
+                 .k = cache,
+                 .v = cache,
+                 .out = dense_output(out.data(), DType::f32, {kBatch, kRows, kHeads, kDim})};
+    if (in_memory)
+      args.sizes_at = {.sequences = kBatch, .offset = offset.data()};
+    else
+      args.offset = offset;
+    const auto status = compile(false).run(args);
+    EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
+    return out;
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+/// Nobody looks at sizes in the memory of a GPU before kernels do: whatever stands there, they stay in the tensors.
+TEST_P(Sequences, WrongSizesInMemoryTouchNothingElse) {
+  const bool is_gpu = std::string(std::get<1>(GetParam())) != "cpu";
+  constexpr std::int32_t kFar = std::numeric_limits<std::int32_t>::max();
+  const std::vector<std::int32_t> wrong = {-5, kFar, 20, -kFar, 107, kFar};
+  const std::vector<std::int64_t> offset = {std::int64_t{1} << 40, -(std::int64_t{1} << 40), 5, -3, 0};
+  const Pages in(*this);
+  Results got(rows);
+  RunArgs args{.q = packed(q, 0, rows, kHeads),
+               .k = packed(k, 0, keys, kKvHeads),
+               .v = packed(v, 0, keys, kKvHeads),
+               .out = got.o(0, rows),
+               .lse = got.l(0, rows, rows),
+               .sizes_at = {.sequences = 5, .most_q = 90, .most_k = 200, .cu_q = wrong.data(), .cu_k = wrong.data()}};
+  const auto expect = [&](bool paged, const char* on_host) {
+    const auto status = compile(paged).run(args);
+    EXPECT_EQ(status.ok(), is_gpu) << (status.ok() ? "" : status.error().message);
+    EXPECT_EQ(status.ok() ? on_host : status.error().message, on_host);
+  };
+  expect(false, "sequence 0 has 2147483652 queries; sizes_at.most_q is 90");
+  args.sizes_at.offset = offset.data();
+  expect(false, "sequence 0 has 2147483652 queries; sizes_at.most_q is 90");
+  const auto right = as_ints(cu_q);
+  args.sizes_at = {.sequences = 5, .most_q = 70, .most_k = 129, .cu_q = right.data(), .kv_lengths = wrong.data()};
+  args.k = in.view(in.k), args.v = in.view(in.v), args.pages = in.pages();
+  expect(true, "sequence 1 has 2147483647 keys; sizes_at.most_k is 129");
+}
+
+TEST_P(Sequences, SizesInMemoryThatCannotBeAreRefused) {
+  const auto at_q = as_ints(cu_q), at_k = as_ints(cu_k);
+  Results got(rows);
+  const RunArgs right{
+      .q = packed(q, 0, rows, kHeads),
+      .k = packed(k, 0, keys, kKvHeads),
+      .v = packed(v, 0, keys, kKvHeads),
+      .out = got.o(0, rows),
+      .sizes_at = {.sequences = 5, .most_q = 70, .most_k = 129, .cu_q = at_q.data(), .cu_k = at_k.data()}};
+  const Kernel kernel = compile(false);
+  const auto message = [&](const auto& change) {
+    RunArgs args = right;
+    change(args);
+    const auto status = kernel.run(args);
+    return status.ok() ? "" : status.error().message;
+  };
+  EXPECT_EQ(message([&](RunArgs& args) { args.cu_q = cu_q; }), "cu_q and sizes_at are given: sizes stand in one place");
+  EXPECT_EQ(message([](RunArgs& args) { args.sizes_at.sequences = -1; }),
+            "sizes_at.sequences is -1; it must be 1 to 65535");
+  EXPECT_EQ(message([](RunArgs& args) { args.sizes_at.cu_k = nullptr; }), "sizes_at.cu_q and cu_k go together");
+  EXPECT_EQ(message([](RunArgs& args) { args.sizes_at.cu_q = args.sizes_at.cu_k = nullptr; }),
+            "sizes_at has neither cu_q and cu_k, nor kv_lengths, nor offset");
+  EXPECT_EQ(message([&](RunArgs& args) { args.sizes_at.kv_lengths = at_q.data(); }),
+            "sizes_at.kv_lengths are of K and V in pages (CompileOptions::paged)");
+  EXPECT_EQ(message([](RunArgs& args) { args.sizes_at.most_q = 0; }), "sizes_at.most_q is 0; q has 1 to 107");
+  EXPECT_EQ(message([](RunArgs& args) { args.sizes_at.most_k = 317; }), "sizes_at.most_k is 317; k has 1 to 316");
+  EXPECT_EQ(message([](RunArgs& args) { args.slice = {.first = 0, .of = 200}; }),
+            "sizes_at is of whole sequences, not of slices");
+  EXPECT_EQ(message([&](RunArgs& args) {
+              args.sizes_at.cu_q =
+                  reinterpret_cast<const std::int32_t*>(reinterpret_cast<const char*>(at_q.data()) + 1);
+            }),
+            "sizes_at.cu_q is misaligned; expected a multiple of 4 bytes");
+  EXPECT_EQ(got.out, std::vector<float>(got.out.size(), -7));
 }
 
 TEST_P(Sequences, WrongLengthsAreRefused) {

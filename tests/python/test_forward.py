@@ -163,6 +163,21 @@ def test_packed_sequences(tensors):
     np.testing.assert_allclose(found, attend(q, k, v, [mask])[0], atol=bound(v, 40))
 
 
+def test_borders_that_kernels_read(tensors):
+    q, k, v = tensors(batch=1, n_q=40)
+    want = weft.attention(q, k, v, "causal", cu_q=[0, 15, 40], cu_k=[0, 15, 40])
+    cu = np.array([0, 15, 40], np.int32)
+    np.testing.assert_array_equal(weft.attention(q, k, v, "causal", cu_q=cu, cu_k=cu, max_q=32, max_k=32), want)
+    kernel = weft.compile("causal", dim=q.shape[3], dtype="f32")
+    np.testing.assert_array_equal(kernel(q, k, v, cu_q=cu, cu_k=cu, max_q=25, max_k=40), want)
+    with pytest.raises(weft.ArgumentError, match="sequence 1 has 25 queries; sizes_at.most_q is 24"):
+        kernel(q, k, v, cu_q=cu, cu_k=cu, max_q=24, max_k=40)
+    with pytest.raises(weft.ArgumentError, match="max_q and max_k go together"):
+        kernel(q, k, v, cu_q=cu, cu_k=cu, max_q=24)
+    with pytest.raises(weft.ArgumentError, match=r"cu_k is i64\[3\]; with max_q and max_k expected i32"):
+        kernel(q, k, v, cu_q=cu, cu_k=cu.astype(np.int64), max_q=24, max_k=40)
+
+
 def test_inputs_and_scores(tensors, rng):
     q, k, v = tensors(n_q=N)
     marked = (np.arange(N) % 13 == 0).astype(np.uint8)

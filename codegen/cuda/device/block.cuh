@@ -69,7 +69,7 @@ struct __align__(16) Shared : WorkingMemory {
   unsigned may[kPassesOver ? kWarps : 1];        // a bit for each of the blocks of keys that are known: see skips.cuh
   unsigned char head[kSharesTiles ? kRows : 4];  // of each row, counted from the tile's
 };
-static_assert(sizeof(Shared) == kShape.shared_bytes() && sizeof(Shared) == kSharedFixed, "the launch knows this number");
+static_assert(sizeof(Shared) == kShape.shared_bytes() && sizeof(Shared) == kSharedFixed, "the launch knows it");
 
 /// A stretch of keys in which the same terms matter, and how to walk it: from `begin` in steps of `step`, no hit lies
 /// between.

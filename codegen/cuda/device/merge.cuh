@@ -14,10 +14,10 @@ struct Merged {
 };
 
 /// One softmax of a row: what its chunks keep lies so many floats apart.
-__device__ __forceinline__ Merged merge_chunks(const weft_args& a, const float* from, int apart, int lane) {
+__device__ __forceinline__ Merged merge_chunks(int chunks, const float* from, int apart, int lane) {
   Merged all = {kLowest, 0, {}};
 #pragma unroll 1
-  for (int left = (int)a.chunks; left > 0; --left, from += apart) {
+  for (int left = chunks; left > 0; --left, from += apart) {
     const float its_m = load_written<float>(from + kDimV), its_l = load_written<float>(from + kDimV + 1);
     const float top = fmaxf(all.m, its_m), keep = exp2_approx(all.m - top), add = exp2_approx(its_m - top);
     all.m = top;
@@ -43,10 +43,10 @@ __device__ __forceinline__ void keep_merged(float* to, const Merged& one, int la
 extern "C" __global__ void __launch_bounds__(kThreads) weft_merge(const weft_args a) {
   const int number = (int)a.tile_begin + (int)blockIdx.x * kWarps + (int)threadIdx.x / 32, lane = threadIdx.x % 32;
   if (number >= a.tile_end) return;
-  const int rows = (int)(a.row_end - a.row_begin), head_number = number / rows;
+  const int rows = (int)a.carried_rows, head_number = number / rows;
   const int row = (int)a.row_begin + number - head_number * rows;
   const int b = head_number / (int)a.heads, h = head_number - b * (int)a.heads;
-  if (row >= queries_of(a, b)) return;
+  if (row >= queries_of(a, b) || !is_cut(a, b)) return;
   const int row_of_tensor = first_query_of(a, b) + row;
   const int count = softmaxes(a);
   float* const state = a.carry + times(number, a.chunk_slots * (count * kCarriedFloats));
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) weft_merge(const weft_arg
   float sum[kMergedColumns] = {};
 #pragma unroll 1
   for (int n = 0; n < count; ++n) {
-    Merged one = merge_chunks(a, state + n * kCarriedFloats, count * kCarriedFloats, lane);
+    Merged one = merge_chunks(chunks_of(a, b), state + n * kCarriedFloats, count * kCarriedFloats, lane);
     if (a.o.data == nullptr) {
       __syncwarp();  // all have read
       keep_merged(state + n * kCarriedFloats, one, lane);

@@ -14,6 +14,15 @@ __device__ __forceinline__ unsigned shares_of_tile(const weft_args& a) {
   return kCutsKeys && a.chunks > 0 ? (unsigned)a.chunks * (unsigned)softmaxes(a) : 1;
 }
 
+/// How many chunks the keys of an entry's rows are cut into. Of entries that differ some may not be cut, …
+__device__ __forceinline__ int chunks_of(const weft_args& a, int b) {
+  return (int)(a.chunks_of_entry != nullptr ? word(a.chunks_of_entry + (2 * b + 1)) >> 32 : a.chunks);
+}
+/// … and then the first block of threads of a tile does all of it, as in a launch that cuts none.
+__device__ __forceinline__ bool is_cut(const weft_args& a, int b) {
+  return kCutsKeys && a.chunks > 0 && (a.chunks_of_entry == nullptr || chunks_of(a, b) > 1);
+}
+
 /// Which (batch entry, head), which tile and which chunk of keys of it the block computes; its rows. False when it has
 /// none. The tile's facts go to s.tile: registers are dear, and few ask for them while products are summed up.
 __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i64*& head) {
@@ -42,8 +51,8 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
     const i64* const of_entry = a.chunks_of_entry + 2 * t.b;
     const int first = (int)(a.chunks_of_entry != nullptr ? word(of_entry) : a.chunk_first);
     const unsigned keys = (unsigned)(a.chunks_of_entry != nullptr ? word(of_entry + 1) : a.chunk_keys);
-    // Other entries may have more chunks: behind the last one of this, they begin at the end.
-    const unsigned chunk = blockIdx.x % shares / (unsigned)softmaxes(a);
+    const unsigned share = blockIdx.x % shares, chunk = share / (unsigned)softmaxes(a);
+    if (is_cut(a, t.b) ? chunk >= (unsigned)chunks_of(a, t.b) : share > 0) return false;  // other entries have more
     t.key_begin = (int)min(first + (i64)((u64)chunk * keys), (i64)n_k);
     t.key_end = (int)min(t.key_begin + (i64)keys, (i64)n_k);
   }

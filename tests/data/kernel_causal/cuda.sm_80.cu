@@ -11,6 +11,7 @@ constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 128;            // columns of Q and K
 constexpr int kDimV = 128;           // columns of V and O
+constexpr int kSummed = 128;         // columns of what a row sums up
 constexpr int kStages = 1;           // blocks of keys that shared memory has room for
 constexpr int kGroupRows = 16;       // whose pairs with a block of keys may be decided at once
 constexpr bool kKeepsMeets = true;   // what rows say to a term waits for its next block of keys
@@ -23,17 +24,19 @@ constexpr int kAhead = 2;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 74992;  // bytes of shared memory …
-constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
-constexpr bool kByGroups = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false,
-               kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false,
-               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
-               kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr int kSharedFixed = 74992;  // bytes of shared memory, and more for each key range of a head
+constexpr bool kGradient = false, kByGroups = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false,
+               kHasSink = false, kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false,
+               kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
+               kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
+               kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
 using namespace weft::walk;
 
+#include "block_memory.h"
+#include "chunks.h"
 #include "ptx.cuh"
 #include "mma_ptx.cuh"
 #include "numbers.cuh"
@@ -41,6 +44,7 @@ using namespace weft::walk;
 constexpr Element kStored = Element::f16;
 
 #include "sides.cuh"
+#include "shape.cuh"
 #include "meets_memory.cuh"
 #include "mma_rows.cuh"
 #include "mma_memory.cuh"
@@ -74,6 +78,7 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "results.cuh"
 #include "mma_runs.cuh"
 #include "mma_attend.cuh"
+#include "sizes.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 
@@ -91,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   clear(shared, state);
   attend(a, shared, state, views, tile, zones);
   close_sums(shared, state);
-  const bool chunk = kCutsKeys && a.chunks > 0;  // of keys: weft_merge goes on
+  const bool chunk = is_cut(a, tile.b);  // of keys: weft_merge goes on
   if (!chunk) {
     join_sinks(a, shared, state);
     const i64* const pass = get(shared.pass);

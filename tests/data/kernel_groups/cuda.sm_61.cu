@@ -11,6 +11,7 @@ constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
+constexpr int kSummed = 64;          // columns of what a row sums up
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
@@ -23,27 +24,29 @@ constexpr int kAhead = 0;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 34144;  // bytes of shared memory …
-constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
+constexpr int kSharedFixed = 34144;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kHasSlots = true;     // an LSE for each branch
-constexpr bool kKeepsMeets = false, kCounts = false, kDirect = false, kHasSink = false, kSharesTiles = false,
-               kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false,
-               kHasRowConditions = false, kHasFilters = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kDirect = false, kHasSink = false,
+               kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false,
+               kByValues = false, kHasRowConditions = false, kHasFilters = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
 using namespace weft::walk;
 
+#include "block_memory.h"
+#include "chunks.h"
 #include "ptx.cuh"
 #include "numbers.cuh"
 
 constexpr Element kStored = Element::f16;
 
 #include "sides.cuh"
+#include "shape.cuh"
 #include "meets_memory.cuh"
 #include "simt_memory.cuh"
 #include "block.cuh"
@@ -74,6 +77,7 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "simt_results.cuh"
 #include "results.cuh"
 #include "simt_attend.cuh"
+#include "sizes.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 
@@ -88,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
 
   // O is a weighted sum of several softmaxes. Of a chunk of keys it is one of them, and weft_merge goes on.
   Sum sum = {};
-  const bool chunk = kCutsKeys && a.chunks > 0;
+  const bool chunk = is_cut(a, tile.b);
   int p = 0, end = softmaxes(a);
   if (chunk) {
     p = (int)(blockIdx.x % (unsigned)end);

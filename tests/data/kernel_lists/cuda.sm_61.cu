@@ -13,6 +13,7 @@ constexpr int kPrepassThreads = 128; // of a block of the prepass
 constexpr int kSummaryBlock = 64;    // keys, or queries, of which is asked together
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
+constexpr int kSummed = 64;          // columns of what a row sums up
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
@@ -25,18 +26,18 @@ constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
 constexpr bool kPassesOver = true;   // blocks of keys that no row keeps
-constexpr int kSharedFixed = 36784;  // bytes of shared memory …
-constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
+constexpr int kSharedFixed = 36784;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
-constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false,
-               kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false, kSpans = false,
-               kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
+constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false,
+               kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false,
+               kSpans = false, kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
                kHasStreams = false, kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
 using namespace weft::walk;
 
+#include "block_memory.h"
 #include "ptx.cuh"
 #include "numbers.cuh"
 
@@ -45,6 +46,7 @@ constexpr Element kStored = Element::f16;
 #include "sides.cuh"
 #include "philox.cuh"
 #include "lists.cuh"
+#include "shape.cuh"
 #include "meets_memory.cuh"
 #include "simt_memory.cuh"
 #include "block.cuh"
@@ -182,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   clear(shared, state);
   attend(a, shared, state, views, tile, zones);
   close_sums(shared, state);
-  const bool chunk = kCutsKeys && a.chunks > 0;  // of keys: weft_merge goes on
+  const bool chunk = is_cut(a, tile.b);  // of keys: weft_merge goes on
   if (!chunk) {
     join_sinks(a, shared, state);
     const i64* const pass = get(shared.pass);

@@ -11,6 +11,7 @@ constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
+constexpr int kSummed = 64;          // columns of what a row sums up
 constexpr int kColumnWarps = 1;      // warps that share rows, each with columns of its own
 constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
@@ -24,23 +25,25 @@ constexpr int kAhead = 0;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 1;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 36832;  // bytes of shared memory …
-constexpr int kSharedPerTerm = 160;  // … and for each key range of a head
-constexpr bool kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false, kTransposed = false,
-               kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false, kHasClasses = false,
-               kHasRowBits = false, kHasRowConditions = false, kHasStreams = false, kHasFilters = false,
-               kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr int kSharedFixed = 36832;  // bytes of shared memory, and more for each key range of a head
+constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false,
+               kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false,
+               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
+               kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
 using namespace weft::walk;
 
+#include "block_memory.h"
+#include "chunks.h"
 #include "ptx.cuh"
 #include "numbers.cuh"
 
 constexpr Element kStored = Element::f16;
 
 #include "sides.cuh"
+#include "shape.cuh"
 #include "meets_memory.cuh"
 #include "simt_memory.cuh"
 #include "block.cuh"
@@ -85,6 +88,7 @@ __device__ __forceinline__ float sink_logit(const weft_args& a, int h) {
 #include "simt_results.cuh"
 #include "results.cuh"
 #include "simt_attend.cuh"
+#include "sizes.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 
@@ -102,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   clear(shared, state);
   attend(a, shared, state, views, tile, zones);
   close_sums(shared, state);
-  const bool chunk = kCutsKeys && a.chunks > 0;  // of keys: weft_merge goes on
+  const bool chunk = is_cut(a, tile.b);  // of keys: weft_merge goes on
   if (!chunk) {
     join_sinks(a, shared, state);
     const i64* const pass = get(shared.pass);
