@@ -45,7 +45,8 @@ TEST_F(CudaEngine, OriginsInOrder) {
   EXPECT_GT(stored.registers().value_or(0), 16);
   ASSERT_EQ(driver().images.size(), 2u);
   EXPECT_EQ(driver().images[0], driver().images[1]);
-  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_merge", "weft_kernel", "weft_merge"}));
+  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_merge", "weft_sizes", "weft_kernel",
+                                                        "weft_merge", "weft_sizes"}));
 }
 
 /// A whole entry that is no cubin, or one without the kernel's name, is replaced.
