@@ -53,6 +53,9 @@ constexpr Chunks of_rows(const Word& word, const std::int64_t* cuts, const Rows&
     std::int64_t lo = 0, hi = rows.n_k;
     const std::int64_t lower = word(bound), upper = word(bound + 1);
     bound += 2;
+#ifdef __CUDACC__
+#pragma unroll 1  // half of the kernel's size
+#endif
     for (std::int64_t i = 0; i < lower + upper; ++i, bound += kBoundWords) {
       const std::int64_t at = value_at(word, bound, i < lower ? rows.first : rows.first + rows.n_q - 1, rows.n_k);
       if (i < lower && at > lo) lo = at;
