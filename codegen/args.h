@@ -92,7 +92,7 @@ struct weft_args {
   /// … or for each batch entry its first key, and keys of a chunk + 2^32 times the number of chunks; null: all have the
   /// same.
   const std::int64_t* chunks_of_entry;
-  std::int64_t carried_rows;  ///< GPUs: of a head, that `carry` has room for where keys may be cut
+  std::int64_t carried_rows;  ///< of a head, that `carry` has room for
   std::int64_t chunk_merge;   ///< CPUs: 1: makes O and LSE of the states, or where there is no O the first of them
 
   float* carry;   ///< f32 state between launches: [B, H, rows, slots, softmaxes, d_v + 2] = acc, m, l

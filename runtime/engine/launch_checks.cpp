@@ -335,7 +335,7 @@ ir::Shape shape_of(const Launch& launch, const Sequence& s) {
 
 /// A sequence without queries asks for nothing; what indices leave the longest will do for all.
 Status check_meaning(const ir::Pattern& pattern, const Launch& launch) {
-  const auto& sequences = launch.sequences;
+  const auto sequences = launch.kinds();
   if (sequences.empty()) {
     WEFT_CHECK(ir::check_meaning(pattern, launch.shape));
     return ir::check_indices(pattern, launch.shape);
@@ -422,7 +422,7 @@ Result<Launch> check_launch(const LaunchContract& contract, const RunArgs& args)
   WEFT_CHECK(check_slice(contract.pattern, launch));
   const auto& shape = launch.shape;
   if (launch.sequences.empty()) WEFT_CHECK(check_sizes(contract.pattern, shape));
-  for (const auto& s : launch.sequences) {
+  for (const auto& s : launch.kinds()) {
     WEFT_CHECK(check_sizes(contract.pattern, shape_of(launch, s)));
   }
   WEFT_CHECK(check_lse(contract, args));

@@ -46,6 +46,8 @@ struct Launch {
   /// GPUs, of a part: makes of the largest |dO| of each entry and head of K and V, bits of f32, that of all parts.
   std::function<Status(std::span<std::uint32_t>)> agree_on_bounds = {};
 
+  /// Sequences that checks have to look at: the first, where all are as long as any may be.
+  std::span<const Sequence> kinds() const { return std::span(sequences).first(sizes_in_memory ? 1 : sequences.size()); }
   bool wants_d_inputs() const {
     return std::any_of(d_inputs.begin(), d_inputs.end(), [](const OutputView& view) { return view.data != nullptr; });
   }

@@ -13,7 +13,7 @@ constexpr int kCarriedFloats = kDimV + 2;  // acc, m, l
 /// Of row r of the tile, and of what this block of threads computes of it.
 __device__ __forceinline__ float* carried_row(const weft_args& a, Shared& s, const Tile& t, int r) {
   const int head = t.b * (int)a.heads + t.h + head_of_row(s, r), row = sequence_row(s, t, r) - (int)a.row_begin;
-  const i64 rows = kCutsKeys ? a.carried_rows : a.row_end - a.row_begin;
+  const i64 rows = a.carried_rows;
   if (!kCutsKeys) return a.carry + times(head, rows * kCarriedFloats) + times(row, kCarriedFloats);
   // A launch that does not cut keys keeps a state of a row for its sum of softmaxes.
   const unsigned slots = a.chunks > 0 ? (unsigned)a.chunk_slots * (unsigned)softmaxes(a) : 1;
