@@ -192,7 +192,7 @@ constexpr const char* kOnePass = R"(
   clear(shared, state);
   attend(a, shared, state, views, tile, zones);
   close_sums(shared, state);
-  const bool chunk = is_cut(a, tile.b);  // of keys: weft_merge goes on
+  const bool chunk = keeps_state(a, tile.b);  // of keys: weft_merge goes on
   if (!chunk) {
     join_sinks(a, shared, state);
     const i64* const pass = get(shared.pass);
@@ -205,7 +205,7 @@ constexpr const char* kOnePass = R"(
 constexpr const char* kSeveralPasses = R"(
   // O is a weighted sum of several softmaxes. Of a chunk of keys it is one of them, and weft_merge goes on.
   Sum sum = {};
-  const bool chunk = is_cut(a, tile.b);
+  const bool chunk = keeps_state(a, tile.b);
   int p = 0, end = softmaxes(a);
   if (chunk) {
     p = (int)(blockIdx.x % (unsigned)end);

@@ -10,7 +10,10 @@
 namespace weft::ir {
 namespace {
 
-std::int64_t word_at(const std::int64_t* at) { return *at; }
+struct WordOfTables {
+  std::int64_t operator()(const std::int64_t* at) const { return *at; }
+  std::int64_t floor_to(std::int64_t x, std::int64_t w) const { return walk::floor_div(x, w) * w; }
+};
 
 }  // namespace
 
@@ -24,12 +27,12 @@ Status check_key_cuts(const Plan& plan) {
 
 KeyChunks key_chunks(const Plan& plan, const Shape& shape, std::int64_t b) {
   if (plan.cuts.empty()) return {.count = 1, .first = 0, .keys = shape.n_k};
-  return walk::chunks::of_rows(word_at, words_of_cuts(plan).data(), {shape.offset_of(b), shape.n_q, shape.n_k});
+  return walk::chunks::of_rows(WordOfTables(), words_of_cuts(plan).data(), {shape.offset_of(b), shape.n_q, shape.n_k});
 }
 
 std::int64_t most_key_chunks(const Plan& plan, std::int64_t n_q, std::int64_t n_k) {
   if (plan.cuts.empty()) return 1;
-  return walk::chunks::most_of(word_at, words_of_cuts(plan, false).data(), n_q, n_k);
+  return walk::chunks::most_of(WordOfTables(), words_of_cuts(plan, false).data(), n_q, n_k);
 }
 
 std::int64_t most_key_chunks_up_to(const Plan& plan, std::int64_t n_q, std::int64_t n_k) {

@@ -4,7 +4,8 @@
 #include "compiler/walk/words.h"
 
 /// How the keys of an entry's rows are cut into chunks: see compiler/ir/key_chunks.h. The same for the host, which
-/// knows sizes before a launch, and for the GPU where they stand in its memory. `word(pointer)` reads.
+/// knows sizes before a launch, and for the GPU where they stand in its memory. `word(pointer)` reads, and
+/// `word.floor_to(x, w)` is the last multiple of w up to x.
 namespace weft::walk::chunks {
 
 /// The rows of one batch entry.
@@ -37,9 +38,7 @@ constexpr std::int64_t value_at(const Word& word, const std::int64_t* bound, std
   const std::int64_t kind = word(bound + kBoundKind), of = word(bound + kBoundA), add = word(bound + kBoundAdd);
   if (kind == kBoundRow) return x + add;
   if (kind == kBoundPart) return word(bound + kBoundB) * n_k / of + add;
-  if (kind != kBoundSegment) return add;
-  const std::int64_t rest = x % of;
-  return x - (rest < 0 ? rest + of : rest) + add;
+  return kind == kBoundSegment ? word.floor_to(x, of) + add : add;
 }
 
 /// The keys that some row may keep, in chunks of whole blocks.

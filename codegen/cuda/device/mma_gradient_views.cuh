@@ -48,7 +48,7 @@ __device__ __forceinline__ unsigned char* rows_of_tile(Shared& s) {
 /// Of the first stage.
 template <int kPart>
 __device__ __forceinline__ unsigned char* rows_of_keys(Shared& s) {
-  return s.bytes + kTileBytes + (kPart == 0 ? 0 : kKeys * kRowBytes);
+  return s.bytes + kShape.tile_bytes() + (kPart == 0 ? 0 : kKeys * kRowBytes);
 }
 
 template <int kPart>

@@ -12,7 +12,7 @@
 
 constexpr BlockShape kShape = by_matrices(shape_of_block(), kStages, kByGroups);
 constexpr int kRowBytes = kShape.row_bytes(), kValueBytes = kShape.value_bytes();
-constexpr int kTileBytes = kShape.tile_bytes(), kStageBytes = kShape.stage_bytes();
+constexpr int kStageBytes = kShape.stage_bytes();
 constexpr int kResultParts = kShape.result_parts(), kResultFloats = kShape.result_floats();
 constexpr int kPieceBytes = 8 * 16;
 

@@ -11,6 +11,7 @@ constexpr int kFarthest = 1 << 29;
 
 struct WordOfTables {
   __device__ i64 operator()(const i64* at) const { return word(at); }
+  __device__ i64 floor_to(i64 x, i64 divisor) const { return ::floor_to((int)x, divisor); }
 };
 
 /// Rows of a packed tensor, from one border to the next.

@@ -22,6 +22,11 @@ __device__ __forceinline__ int chunks_of(const weft_args& a, int b) {
 __device__ __forceinline__ bool is_cut(const weft_args& a, int b) {
   return kCutsKeys && a.chunks > 0 && (a.chunks_of_entry == nullptr || chunks_of(a, b) > 1);
 }
+/// Does the block keep a state and no O? Those of an entry that has fewer chunks than others keep what nobody merges: to
+/// leave for good here costs registers, and what matrix kernels of 128 columns have they need.
+__device__ __forceinline__ bool keeps_state(const weft_args& a, int b) {
+  return is_cut(a, b) || (kCutsKeys && blockIdx.x % shares_of_tile(a) > 0);
+}
 
 /// Which (batch entry, head), which tile and which chunk of keys of it the block computes; its rows. False when it has
 /// none. The tile's facts go to s.tile: registers are dear, and few ask for them while products are summed up.
@@ -51,8 +56,9 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
     const i64* const of_entry = a.chunks_of_entry + 2 * t.b;
     const int first = (int)(a.chunks_of_entry != nullptr ? word(of_entry) : a.chunk_first);
     const unsigned keys = (unsigned)(a.chunks_of_entry != nullptr ? word(of_entry + 1) : a.chunk_keys);
-    const unsigned share = blockIdx.x % shares, chunk = share / (unsigned)softmaxes(a);
-    if (is_cut(a, t.b) ? chunk >= (unsigned)chunks_of(a, t.b) : share > 0) return false;  // other entries have more
+    // Other entries may have more chunks: behind the last one of this, they begin at the end.
+    const unsigned each = kSeveralSoftmaxes && is_cut(a, t.b) ? (unsigned)softmaxes(a) : 1;
+    const unsigned chunk = blockIdx.x % shares / each;
     t.key_begin = (int)min(first + (i64)((u64)chunk * keys), (i64)n_k);
     t.key_end = (int)min(t.key_begin + (i64)keys, (i64)n_k);
   }
