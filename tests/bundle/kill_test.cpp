@@ -1,6 +1,7 @@
 #include "kernels_cache/bundle/reader.h"
 #include "tests/bundle/command.h"
 #include "tests/store/tracer.h"
+#include "tests/support/effort.h"
 
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -83,8 +84,8 @@ TEST_F(KilledBuild, LeavesNothingOrAWholeBundle) {
       std::count_if(undisturbed.calls.begin(), undisturbed.calls.end(), store_test::is_about_files));
   EXPECT_GT(calls, 100U);
   // The loader's and those that read are many and all alike; the writing comes at the end.
-  const bool all = std::getenv("WEFT_TEST_ALL") != nullptr;
-  const std::size_t last = all ? 80 : 25, step = 1 + calls / (all ? 200 : 8);
+  const bool all = tries_all();
+  const std::size_t last = all ? 60 : 25, step = 1 + calls / (all ? 80 : 8);
   std::size_t kills = 0, with_bundle = 0;
   for (std::size_t at = 0; at < calls; at = at + last < calls ? std::min(at + step, calls - last) : at + 1) {
     start_over();

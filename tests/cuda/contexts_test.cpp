@@ -1,6 +1,7 @@
 /// What a host program has current, its GPUs and its streams, around everything that an engine does.
 
 #include "engine_fixture.h"
+#include "tests/support/effort.h"
 #include "tests/support/program.h"
 
 namespace weft::test {
@@ -137,7 +138,7 @@ TEST_F(CudaEngine, ADriverThatRefusesTheSecondKernelGetsAnother) {
   if (others < 2) GTEST_SKIP() << "one NVRTC here knows sm_80";
   auto gradient = f32();
   gradient.gradient = true;
-  const bool all = std::getenv("WEFT_TEST_ALL") != nullptr;
+  const bool all = tries_all();
   for (const int code : {200, 209, 218, 222}) {
     if (!all && code != 200 && code != 222) continue;
     driver().forget();

@@ -7,6 +7,7 @@
 #include "runtime/engine/compilers.h"
 #include "runtime/engine/destination.h"
 #include "runtime/engine/kernel_state.h"
+#include "tests/support/effort.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -158,7 +159,7 @@ std::string shaken(unsigned seed, const std::function<std::string()>& work) {
 TEST(Keys, AreTheSameInAnySurroundings) {
   const auto work = [] { return key_text(kLongnet, f32(32)); };
   const std::string expected = work();
-  const unsigned times = std::getenv("WEFT_TEST_ALL") == nullptr ? 150 : 1000;
+  const unsigned times = effort(150U, 1000U);
   for (unsigned seed = 0; seed < times; ++seed) ASSERT_EQ(shaken(seed, work), expected) << seed;
   EXPECT_NE(shaken(0, [] { return key_text(kLongnet, f32(40)); }), expected) << "the control";
 }

@@ -3,10 +3,9 @@
 #include "dsl/parse.h"
 #include "tests/codegen/any_kernel.h"
 #include "tests/faults/texts.h"
+#include "tests/support/effort.h"
 
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 /// Every text is right as it is, and each of its faults is found.
 namespace weft::test {
@@ -95,7 +94,7 @@ TEST_P(Faults, AreFound) {
   }
   for (const Fault& fault : text.faults) {
     SCOPED_TRACE(fault.name);
-    for (const Order order : std::getenv("WEFT_TEST_ALL") == nullptr ? one : all) {
+    for (const Order order : tries_all() ? all : one) {
       const Planted planted(fault.name, text.beside);
       expect_found(run(text, p, order), *want, bound, fault.found);
     }

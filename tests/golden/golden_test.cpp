@@ -2,12 +2,12 @@
 #include "tests/codegen/any_kernel.h"
 #include "tests/golden/case.h"
 #include "tests/golden/ways.h"
+#include "tests/support/effort.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 namespace weft::golden {
 namespace {
@@ -40,13 +40,13 @@ double largest(const ir::Tensor& t) {
 }
 
 /// The cases in f16, on kernels by matrix instructions, against what the interpreter, which the cases check above,
-/// makes of the rounded tensors. Every fourth; ./dev test --all runs them all.
+/// makes of the rounded tensors. Every fourth; ./dev test --all runs every second.
 TEST(GoldenOnMatrices, InHalves) {
   const Target target = find_target("sm_80").value();
-  const bool all = std::getenv("WEFT_TEST_ALL") != nullptr;
+  const std::size_t step = test::effort(4U, 2U);
   const auto names = case_names();
   int run = 0;
-  for (std::size_t i = 0; i < names.size(); i += all ? 1 : 4) {
+  for (std::size_t i = 0; i < names.size(); i += step) {
     auto golden = load(names[i]);
     ASSERT_TRUE(golden.ok()) << names[i];
     GoldenCase& g = golden.value();
@@ -67,7 +67,7 @@ TEST(GoldenOnMatrices, InHalves) {
     EXPECT_EQ(difference(g, found.value()), "") << names[i];
     ++run;
   }
-  EXPECT_GE(run, static_cast<int>(names.size()) / (all ? 2 : 8));
+  EXPECT_GE(run, static_cast<int>(names.size()) / static_cast<int>(2 * step));
 }
 
 TEST(GoldenCoverage, KernelsRunTheseCases) {

@@ -3,6 +3,7 @@
 #include "runtime/nvrtc/compile.h"
 #include "runtime/nvrtc/disassemble.h"
 #include "runtime/nvrtc/search.h"
+#include "tests/support/effort.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -73,7 +74,7 @@ std::string become(int sm) {
 }
 
 bool is_run_on(int sm, std::size_t number, std::size_t every) {
-  if (std::getenv("WEFT_TEST_ALL") != nullptr) return true;
+  if (tries_all()) return true;
   return number % every == 0 && kArchitectures[number / every % std::size(kArchitectures)] == sm;
 }
 

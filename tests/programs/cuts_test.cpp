@@ -2,6 +2,7 @@
 #include "runtime/engine/kernel_state.h"
 #include "runtime/engine/key_cut.h"
 #include "tests/programs/launches.h"
+#include "tests/support/effort.h"
 #include "tests/support/near.h"
 #include "tests/support/random_program.h"
 
@@ -9,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 
 /// Chunks of a row's keys that are computed one by one, elsewhere or later, are the row; and its bits tell where chunks
@@ -106,7 +106,7 @@ class RandomCuts : public ::testing::TestWithParam<Way> {};
 TEST_P(RandomCuts, AreTheWhole) {
   const Way& way = GetParam();
   int compared = 0;
-  const int programs = way.programs * (std::getenv("WEFT_TEST_ALL") != nullptr ? 2 : 1);
+  const int programs = programs_on(way.target, way.programs, 2);
   for (int i = 0; i < programs; ++i) {
     const auto seed = 9'200'000 + static_cast<std::uint64_t>(i);
     Program program = random_program(seed, {.most_tokens = way.most_tokens, .most_heads = 3, .nesting = 2});

@@ -1,12 +1,11 @@
 #include "tests/programs/gradient_checks.h"
 
 #include "tests/support/backward.h"
+#include "tests/support/effort.h"
 #include "tests/support/random_program.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 namespace weft::test {
 namespace {
@@ -52,7 +51,7 @@ std::optional<std::string> examine_gradients(const Program& program, const Gradi
 }
 
 void check_random_gradients(const GradientWay& way, std::uint64_t first_seed) {
-  const int programs = way.programs * (std::getenv("WEFT_TEST_ALL") != nullptr ? 4 : 1);
+  const int programs = programs_on(way.target, way.programs, 4);
   int compared = 0;
   double worst = 0;
   for (int i = 0; i < programs; ++i) {

@@ -13,8 +13,8 @@
 #include <filesystem>
 #include <fstream>
 
-/// Random programs over the whole language, as many as there is time for: 2 minutes in eight cases, with WEFT_TEST_ALL
-/// 3, or WEFT_PROGRAMS_MINUTES. A program that fails is made as small as it gets and written to a file;
+/// Random programs over the whole language, as many as there is time for: 2 minutes in eight cases, or
+/// WEFT_PROGRAMS_MINUTES. A program that fails is made as small as it gets and written to a file;
 /// WEFT_PROGRAM=FILE runs that one alone.
 namespace weft::test {
 namespace {
@@ -27,8 +27,7 @@ const std::vector<std::string> kTargets = {host_target().name, "sm_61"};
 
 std::chrono::duration<double> time_of_a_case() {
   const char* minutes = std::getenv("WEFT_PROGRAMS_MINUTES");
-  const double usual = std::getenv("WEFT_TEST_ALL") != nullptr ? 3 : 2;
-  return std::chrono::duration<double>((minutes != nullptr ? std::atof(minutes) : usual) * 60 / kCases);
+  return std::chrono::duration<double>((minutes != nullptr ? std::atof(minutes) : 2) * 60 / kCases);
 }
 
 fs::path written(const Program& program, const std::string& stage) {

@@ -1,4 +1,5 @@
 #include "tests/ring/ring_runner.h"
+#include "tests/support/effort.h"
 #include "tests/support/random_program.h"
 
 #include <fmt/format.h>
@@ -77,7 +78,7 @@ TEST(RingBackward, HasTheBitsOfOneGpu) {
     ++tally.runs;
     if (sent_bytes(outcomes, &RankOutcome::backward) > 0) ++tally.moved;
   };
-  const bool all = std::getenv("WEFT_TEST_ALL") != nullptr;
+  const bool all = tries_all();
   for (const auto& [target, dtype] : {std::pair{"emulate:sm_61", ir::DType::f32}, {"emulate:sm_80", ir::DType::f16}}) {
     int number = dtype == ir::DType::f16 ? 1 : 0;
     for (const char* text :
@@ -106,7 +107,7 @@ TEST(RingBackward, HasTheBitsOfOneGpu) {
 TEST(RingBackward, RandomProgramsOnGpus) {
   Tally tally;
   const char* const more = std::getenv("WEFT_RING_PROGRAMS");
-  const int programs = more != nullptr ? std::atoi(more) : std::getenv("WEFT_TEST_ALL") != nullptr ? 12 : 4;
+  const int programs = more != nullptr ? std::atoi(more) : effort(4, 8);
   for (int i = 0; i < programs; ++i) {
     const auto seed = 470000 + static_cast<std::uint64_t>(i);
     auto of = random_program(seed, {.most_tokens = 80, .most_heads = 2, .nesting = 1});
@@ -173,7 +174,7 @@ TEST(RingBackward, OnlyWhatIsNeededTravels) {
 
 TEST(RingBackward, RandomProgramsOverTheWholeLanguage) {
   Tally tally;
-  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 150 : 20;
+  const int programs = effort(20, 150);
   for (int i = 0; i < programs; ++i) {
     const auto seed = 460000 + static_cast<std::uint64_t>(i);
     RingRunner runner(random_program(seed, {.most_tokens = 150, .most_heads = 3, .nesting = 2}), "cpu", true);

@@ -1,10 +1,10 @@
 #include "tests/ring/ring_runner.h"
+#include "tests/support/effort.h"
 #include "tests/support/random_program.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <random>
 
 /// Rings in which a row's keys are cut: queries that go to the keys, and rounds of keys where not all fit the memory.
@@ -204,7 +204,7 @@ TEST(RingInRounds, SaysWhatItCannot) {
 
 TEST(RingInRounds, RandomProgramsOverTheWholeLanguage) {
   int cut = 0;
-  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 100 : 20;
+  const int programs = effort(20, 100);
   for (int i = 0; i < programs; ++i) {
     const auto seed = 460000 + static_cast<std::uint64_t>(i);
     RingRunner runner(random_program(seed, {.most_tokens = 400, .most_heads = 3, .nesting = 2}), "cpu");
@@ -268,7 +268,7 @@ Program random_heavy(std::uint64_t seed) {
 
 TEST(RingOfQueries, RandomPatternsWithHeavyRows) {
   int cut = 0;
-  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 40 : 15;
+  const int programs = effort(15, 40);
   for (int i = 0; i < programs; ++i) {
     const auto problem = random_heavy(470000 + static_cast<std::uint64_t>(i));
     RingRunner runner(problem, "cpu");

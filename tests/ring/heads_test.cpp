@@ -1,11 +1,11 @@
 #include "compiler/ring/split.h"
 #include "tests/ring/ring_runner.h"
+#include "tests/support/effort.h"
 #include "tests/support/random_program.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <numeric>
 #include <random>
 
@@ -136,7 +136,7 @@ TEST(RingOfHeads, ThatCannotBeSplitAreRefused) {
 }
 
 TEST(RingOfHeads, RandomProgramsOverTheWholeLanguage) {
-  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 100 : 25;
+  const int programs = effort(25, 100);
   int runs = 0;
   for (int i = 0; i < programs; ++i) {
     const auto seed = 480000 + static_cast<std::uint64_t>(i);

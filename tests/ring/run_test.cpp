@@ -1,10 +1,9 @@
 #include "tests/ring/ring_runner.h"
+#include "tests/support/effort.h"
 #include "tests/support/random_program.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 /// Rings of threads compute what one device does, to the bit.
 namespace weft::test {
@@ -114,7 +113,7 @@ TEST(RingRun, NothingTravelsWhereSegmentsFitARank) {
 
 TEST(RingRun, RandomProgramsOverTheWholeLanguage) {
   Tally tally;
-  const int programs = std::getenv("WEFT_TEST_ALL") != nullptr ? 200 : 60;
+  const int programs = effort(60, 200);
   for (int i = 0; i < programs; ++i) {
     const auto seed = 430000 + static_cast<std::uint64_t>(i);
     RingRunner runner(random_program(seed, {.most_tokens = 70, .most_heads = 3, .nesting = 2}), "cpu");

@@ -2,6 +2,7 @@
 #include "kernels_cache/once.h"
 #include "tests/cache/processes.h"
 #include "tests/store/work.h"
+#include "tests/support/effort.h"
 
 #include <signal.h>
 
@@ -21,9 +22,6 @@ constexpr bool kOwnAllocator = true;
 #else
 constexpr bool kOwnAllocator = false;
 #endif
-
-/// How much of a test runs in the default tests.
-int rounds(int few, int many) { return std::getenv("WEFT_TEST_ALL") == nullptr ? few : many; }
 
 class ChaosTest : public StoreWorkTest {
  protected:
@@ -70,7 +68,7 @@ TEST_F(ChaosTest, RandomDeletionsCostRecompilesOnly) {
   const pid_t enemy = cache::in_process([&] { return vandal(1); });
   std::vector<pid_t> workers;
   for (unsigned i = 0; i < 6; ++i) {
-    workers.push_back(cache::in_process([&] { return serve(i, rounds(500, 3000)); }));
+    workers.push_back(cache::in_process([&] { return serve(i, test::effort(500, 3000)); }));
   }
   for (const pid_t worker : workers) EXPECT_TRUE(cache::succeeded(worker));
   ::kill(enemy, SIGKILL);
@@ -83,8 +81,8 @@ TEST_F(ChaosTest, RandomDeletionsCostRecompilesOnly) {
 TEST_F(ChaosTest, KilledWorkersCostNothing) {
   std::mt19937 random(5);
   std::vector<pid_t> victims;
-  const pid_t steady = cache::in_process([&] { return serve(77, rounds(500, 3000)); });
-  for (int i = 0; i < rounds(60, 400); ++i) {
+  const pid_t steady = cache::in_process([&] { return serve(77, test::effort(500, 3000)); });
+  for (int i = 0; i < test::effort(60, 400); ++i) {
     const pid_t victim = cache::in_process([&] { return serve(static_cast<unsigned>(i), 1'000'000, 8000); });
     ::usleep(static_cast<useconds_t>(500 + random() % 10'000));
     ::kill(victim, SIGKILL);
@@ -96,7 +94,7 @@ TEST_F(ChaosTest, KilledWorkersCostNothing) {
   age_everything();
   store->prune(1 << 20);
   EXPECT_EQ(leftovers(), 0U);
-  cache::counted(static_cast<std::uint64_t>(rounds(60, 400)), "processes killed at any time");
+  cache::counted(static_cast<std::uint64_t>(test::effort(60, 400)), "processes killed at any time");
 }
 
 /// Threads and forks: what is in the middle of being made when a process forks is made anew in the child.
@@ -130,7 +128,7 @@ TEST_F(ChaosTest, ThreadsAndForksShareAStore) {
     });
   }
   std::vector<pid_t> children;
-  for (int i = 0; i < rounds(60, 300); ++i) {
+  for (int i = 0; i < test::effort(60, 300); ++i) {
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(30);  // one that hangs fails

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdlib>
+#include <string_view>
+
+/// How much a test tries of what has no end: `./dev test` some of it, `./dev test --all` (WEFT_TEST_ALL) more.
+namespace weft::test {
+
+inline bool tries_all() { return std::getenv("WEFT_TEST_ALL") != nullptr; }
+
+template <typename T>
+T effort(T usual, T all) {
+  return tries_all() ? all : usual;
+}
+
+/// Random programs on a target. Those on emulated GPUs take a second of the host's compiler for each of their kernels.
+inline int programs_on(std::string_view target, int usual, int times) {
+  return usual * effort(1, target.substr(0, 7) == "emulate" ? (times + 1) / 2 : times);
+}
+
+/// Item `number` of what one of several does for all: of each item one, so that together they see them all.
+inline bool takes_turn(std::size_t number, std::size_t one, std::size_t of) { return number % of == one % of; }
+
+}  // namespace weft::test
