@@ -2,11 +2,14 @@
 """What kernels execute, in instructions of a warp, on the machine that tests/machine has in place of a GPU.
 
     ./dev bench machine [--only causal] [--target sm_80]
+    ./dev bench machine --where causal [--target sm_80] [--tokens 512]
 
 Of each pattern in f16: instructions for each product that the pattern asks for (HMMA of 16 x 8 x 16, on sm_61 FFMA), and
 what a warp executes for a block of keys that is full, for one that is masked, and for all else of a tile of rows. The
 last three are fitted, by least squares, to what several lengths execute: `off` is the largest share by which a length
 differs from them. Time, stalls and memory are not known here.
+
+With --where, of one pattern: in which functions of the device headers a warp's instructions are.
 """
 
 import argparse
@@ -15,6 +18,8 @@ import os
 import pathlib
 import subprocess
 import tempfile
+
+import machine_where
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WEFT = ROOT / "build/weft"
@@ -83,14 +88,28 @@ def fitted(samples):
     return [costs.get(c) for c in range(1, 4)], off
 
 
+def file_of(row, folder):
+    name, file = row[:2]
+    if not file.startswith("pattern"):
+        return ROOT / f"examples/{file}.weft"
+    path = pathlib.Path(folder) / f"{name}.weft"
+    path.write_text(file + "\n")
+    return path
+
+
+def where(row, target, tokens):
+    with tempfile.TemporaryDirectory() as folder:
+        _, _, pattern, options = row
+        shape = ["--heads", "1", "--dim", str(DIM), "--dtype", "f16"]
+        words = [file_of(row, folder), *(["--pattern", pattern] if pattern else []), *options, *shape]
+        machine_where.where(WEFT, DRIVER, target, tokens, words, words, folder)
+
+
 def measure(row, target):
     name, file, pattern, options = row
     instruction, products = PRODUCTS[target]
     with tempfile.TemporaryDirectory() as folder:
-        path = ROOT / f"examples/{file}.weft"
-        if file.startswith("pattern"):
-            path = pathlib.Path(folder) / f"{name}.weft"
-            path.write_text(file + "\n")
+        path = file_of(row, folder)
         samples, ratio, keys = [], None, ""
         for n in LENGTHS:
             log = pathlib.Path(folder) / f"{n}.json"
@@ -114,7 +133,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only")
     parser.add_argument("--target", choices=PRODUCTS)
+    parser.add_argument("--where", choices=[row[0] for row in PATTERNS])
+    parser.add_argument("--tokens", type=int, default=512)
     options = parser.parse_args()
+    if options.where is not None:
+        row = next(row for row in PATTERNS if row[0] == options.where)
+        return where(row, options.target or "sm_80", options.tokens)
     print(f"f16, dim {DIM}, {LENGTHS[0]} to {LENGTHS[-1]} tokens, instructions of a warp; the first of {LENGTHS[-1]} tokens\n"
           f"{'':14} {'':5}  {'a useful product':>17}  {'full':>8} {'masked':>8} {'a tile':>8}  {'off':>5}  keys")
     for target in [options.target] if options.target else PRODUCTS:

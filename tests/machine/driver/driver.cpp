@@ -107,6 +107,18 @@ void log(const Launched& launched) {
       launched.of_blocks.size(), launched.warps, executed);
 }
 
+/// A line of each instruction at the end of the file that WEFT_MACHINE_PROFILE names: kernel, address, how often warps
+/// of the launch executed it, what it is. In the order of addresses: what `nvdisasm -g` says of lines stands beside it.
+void profile(const Program& program, const std::vector<std::uint64_t>& before) {
+  const char* path = std::getenv("WEFT_MACHINE_PROFILE");
+  if (path == nullptr || *path == '\0') return;
+  std::ofstream out(path, std::ios::app);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const auto& one = program.code.instructions[i];
+    out << fmt::format("{} {:#x} {} {}\n", program.code.name, one.address, program.executed[i] - before[i], one.opcode);
+  }
+}
+
 /// Empty, or what was wrong.
 std::string launched(Program& program, Launch& launch, void** parameters) {
   launch.program = &program;
@@ -133,6 +145,7 @@ std::string launched(Program& program, Launch& launch, void** parameters) {
   for (const std::string& finding : launch.findings) wrong += (wrong.empty() ? "" : "; ") + finding;
   machine().launches.push_back(counted(program, launch, before));
   log(machine().launches.back());
+  profile(program, before);
   return wrong.empty() ? wrong : program.code.name + ": " + wrong;
 }
 

@@ -1,0 +1,112 @@
+"""Where the warps of a kernel spend instructions, by function of the device headers.
+
+The machine of tests/machine counts what each instruction is executed; the same text, compiled with -lineinfo by the same
+NVRTC, says which line each stands for and what that was inlined into.
+"""
+
+import collections
+import ctypes
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+KERNEL = "weft_kernel"
+
+
+def nvrtc_of(weft, target):
+    """The library that weft compiles with for the target: the first that doctor names for it."""
+    items = json.loads(subprocess.run([weft, "doctor", "--json"], capture_output=True, text=True).stdout)["items"]
+    for item in items:
+        if item["name"] == "nvrtc" and item["usable"] and target in item.get("architectures", []):
+            return item["path"]
+    raise RuntimeError(f"weft doctor names no NVRTC that knows {target}")
+
+
+def compiled(library, text, target, cubin):
+    nvrtc, program, size = ctypes.CDLL(library), ctypes.c_void_p(), ctypes.c_size_t()
+    words = [b"--std=c++17", b"-default-device", b"-lineinfo", b"--gpu-architecture=" + target.encode()]
+    options = (ctypes.c_char_p * len(words))(*words)
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), f"{KERNEL}.cu".encode(), 0, None, None)
+    if nvrtc.nvrtcCompileProgram(program, len(words), options) != 0:
+        raise RuntimeError(f"{library} refuses the text")
+    nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
+    out = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetCUBIN(program, out)
+    cubin.write_bytes(out.raw)
+
+
+def functions(text):
+    """Of each line, from 1, the function that it is in."""
+    begin = re.compile(r"(?:extern|WEFT_WALK|constexpr|inline| *(?:static )?(?:constexpr )?__device__|__global__)[^=;]*?(\w+)\(")
+    out, name = [""], "?"
+    for line in text.splitlines():
+        found = begin.match(re.sub(r"__\w+__\([^)]*\)|^template <[^>]*>", "", line))
+        name = found[1] if found else name
+        out.append(name)
+    return out
+
+
+def places(disassembler, cubin):
+    """Of each address of the kernel: lines, from the instruction's own outwards."""
+    listing = subprocess.run([disassembler, "-gi", "-c", cubin], capture_output=True, text=True, check=True).stdout
+    out, lines, ahead, inside = {}, [], [], False
+    for line in listing.splitlines():
+        if re.match(r"\s*\.section\s", line):
+            inside = f".text.{KERNEL}," in line
+        elif not inside:
+            continue
+        elif found := re.search(rf'//## File "[^"]*{KERNEL}.cu", line (\d+)', line):
+            ahead.append(int(found[1]))
+        elif found := re.search(r"/\*([0-9a-f]{4,})\*/\s+\S.*;", line):
+            lines, ahead = ahead or lines, []
+            out[int(found[1], 16)] = lines
+    return out
+
+
+def tree(counts, text, of_address):
+    """Sums over each function and what was inlined into it: {(outer, …, inner): instructions}."""
+    names, sums = functions(text), collections.Counter()
+    for address, count in counts.items():
+        chain = tuple(dict.fromkeys(names[line] for line in reversed(of_address.get(address, []))))
+        for depth in range(len(chain) + 1):
+            sums[chain[:depth]] += count
+    return sums
+
+
+def show(sums, least=0.005):
+    whole = sums[()]
+
+    def walk(chain, depth):
+        print(f"{sums[chain]:10,.0f} {100 * sums[chain] / whole:6.1f} %  {'  ' * depth}{chain[-1] if chain else 'a warp'}")
+        inner = [c for c in sums if len(c) == len(chain) + 1 and c[: len(chain)] == chain and sums[c] >= least * whole]
+        for one in sorted(inner, key=lambda c: -sums[c]):
+            walk(one, depth + 1)
+
+    walk((), 0)
+
+
+def where(weft, driver, target, tokens, emit, run, folder):
+    """`emit` and `run`: the words of both commands behind their names. Prints the tree of one launch."""
+    folder = pathlib.Path(folder)
+    profile, cubin = folder / "profile.txt", folder / "kernel.cubin"
+    text = subprocess.run([weft, "emit", *emit, "--target", target, "--stage", "cuda", "--whole"],
+                          capture_output=True, text=True, check=True).stdout
+    environment = {"WEFT_CUDA_DRIVER": str(driver), "WEFT_MACHINE_SM": target[3:], "WEFT_MACHINE_PROFILE": str(profile),
+                   "WEFT_MACHINE_LOG": str(folder / "log.json")}
+    ran = subprocess.run([weft, "run", *run, "--target", "cuda", "--tokens", str(tokens)], capture_output=True, text=True,
+                         env={**os.environ, **environment})
+    if ran.returncode != 0:
+        raise RuntimeError(ran.stderr.strip().splitlines()[-1])
+    launch = next(one for one in map(json.loads, (folder / "log.json").open()) if one["kernel"] == KERNEL)
+    counts = {}
+    for line in profile.open():
+        kernel, address, count, _ = line.split(maxsplit=3)
+        if kernel == KERNEL:
+            counts.setdefault(int(address, 16), int(count) / (launch["blocks"] * launch["warps"]))  # of the first launch
+    compiled(nvrtc_of(weft, target), text, target, cubin)
+    of_address = places(os.environ.get("WEFT_NVDISASM", "nvdisasm"), cubin)
+    if of_address.keys() != counts.keys():
+        raise RuntimeError(f"{len(counts)} instructions were executed, and -lineinfo made {len(of_address)} of the text")
+    show(tree(counts, text, of_address))
