@@ -35,7 +35,7 @@ Result<sass::Report> read_machine_code(const std::string& cubin, const ir::Plan&
 }
 
 void warn_of(const std::string& what, const Error& error, const Listener& listener) {
-  listener.warn(fmt::format("{}: {}", what, error.message));
+  if (!listener.warn(fmt::format("{}: {}", what, error.message))) return;
   for (const auto& note : error.notes) listener.remark("  " + note);
 }
 

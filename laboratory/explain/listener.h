@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace weft::explain {
 
@@ -18,8 +20,12 @@ class Listener {
   Listener(Hear warn, Hear remark, Begin begin)
       : warn_(std::move(warn)), remark_(std::move(remark)), begin_(std::move(begin)) {}
 
-  void warn(const std::string& text) const {
+  /// Of two kernels that lack the same it is said once: was it new?
+  bool warn(const std::string& text) const {
+    if (std::find(warned_.begin(), warned_.end(), text) != warned_.end()) return false;
+    warned_.push_back(text);
     if (warn_) warn_(text);
+    return true;
   }
   void remark(const std::string& text) const {
     if (remark_) remark_(text);
@@ -29,6 +35,7 @@ class Listener {
  private:
   Hear warn_, remark_;
   Begin begin_;
+  mutable std::vector<std::string> warned_ = {};
 };
 
 }  // namespace weft::explain

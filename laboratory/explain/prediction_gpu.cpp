@@ -65,7 +65,7 @@ Cost cost_of(const Pass& pass, const Target& target, const ir::Shape& shape) {
 std::string assumption(const Pass& pass, const Cost& cost, const Target& target) {
   const auto& card = target.card;
   return fmt::format(
-      "a {}, {} SMs of {:.0f} FMA a clock at {:.2f} GHz, {:.0f} GB/s; full blocks of keys at {:.3f} of that, {}, {}",
+      "{}, {} SMs of {:.0f} FMA a clock at {:.2f} GHz, {:.0f} GB/s; full blocks of keys at {:.3f} of that, {}, {}",
       card.name, card.sms, planner::peak_per_sm(pass.plan, target), card.hertz / 1e9, card.bytes_per_s / 1e9,
       cost.loop_share,
       cost.fitted ? "partial ones and what a tile begins and ends with as fitted to an H100" : "partial ones too",
