@@ -122,6 +122,7 @@ import os, signal, sys, threading
 import numpy as np
 import weft
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's jobs in the background ignore it
 x = np.ones((1, 8, 1, 16), np.float32)
 want = weft.attention(x, x, x, "causal")
 target = "sm_80" if sys.argv[1] == "its group" else "cpu"  # compiled by a process of its own, which hears of it, too
