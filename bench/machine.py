@@ -44,10 +44,14 @@ PATTERNS = [
 ]
 
 
-def weft(command, file, pattern, options, target, n, environment):
+ALSO = {"explain": ["--json"], "emit": ["--stage", "cuda", "--whole"]}
+
+
+def weft(command, file, pattern, options, target, n=None, environment={}):
     named = ["--pattern", pattern] if pattern else []
-    shape = ["--tokens", str(n), "--heads", "1", "--dim", str(DIM), "--dtype", "f16", "--target", target]
-    ran = subprocess.run([WEFT, command, file, *named, *options, *shape, *(["--json"] if command == "explain" else [])],
+    tokens = ["--tokens", str(n)] if n is not None else []
+    shape = [*tokens, "--heads", "1", "--dim", str(DIM), "--dtype", "f16", "--target", target]
+    ran = subprocess.run([WEFT, command, file, *named, *options, *shape, *ALSO.get(command, [])],
                          capture_output=True, text=True, env={**os.environ, **environment})
     if ran.returncode != 0:
         raise RuntimeError(ran.stderr.strip().splitlines()[-1])
@@ -97,30 +101,36 @@ def file_of(row, folder):
     return path
 
 
+def executed(row, target, path, n, folder):
+    """What the log says of the first launch of the kernel, and where its profile is."""
+    log, profile = (pathlib.Path(folder) / f"{n}.{what}" for what in ("json", "profile"))
+    environment = {"WEFT_CUDA_DRIVER": str(DRIVER), "WEFT_MACHINE_SM": target[3:], "WEFT_MACHINE_LOG": str(log),
+                   "WEFT_MACHINE_PROFILE": str(profile)}
+    weft("run", path, *row[2:], "cuda", n, environment)
+    launches = [json.loads(line) for line in log.read_text().splitlines()]
+    return next(launch for launch in launches if launch["kernel"] == machine_where.KERNEL), profile
+
+
 def where(row, target, tokens):
     with tempfile.TemporaryDirectory() as folder:
-        _, _, pattern, options = row
-        shape = ["--heads", "1", "--dim", str(DIM), "--dtype", "f16"]
-        words = [file_of(row, folder), *(["--pattern", pattern] if pattern else []), *options, *shape]
-        machine_where.where(WEFT, DRIVER, target, tokens, words, words, folder)
+        path = file_of(row, folder)
+        launch, profile = executed(row, target, path, tokens, folder)
+        text = weft("emit", path, *row[2:], target)
+        machine_where.show(WEFT, text, target, profile, launch["blocks"] * launch["warps"], pathlib.Path(folder))
 
 
 def measure(row, target):
-    name, file, pattern, options = row
+    name, _, pattern, options = row
     instruction, products = PRODUCTS[target]
     with tempfile.TemporaryDirectory() as folder:
         path = file_of(row, folder)
         samples, ratio, keys = [], None, ""
         for n in LENGTHS:
-            log = pathlib.Path(folder) / f"{n}.json"
-            environment = {"WEFT_CUDA_DRIVER": str(DRIVER), "WEFT_MACHINE_SM": target[3:], "WEFT_MACHINE_LOG": str(log)}
-            weft("run", path, pattern, options, "cuda", n, environment)
-            launches = [json.loads(line) for line in log.read_text().splitlines()]
-            main = next(launch for launch in launches if launch["kernel"] == "weft_kernel")
-            facts = json.loads(weft("explain", path, pattern, options, target, n, {}))
-            executed = sum(main["executed"].values())
-            samples.append((executed / main["warps"], facts["tiles"]["full"], facts["tiles"]["partial"], main["blocks"]))
-            ratio = executed / (facts["pairs"] * 2 * DIM / products)
+            main, _ = executed(row, target, path, n, folder)
+            facts = json.loads(weft("explain", path, pattern, options, target, n))
+            instructions = sum(main["executed"].values())
+            samples.append((instructions / main["warps"], facts["tiles"]["full"], facts["tiles"]["partial"], main["blocks"]))
+            ratio = instructions / (facts["pairs"] * 2 * DIM / products)
             keys = facts["keys"]
     (full, masked, rest), off = fitted(samples)
     text = lambda x: "-" if x is None else f"{x:,.0f}"

@@ -1,6 +1,6 @@
 """Where the warps of a kernel spend instructions, by function of the device headers.
 
-The machine of tests/machine counts what each instruction is executed; the same text, compiled with -lineinfo by the same
+The machine of tests/machine counts how often each instruction is executed; the same text, compiled with -lineinfo by the same
 NVRTC, says which line each stands for and what that was inlined into.
 """
 
@@ -8,7 +8,6 @@ import collections
 import ctypes
 import json
 import os
-import pathlib
 import re
 import subprocess
 
@@ -59,7 +58,7 @@ def places(disassembler, cubin):
             continue
         elif found := re.search(rf'//## File "[^"]*{KERNEL}.cu", line (\d+)', line):
             ahead.append(int(found[1]))
-        elif found := re.search(r"/\*([0-9a-f]{4,})\*/\s+\S.*;", line):
+        elif found := re.search(r"/\*([0-9a-f]{4,})\*/\s+\S.*[;}]", line):
             lines, ahead = ahead or lines, []
             out[int(found[1], 16)] = lines
     return out
@@ -75,7 +74,7 @@ def tree(counts, text, of_address):
     return sums
 
 
-def show(sums, least=0.005):
+def print_tree(sums, least=0.005):
     whole = sums[()]
 
     def walk(chain, depth):
@@ -87,26 +86,16 @@ def show(sums, least=0.005):
     walk((), 0)
 
 
-def where(weft, driver, target, tokens, emit, run, folder):
-    """`emit` and `run`: the words of both commands behind their names. Prints the tree of one launch."""
-    folder = pathlib.Path(folder)
-    profile, cubin = folder / "profile.txt", folder / "kernel.cubin"
-    text = subprocess.run([weft, "emit", *emit, "--target", target, "--stage", "cuda", "--whole"],
-                          capture_output=True, text=True, check=True).stdout
-    environment = {"WEFT_CUDA_DRIVER": str(driver), "WEFT_MACHINE_SM": target[3:], "WEFT_MACHINE_PROFILE": str(profile),
-                   "WEFT_MACHINE_LOG": str(folder / "log.json")}
-    ran = subprocess.run([weft, "run", *run, "--target", "cuda", "--tokens", str(tokens)], capture_output=True, text=True,
-                         env={**os.environ, **environment})
-    if ran.returncode != 0:
-        raise RuntimeError(ran.stderr.strip().splitlines()[-1])
-    launch = next(one for one in map(json.loads, (folder / "log.json").open()) if one["kernel"] == KERNEL)
+def show(weft, text, target, profile, warps, folder):
+    """Of a kernel's text and what its first launch executed: instructions of one of so many warps, as a tree."""
     counts = {}
     for line in profile.open():
         kernel, address, count, _ = line.split(maxsplit=3)
         if kernel == KERNEL:
-            counts.setdefault(int(address, 16), int(count) / (launch["blocks"] * launch["warps"]))  # of the first launch
+            counts.setdefault(int(address, 16), int(count) / warps)
+    cubin = folder / "kernel.cubin"
     compiled(nvrtc_of(weft, target), text, target, cubin)
     of_address = places(os.environ.get("WEFT_NVDISASM", "nvdisasm"), cubin)
     if of_address.keys() != counts.keys():
         raise RuntimeError(f"{len(counts)} instructions were executed, and -lineinfo made {len(of_address)} of the text")
-    show(tree(counts, text, of_address))
+    print_tree(tree(counts, text, of_address))

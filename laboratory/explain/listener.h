@@ -1,11 +1,9 @@
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace weft::explain {
 
@@ -20,10 +18,10 @@ class Listener {
   Listener(Hear warn, Hear remark, Begin begin)
       : warn_(std::move(warn)), remark_(std::move(remark)), begin_(std::move(begin)) {}
 
-  /// Of two kernels that lack the same it is said once: was it new?
+  /// What two kernels lack, one behind the other, is said once: false the second time.
   bool warn(const std::string& text) const {
-    if (std::find(warned_.begin(), warned_.end(), text) != warned_.end()) return false;
-    warned_.push_back(text);
+    if (text == last_warning_) return false;
+    last_warning_ = text;
     if (warn_) warn_(text);
     return true;
   }
@@ -35,7 +33,7 @@ class Listener {
  private:
   Hear warn_, remark_;
   Begin begin_;
-  mutable std::vector<std::string> warned_ = {};
+  mutable std::string last_warning_ = {};
 };
 
 }  // namespace weft::explain

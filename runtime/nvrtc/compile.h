@@ -20,8 +20,8 @@ struct Options {
   /// For error messages: the pattern that the text comes from.
   std::string pattern = {};
   /// A longer text, in bytes, is refused: for straight-line code NVRTC's time grows with the square of the length,
-  /// and measures 1 s for 18 KB, 15 s for 75 KB, 170 s for 300 KB. Kernels are loops, a third of their text comments,
-  /// and take some seconds; that of the most conditions that a pattern may have is just below.
+  /// and measures 1 s for 18 KB, 15 s for 75 KB, 170 s for 300 KB. Kernels are loops, a fifth of their text comments,
+  /// and take seconds; that of the most conditions that a pattern may have is 331 KB.
   std::size_t largest_text = std::size_t{352} << 10;
   /// Any limit puts the compilation into a worker process.
   Limits limits = {};

@@ -210,6 +210,14 @@ TEST_F(Gpu, WithoutADisassemblerExplainNamesThePackage) {
   const auto report = Json::parse(finished.out, nullptr, false);
   EXPECT_EQ(report["predicted"]["from"], "model");
   EXPECT_TRUE(report["machine_code"].is_null());
+  const auto both = weft({"explain", longnet_, "--target", "sm_61", "--tokens", "4k", "--grad"},
+                         {{"WEFT_NVDISASM", "/nonexistent/nvdisasm"}});
+  EXPECT_EQ(both.status, 0) << both.err;
+  for (const char* const said : {"the machine code was not looked at", "pip install triton==3.3.1"}) {
+    const auto first = both.err.find(said);
+    EXPECT_NE(first, std::string::npos) << both.err;
+    EXPECT_EQ(both.err.find(said, first + 1), std::string::npos) << "said of both kernels: " << both.err;
+  }
 }
 
 TEST_F(Gpu, ExplainGoesOnWithoutACompiler) {

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
+#include <set>
 #include <sstream>
 #include <tuple>
 
@@ -21,23 +21,26 @@ namespace {
 
 struct Text {
   std::string text;
-  std::string pattern;  ///< the first that has it
+  std::string pattern;  ///< the first that has it, …
+  std::size_t number;   ///< … and which of the patterns that is
 };
 
 /// The patterns of tests/patterns with heads, dim and dtype rewritten, as texts for the target.
 std::vector<Text> texts(const Target& target, std::int64_t d, ir::DType dtype, int& planned) {
-  std::map<std::string, std::string> found;
+  std::set<std::string> known;
+  std::vector<Text> out;
+  std::size_t number = 0;
   for (const auto& [file, pattern] : test::shipped_patterns("tests/patterns")) {
+    ++number;
     const auto plan = planner::plan(pattern, {.d = d, .d_v = d, .dtype = dtype}, target);
     if (!plan.ok()) {
       EXPECT_FALSE(plan.error().diagnostics.empty()) << pattern.name << ": " << plan.error().message;
       continue;
     }
     ++planned;
-    found.emplace(codegen::cuda::emit(*plan, target).text, pattern.name);
+    const std::string text = codegen::cuda::emit(*plan, target).text;
+    if (known.insert(text).second) out.push_back({text, pattern.name, number});
   }
-  std::vector<Text> out;
-  for (const auto& [text, name] : found) out.push_back({text, name});
   return out;
 }
 
@@ -61,9 +64,9 @@ constexpr std::int64_t kMostCode = (128 + 10 + 1) * 1024;
 /// An architecture, a head dim and a dtype: a minute or two of NVRTC each.
 using Unit = std::tuple<const char*, std::int64_t, ir::DType>;
 
-/// Of a unit's texts one in so many is compiled, none where that is 0. A unit of each class of kernels is whole;
-/// `./dev test --all` looks at four more, where registers are short and where texts are long, which share the texts.
-/// All take an hour: WEFT_TEST_EVERY_KERNEL.
+/// Of a unit one pattern in so many is compiled, none where that is 0. A unit of each class of kernels is whole;
+/// `./dev test --all` looks at shares of four more, where registers are short and where texts are long: three of them
+/// take turns. All take an hour: WEFT_TEST_EVERY_KERNEL.
 struct Share {
   std::size_t one = 0, of = 0;
 };
@@ -91,10 +94,9 @@ TEST_P(CudaCompile, WithoutSpills) {
   const auto library = nvrtc::locate(target);
   ASSERT_TRUE(library.ok()) << library.error().message;
   int planned = 0;
-  std::size_t number = 0;
-  for (const auto& [text, pattern] : texts(target, d, dtype, planned)) {
+  for (const auto& [text, pattern, number] : texts(target, d, dtype, planned)) {
     EXPECT_LE(bytes_of_code(text), kMostText) << pattern;
-    if (!test::takes_turn(number++, share.one, share.of)) continue;
+    if (!test::takes_turn(number, share.one, share.of)) continue;
     const auto binary = nvrtc::compile(**library, text, target, {.pattern = pattern});
     ASSERT_TRUE(binary.ok()) << pattern << ": " << binary.error().message;
     EXPECT_EQ(binary->spill_bytes(), 0) << pattern << "\n" << binary->log;

@@ -137,6 +137,19 @@ TEST(CutKeys, CoverWhatRowsMayKeepInWholeBlocks) {
   EXPECT_GT(ir::key_chunks(plan, far, 0).count, 5);
 }
 
+TEST(CutKeys, SegmentsBeginAtMultiplesOnBothSidesOfZero) {
+  const auto plan = plan_of("pattern p { keep segment(4096); }", 64);
+  const auto of_row = [&](std::int64_t at) {
+    return ir::key_chunks(plan, {.batch = 1, .n_q = 1, .n_k = 100'000, .offset = {at}}, 0);
+  };
+  EXPECT_EQ(of_row(4095).first, 0);
+  EXPECT_GT(of_row(4095).count, 1);
+  EXPECT_EQ(of_row(4096).first, 4096);
+  EXPECT_GT(of_row(0).count, 1);
+  EXPECT_EQ(of_row(-1).count, 1) << "its segment ends before key 0";
+  EXPECT_EQ(of_row(-4096).count, 1);
+}
+
 TEST(CutKeys, ManyRowsKeepThemWhole) {
   const auto plan = plan_of("pattern p { }", 512);
   const auto count = [&](std::int64_t n_q, std::int64_t n_k) {

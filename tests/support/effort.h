@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdlib>
 #include <string_view>
 
@@ -16,10 +17,10 @@ T effort(T usual, T all) {
 /// Random programs on a target, so many times as many with --all; not on emulated GPUs, where the host's compiler takes
 /// two seconds for each of their kernels.
 inline int programs_on(std::string_view target, int usual, int times) {
-  return usual * effort(1, target.substr(0, 7) == "emulate" ? 1 : times);
+  return usual * effort(1, target.starts_with("emulate") ? 1 : times);
 }
 
-/// Item `number` of what one of several does for all: of each item one, so that together they see them all.
-inline bool takes_turn(std::size_t number, std::size_t one, std::size_t of) { return number % of == one % of; }
+/// Where `of` take turns, is item `number` the one's? Together they see all.
+inline bool takes_turn(std::size_t number, std::size_t one, std::size_t of) { return number % of == one; }
 
 }  // namespace weft::test

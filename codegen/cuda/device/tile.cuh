@@ -22,8 +22,8 @@ __device__ __forceinline__ int chunks_of(const weft_args& a, int b) {
 __device__ __forceinline__ bool is_cut(const weft_args& a, int b) {
   return kCutsKeys && a.chunks > 0 && (a.chunks_of_entry == nullptr || chunks_of(a, b) > 1);
 }
-/// Does the block keep a state and no O? Those of an entry that has fewer chunks than others keep what nobody merges: to
-/// leave for good here costs registers, and what matrix kernels of 128 columns have they need.
+/// Does the block keep a state, and write no O? Those behind the last chunk of an entry keep an empty one, which nobody
+/// merges: a way to leave the kernel before would cost registers that matrix kernels of 128 columns do not have.
 __device__ __forceinline__ bool keeps_state(const weft_args& a, int b) {
   return is_cut(a, b) || (kCutsKeys && blockIdx.x % shares_of_tile(a) > 0);
 }
