@@ -43,9 +43,13 @@ Result<std::vector<ir::Tensor>> inputs_of(const ir::Pattern& pattern, const ir::
   return out;
 }
 
-/// What a command would print to standard error.
-explain::Listener listener_of(const Binaries& binaries) {
-  return {[&binaries](const std::string& text) { binaries.warn(text); }, {}, {}};
+/// Explains, and leaves with the engine what a command would print to standard error. It is collected first: the
+/// explanation takes what its engine warned of meanwhile, and must not take its own words for that.
+Result<explain::Explanation> explained(const explain::Request& request, const Binaries& binaries) {
+  std::vector<std::string> warnings;
+  auto said = explain::explain(request, {[&](const std::string& text) { warnings.push_back(text); }, {}, {}});
+  for (auto& text : warnings) binaries.warn(std::move(text));
+  return said;
 }
 
 }  // namespace
@@ -84,16 +88,16 @@ weft_error* weft_explain(weft_engine* engine, const char* text, size_t text_leng
     if (!made.dtype) made.dtype = front.pattern.dtype ? from_ir(*front.pattern.dtype) : DType::f32;
     WEFT_CHECK(engine->engine.ready());
     const auto binaries = engine->engine.state().binaries;
-    WEFT_TRY(const auto said, explain::explain({.source = source,
-                                                .compile = made,
-                                                .shape = shape,
-                                                .inputs = inputs,
-                                                .ring = ring,
-                                                .heads_first = from.heads_first != 0,
-                                                .stores = binaries->stores(),
-                                                .llvm = binaries->compilers().llvm(),
-                                                .binaries = [&] { return binaries; }},
-                                               listener_of(*binaries)));
+    const explain::Request request{.source = source,
+                                   .compile = made,
+                                   .shape = shape,
+                                   .inputs = inputs,
+                                   .ring = ring,
+                                   .heads_first = from.heads_first != 0,
+                                   .stores = binaries->stores(),
+                                   .llvm = binaries->compilers().llvm(),
+                                   .binaries = [&] { return binaries; }};
+    WEFT_TRY(const auto said, explained(request, *binaries));
     *out = new weft_explanation{explain::to_text(said), explain::json_text(explain::to_json(said))};
     return done;
   });

@@ -66,6 +66,28 @@ TEST_F(CExplanations, CountWhatIsKept) {
   EXPECT_NE(text.find("100 queries, 100 keys, 3 heads, dim 16, f32\n"), std::string::npos) << text;
 }
 
+TEST_F(CExplanations, LeaveWhatIsMissingWithTheEngineOnce) {
+  weft_engine_options where = weft_engine_options_init();
+  where.no_cache = 1;
+  where.nvrtc = "/nowhere/libnvrtc.so";
+  weft_engine* made = nullptr;
+  ASSERT_EQ(weft_engine_create(&where, &made), nullptr);
+  engine_.reset(made);
+  weft_compile_options options = weft_compile_options_init();
+  options.target = "sm_80";
+  options.dtype = WEFT_F16;
+  options.gradient = 1;
+  const auto [explanation, error] = explained("pattern p { keep window(2, 0); }", nullptr, &options);
+  ASSERT_NE(explanation, nullptr) << weft_error_report(error.get());
+  std::vector<std::string> warnings;
+  const auto hear = [](const char* text, void* heard) {
+    static_cast<std::vector<std::string>*>(heard)->emplace_back(text);
+  };
+  ASSERT_EQ(weft_engine_take_warnings(engine_.get(), hear, &warnings), nullptr);
+  ASSERT_EQ(warnings.size(), 1) << "two kernels lack the same";
+  EXPECT_NE(warnings[0].find("registers and spills are not known"), std::string::npos) << warnings[0];
+}
+
 TEST_F(CExplanations, HaveDefaults) {
   const auto [explanation, error] = explained("pattern p { keep causal; }", nullptr);
   ASSERT_NE(explanation, nullptr) << weft_error_report(error.get());
