@@ -144,7 +144,7 @@ class Writer {
       if (!l.summarizes()) continue;
       const bool spans = l.kind == ir::List::Kind::spans;
       const std::string call = spans ? fmt::format("span_may_meet(a, a.lists[{}], t, s.conditions[{}]", i, l.predicate)
-                                     : fmt::format("pairs_may_meet(a.lists[{}], t", i);
+                                     : fmt::format("pairs_may_meet(a.lists[{}], s, t", i);
       w_.line("  if (use.condition == {}) return {}, use, block, wide);", l.predicate, call);
     }
     for (std::size_t i = 0; i < plan_.predicates.size(); ++i) {

@@ -32,7 +32,8 @@ struct __align__(16) Tile {
   int first_query;         // … and of the sequence's first query, which it mostly is
   int count;               // rows …
   int from, to;            // … and those that the launch computes, `to` excluded
-  int first, last;         // positions of the first and the last row
+  int last;                // position of the last row
+  int apart;               // positions from each row to the next; 0 where they differ, or rows are of several heads
   int key_begin, key_end;  // of the chunk of keys; all where they are not cut
   int first_row;           // of a packed tensor: where the sequence begins, by the rows of the tile
   u64 every, any;          // AND and OR of the rows' bits

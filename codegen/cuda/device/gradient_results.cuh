@@ -2,6 +2,7 @@
 
 #include "codegen/cuda/device/mma_gradient_results.cuh"
 #include "codegen/cuda/device/simt_gradient_results.cuh"
+#include "codegen/cuda/device/written.cuh"
 
 // From what a tile summed up to dQ, or to dK and dV; or to memory that the next launch goes on from. A class gives
 // each_gradient: part 0 has the columns of Q, part 1, where keys are rows, those of V.
@@ -10,18 +11,23 @@ template <int kPart>
 constexpr int kColumnsOf = kPart == 0 ? kDim : kDimV;
 constexpr int kCarriedGradients = kTransposed ? kDim + kDimV : kDim;
 
-/// How many of the four columns from this one on there are.
-template <int kPart>
-__device__ __forceinline__ int in_four(int column) {
-  return kColumnsOf<kPart> % 4 == 0 ? 4 : min(4, kColumnsOf<kPart> - column);
-}
-
 /// What row r of the tile carries from launch to launch, f32.
 __device__ __forceinline__ float* carried_row(const weft_args& a, Shared& s, const Tile& t, int r) {
   const int head = kTransposed ? t.b * (int)a.kv_heads + t.h / heads_of_group(a) : t.b * (int)a.heads + t.h;
   const int first = first_row(a), row = sequence_row(s, t, r) - first;
   return a.carry + times(head, (i64)(end_of_rows(a) - first) * kCarriedGradients) + times(row, kCarriedGradients);
 }
+
+/// Where it has a column of part kPart.
+template <int kPart>
+struct Carried {
+  const weft_args& a;
+  Shared& s;
+  const Tile& t;
+  __device__ __forceinline__ float* operator()(int row, int column) const {
+    return carried_row(a, s, t, row) + (kPart == 0 ? 0 : kDim) + column;
+  }
+};
 
 /// Up to four numbers that lie side by side, but not aligned.
 __device__ __forceinline__ void copy_carried(float* to, const float* from, int count) {
@@ -31,9 +37,8 @@ __device__ __forceinline__ void copy_carried(float* to, const float* from, int c
 
 template <int kPart>
 __device__ __forceinline__ void take_up_part(const weft_args& a, Shared& s, State& st, const Tile& t) {
-  each_gradient<false, kPart>(s, st, t, [&](int row, int column, float* to) {
-    const float* const from = carried_row(a, s, t, row) + (kPart == 0 ? 0 : kDim) + column;
-    const int count = in_four<kPart>(column);
+  each_gradient<false, kPart>(s, st, t, Carried<kPart>{a, s, t}, [&](const float* from, float* to, int column) {
+    const int count = in_four<kColumnsOf<kPart>>(column);
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
       // fault(gradients_of_the_launch_before_forgotten) value: 0.0f
@@ -50,8 +55,8 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
 
 template <int kPart>
 __device__ __forceinline__ void hand_on_part(const weft_args& a, Shared& s, State& st, const Tile& t) {
-  each_gradient<true, kPart>(s, st, t, [&](int row, int column, const float* sums) {
-    copy_carried(carried_row(a, s, t, row) + (kPart == 0 ? 0 : kDim) + column, sums, in_four<kPart>(column));
+  each_gradient<true, kPart>(s, st, t, Carried<kPart>{a, s, t}, [&](float* to, const float* sums, int column) {
+    copy_carried(to, sums, in_four<kColumnsOf<kPart>>(column));
   });
 }
 __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st) {
@@ -65,16 +70,14 @@ template <int kPart>
 __device__ __forceinline__ void store_part_of(const weft_view& view, float factor, const weft_args& a, Shared& s,
                                               State& st, const Tile& t) {
   if (view.data == nullptr) return;
-  const int head = kTransposed ? t.h / heads_of_group(a) : t.h;
-  unsigned char* const base = (unsigned char*)origin(view, t.b, head, t.first_row);
-  const i64 step = view.stride_n * kBytes<kStored>;
-  const bool aligned = kColumnsOf<kPart> % 4 == 0 && misalignment(base, step, 4 * kBytes<kStored>) == 0;
-  each_gradient<true, kPart>(s, st, t, [&](int row, int column, const float* sums) {
-    float4 four = load_shared<float4>(sums);
-    four = make_float4(four.x * factor, four.y * factor, four.z * factor, four.w * factor);
-    unsigned char* const to = base + times(sequence_row(s, t, row), step) + column * kBytes<kStored>;
-    store4<kStored>(to, four, aligned, in_four<kPart>(column));
-  });
+  const Written to = written<kColumnsOf<kPart>>(view, t, kTransposed ? t.h / heads_of_group(a) : t.h);
+  each_gradient<true, kPart>(
+      s, st, t, [&](int row, int column) { return place_of_columns(to, s, t, row, column); },
+      [&](unsigned char* at, const float* sums, int column) {
+        const float4 four = load_shared<float4>(sums);
+        store_four<kColumnsOf<kPart>>(to, at, column,
+                                      make_float4(four.x * factor, four.y * factor, four.z * factor, four.w * factor));
+      });
 }
 
 /// The `last` launch writes gradients; another goes on from the sums of one before.

@@ -33,20 +33,24 @@ __device__ __forceinline__ void move_part(Shared& s, float (&sums)[kTilesEach][k
   __syncthreads();
 }
 
-/// Calls use(row of the tile, column, where four values of it are) for so many columns of sums as they are, or to become
-/// them. By way of shared memory, because then neighbouring threads hold neighbouring columns, and the code stands here once
+/// Calls use(place(row of the tile, column), where four values from that column on are, column) for so many columns of
+/// sums as they are, or to become them. By way of shared memory, because then neighbouring threads hold neighbouring columns, and the code stands here once
 /// instead of once for each register.
-template <bool kOut, int kColumnsThereAre, int kTiles, typename Use>
+template <bool kOut, int kColumnsThereAre, int kTiles, typename Place, typename Use>
 __device__ __forceinline__ void each_of_sums(Shared& s, float (&sums)[kTilesEach][kTiles][4], const Tile& t,
-                                             const Use& use) {
+                                             const Place& place, const Use& use) {
   constexpr int kPartColumns = 8 * kTiles / kResultParts, kFours = kPartColumns / 4;
+  constexpr int kLanes = kFours > 32 ? 64 : kFours > 16 ? 32 : kFours > 8 ? 16 : kFours > 4 ? 8 : 4;  // of a row
+  const int lane = threadIdx.x % kLanes;
 #pragma unroll
   for (int part = 0; part < kResultParts; ++part) {
     kOut ? move_part<true>(s, sums, part) : __syncthreads();
-#pragma unroll 1
-    for (int i = threadIdx.x; i < t.count * kFours; i += kThreads) {
-      const int row = i / kFours, in_part = i % kFours * 4, column = part * kPartColumns + in_part;
-      if (column < kColumnsThereAre && is_computed(t, row)) use(row, column, result_row(s, row) + in_part);
+    const int column = part * kPartColumns + 4 * lane;
+    const bool is_there = (kFours == kLanes || lane < kFours) && column < kColumnsThereAre;
+    if (is_there) {
+      each_place<kThreads / kLanes, 1>(
+          t.apart != 0, t.from + threadIdx.x / kLanes, t.to, [&](int row) { return place(row, column); },
+          [&](int row, auto* at) { use(at, result_row(s, row) + 4 * lane, column); });
     }
     if (!kOut) move_part<false>(s, sums, part);
   }

@@ -54,7 +54,7 @@ __device__ __forceinline__ unsigned char* rows_of_keys(Shared& s) {
 template <int kPart>
 __device__ __forceinline__ void stage_part(const weft_args& a, Shared& s, const Views& w, const Tile& t) {
   const RowsOfTensor rows = w.rows[kPart];
-  stage_tile<kDimOf<kPart>>(rows_of_tile<kPart>(s), w.aligned, 0,
+  stage_tile<kDimOf<kPart>>(t, rows_of_tile<kPart>(s), w.aligned, 0,
                             [&](int r) { return rows.base + times(row_in_memory(s, t, r), rows.step); });
 #pragma unroll
   for (int i = 0; i < kStages; ++i) clear_padding<kDimOf<kPart>>(rows_of_keys<kPart>(s) + i * kStageBytes, kKeys);

@@ -54,7 +54,7 @@ __device__ __forceinline__ void set_sums(Shared&, State& st, const Tile& t, cons
 }
 
 /// See each_of_sums.
-template <bool kOut, typename Use>
-__device__ __forceinline__ void each_result(Shared& s, State& st, const Tile& t, const Use& use) {
-  each_of_sums<kOut, kDimV>(s, st.o, t, use);
+template <bool kOut, typename Place, typename Use>
+__device__ __forceinline__ void each_result(Shared& s, State& st, const Tile& t, const Place& place, const Use& use) {
+  each_of_sums<kOut, kDimV>(s, st.o, t, place, use);
 }

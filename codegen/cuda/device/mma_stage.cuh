@@ -144,16 +144,21 @@ __device__ __forceinline__ void clear_padding(unsigned char* rows, int count) {
 /// The tile's rows of a tensor to shared memory; row_at(r) is where row r of the tile begins, `flip` changes signs where it
 /// says so.
 template <int kOfRow, typename RowAt>
-__device__ __forceinline__ void stage_tile(unsigned char* to, bool aligned, unsigned flip, const RowAt& row_at) {
+__device__ __forceinline__ void stage_tile(const Tile& t, unsigned char* to, bool aligned, unsigned flip,
+                                           const RowAt& row_at) {
   using By = Deal<kOfRow>;
   if (aligned) {
     const int chunk = By::chunk_of(threadIdx.x);
     const bool is_there = By::kChunks == By::kLanes || chunk < By::kChunks;
-#pragma unroll 4
-    for (int row = By::row_of(threadIdx.x); is_there && row < kRows; row += By::kAtOnce) {
-      uint4 x = load_global<uint4>(row_at(row) + chunk * 16);
-      x = make_uint4(x.x ^ flip, x.y ^ flip, x.z ^ flip, x.w ^ flip);
-      store_shared(to + place_of<By::kApart>(row, chunk), x);
+    const bool even = t.apart != 0 && t.from == 0 && t.to == kRows;  // others stand for rows that are not there
+    if (is_there) {
+      each_place<By::kAtOnce, 4>(
+          even, By::row_of(threadIdx.x), kRows, [&](int row) { return row_at(row) + chunk * 16; },
+          [&](int row, const unsigned char* at) {
+            uint4 x = load_global<uint4>(at);
+            x = make_uint4(x.x ^ flip, x.y ^ flip, x.z ^ flip, x.w ^ flip);
+            store_shared(to + place_of<By::kApart>(row, chunk), x);
+          });
     }
   } else {
 #pragma unroll 1

@@ -44,7 +44,7 @@ __device__ __forceinline__ void stage_queries(Shared& s, const Views& w, const T
     return w.q + times(row_in_memory(s, t, r), w.q_step) + times(head_of_row(s, r), w.q_head);
   };
   __syncthreads();
-  stage_tile<kDim>(q_rows(s), w.aligned, flip, row_of_q);
+  stage_tile<kDim>(t, q_rows(s), w.aligned, flip, row_of_q);
   if (threadIdx.x == 0) {
     put(s.keys.base, w.k);
     put(s.keys.step, w.k_step);

@@ -117,16 +117,10 @@ __device__ __forceinline__ void store1(unsigned char* to, float x) {
   }
 }
 
-/// The first `count` of four elements; all four where `aligned`.
+/// Four elements by one store.
 template <Element E>
-__device__ __forceinline__ void store4(unsigned char* to, float4 v, bool aligned, int count) {
-  if (!aligned) {
-#pragma unroll 1
-    for (int i = 0; i < count; ++i) {
-      store1<E>(to + i * kBytes<E>, v.x);
-      v = make_float4(v.y, v.z, v.w, 0);
-    }
-  } else if constexpr (E == Element::f32) {
+__device__ __forceinline__ void store4(unsigned char* to, float4 v) {
+  if constexpr (E == Element::f32) {
     store_global<float4>(to, v);
   } else {
     store_global<uint2>(to,

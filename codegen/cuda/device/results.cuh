@@ -1,6 +1,7 @@
 #pragma once
 
 #include "codegen/cuda/device/mma_results.cuh"
+#include "codegen/cuda/device/written.cuh"
 
 // From the state of a tile's rows to O and LSE, or to the state that the next phase takes up. How a class holds a row it
 // says by close_sums, scale_rows, each_sum, set_sums and each_result.
@@ -30,10 +31,15 @@ __device__ __forceinline__ void store_lse(const weft_args& a, Shared& s, State& 
   });
 }
 
-/// How many of the four columns from this one on there are.
-__device__ __forceinline__ int in_four(int column) { return kDimV % 4 == 0 ? 4 : min(4, kDimV - column); }
+/// Where a row's state has a column.
+struct Carried {
+  const weft_args& a;
+  Shared& s;
+  const Tile& t;
+  __device__ __forceinline__ float* operator()(int row, int column) const { return carried_row(a, s, t, row) + column; }
+};
 
-/// Up to four numbers of a row's state that lie side by side, but not aligned.
+/// Up to four numbers of it that lie side by side, but not aligned.
 __device__ __forceinline__ void load_carried(float* to, const float* from, int count) {
 #pragma unroll 1
   for (int i = 0; i < count; ++i) store_shared(to + i, load_written<float>(from + i));
@@ -47,8 +53,8 @@ __device__ __forceinline__ void store_carried(float* to, const float* from, int 
 
 __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st) {
   const Tile t = tile_of(s);
-  each_result<false>(s, st, t, [&](int row, int column, float* to) {
-    load_carried(to, carried_row(a, s, t, row) + column, in_four(column));
+  each_result<false>(s, st, t, Carried{a, s, t}, [&](const float* from, float* to, int column) {
+    load_carried(to, from, in_four<kDimV>(column));
   });
   set_sums(s, st, t, [&](int row, float& m, float& l) {
     const float* const sums = carried_row(a, s, t, row) + kDimV;
@@ -65,8 +71,8 @@ __device__ __forceinline__ void store_state(const weft_args& a, Shared& s, State
     store_global(sums, m);
     store_global(sums + 1, l);
   });
-  each_result<true>(s, st, t, [&](int row, int column, const float* o) {
-    store_carried(carried_row(a, s, t, row) + column, o, in_four(column), false);
+  each_result<true>(s, st, t, Carried{a, s, t}, [&](float* to, const float* o, int column) {
+    store_carried(to, o, in_four<kDimV>(column), false);
   });
 }
 
@@ -79,16 +85,10 @@ __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st
 __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, State& st, bool chunk = false) {
   if (chunk) return store_state(a, s, st);
   const Tile t = tile_of(s);
-  unsigned char* const base = (unsigned char*)origin(a.o, t.b, t.h, t.first_row);
-  const i64 step = a.o.stride_n * kBytes<kStored>;
-  const i64 head_step = kSharesTiles ? a.o.stride_h * kBytes<kStored> : 0;
-  const unsigned odd = misalignment(base, step, 4 * kBytes<kStored>) | misalignment(base, head_step, 4 * kBytes<kStored>);
-  const bool aligned = kDimV % 4 == 0 && odd == 0;
-  each_result<true>(s, st, t, [&](int row, int column, const float* o) {
-    unsigned char* const to =
-        base + times(sequence_row(s, t, row), step) + times(head_of_row(s, row), head_step) + column * kBytes<kStored>;
-    store4<kStored>(to, load_shared<float4>(o), aligned, in_four(column));
-  });
+  const Written to = written<kDimV>(a.o, t, t.h);
+  each_result<true>(
+      s, st, t, [&](int row, int column) { return place_of_columns(to, s, t, row, column); },
+      [&](unsigned char* at, const float* o, int column) { store_four<kDimV>(to, at, column, load_shared<float4>(o)); });
 }
 
 /// A sum of several softmaxes, in the memory that phases keep their state in.
@@ -98,16 +98,16 @@ struct Sum {
 
 __device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, Sum& sum, State& st) {
   const Tile t = tile_of(s);
-  each_result<true>(s, st, t, [&](int row, int column, const float* o) {
-    store_carried(carried_row(a, s, t, row) + column, o, in_four(column), sum.begun);
+  each_result<true>(s, st, t, Carried{a, s, t}, [&](float* to, const float* o, int column) {
+    store_carried(to, o, in_four<kDimV>(column), sum.begun);
   });
   sum.begun = true;
 }
 
 __device__ __forceinline__ void take_sum(const weft_args& a, Shared& s, const Sum& sum, State& st) {
   const Tile t = tile_of(s);
-  each_result<false>(s, st, t, [&](int row, int column, float* to) {
-    if (sum.begun) return load_carried(to, carried_row(a, s, t, row) + column, in_four(column));
+  each_result<false>(s, st, t, Carried{a, s, t}, [&](const float* from, float* to, int column) {
+    if (sum.begun) return load_carried(to, from, in_four<kDimV>(column));
     store_shared(to, make_float4(0, 0, 0, 0));
   });
 }

@@ -12,6 +12,7 @@ __device__ __forceinline__ unsigned heads_of_tile(const weft_args& a) {
 __device__ __forceinline__ int head_of_row(const Shared& s, int r) { return kSharesTiles ? get(s.head[r]) : 0; }
 /// Its number among the sequence's rows.
 __device__ __forceinline__ int sequence_row(Shared& s, const Tile& t, int r) { return get(s.x[r]) - t.offset; }
+__device__ __forceinline__ int first_position_of_tile(const Shared& s) { return get(s.x[0]); }
 /// Does the launch compute row r of the tile? Of a slice of the sequence it computes some, and none behind the last.
 __device__ __forceinline__ bool is_computed(const Tile& t, int r) { return r >= t.from && r < t.to; }
 /// That of row r, or of the nearest that is computed.
@@ -121,7 +122,7 @@ __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t
   }
   __syncthreads();
   if (t.from == t.to) return;
-  t.first = get(s.x[0]);
+  const int first = first_position_of_tile(s), apart = t.count > 1 ? get(s.x[1]) - first : 0;
   t.last = get(s.x[t.count - 1]);
   const u64 last_bits = get(s.bits[t.count - 1]);
   gather_bits(s, t);
@@ -129,5 +130,24 @@ __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t
     put(s.x[threadIdx.x], t.last);
     put(s.bits[threadIdx.x], last_bits);
   }
-  __syncthreads();
+  const bool even = heads_of_tile(a) == 1 && (!row.valid || row.x == first + at * apart);
+  t.apart = __syncthreads_and(even) ? apart : 0;
+}
+
+/// Calls use(row of the tile, place(row)) for every kStep-th row from `row` to before `end`. Where places lie as evenly
+/// as rows do, and `even` says that so do rows, they are found for two of them. Row end - 1 is there.
+template <int kStep, int kAtOnce, typename Place, typename Use>
+__device__ __forceinline__ void each_place(bool even, int row, int end, const Place& place, const Use& use) {
+  if (even) {
+    auto at = place(min(row, end - 1));
+    const u64 apart = (u64)place(min(row + kStep, end - 1)) - (u64)at;
+#pragma unroll(kAtOnce)
+    for (; row < end; row += kStep) {
+      use(row, at);
+      at = (decltype(at))((u64)at + apart);
+    }
+  } else {
+#pragma unroll(kAtOnce)
+    for (; row < end; row += kStep) use(row, place(row));
+  }
 }

@@ -65,7 +65,7 @@ __device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const T
 #pragma unroll 1
   for (int end = 0; end < 2; ++end) {
     at_first = at_last;
-    at_last = reach_of(a, s, t, term, end == 0 ? t.first : t.last, 2 * end - 1);
+    at_last = reach_of(a, s, t, term, end == 0 ? first_position_of_tile(s) : t.last, 2 * end - 1);
   }
   const Bits bits = bits_of(term);
   // A half-line of rows that holds neither end of the tile holds none of it; one that holds both holds all.

@@ -29,19 +29,21 @@ __device__ __forceinline__ void move_columns(Shared& s, Sums& sums, int at) {
 }
 
 /// Columns [column, column + 8 * kWide) of every warp's.
-template <bool kOut, int kColumnsThereAre, int kWide, typename Use>
-__device__ __forceinline__ void each_four(Shared& s, Sums& sums, const Tile& t, int at, int column, const Use& use) {
+template <bool kOut, int kColumnsThereAre, int kWide, typename Place, typename Use>
+__device__ __forceinline__ void each_four(Shared& s, Sums& sums, const Tile& t, int at, int column, const Place& place,
+                                          const Use& use) {
   constexpr int kOfWarp = 8 * kWide, kFoursWide = kOfWarp * kColumnWarps / 4;
   __syncthreads();
   if (kOut) {
     move_columns<true, kWide>(s, sums, at);
     __syncthreads();
   }
-#pragma unroll 1
-  for (int i = threadIdx.x; i < kRows * kFoursWide; i += kThreads) {
-    const int row = i / kFoursWide, in_row = i % kFoursWide * 4;
-    const int c = column + in_row / kOfWarp * (kColumns / kColumnWarps) + in_row % kOfWarp;
-    if (is_computed(t, row) && c < kColumnsThereAre) use(row, c, &s.weights[4 * i]);
+  const int in_row = threadIdx.x % kFoursWide * 4;
+  const int c = column + in_row / kOfWarp * (kColumns / kColumnWarps) + in_row % kOfWarp;
+  if (c < kColumnsThereAre) {
+    each_place<kThreads / kFoursWide, 1>(
+        t.apart != 0, t.from + threadIdx.x / kFoursWide, t.to, [&](int row) { return place(row, c); },
+        [&](int row, auto* there) { use(there, &s.weights[row * (4 * kFoursWide) + in_row], c); });
   }
   if (!kOut) {
     __syncthreads();
@@ -49,17 +51,17 @@ __device__ __forceinline__ void each_four(Shared& s, Sums& sums, const Tile& t, 
   }
 }
 
-/// Calls use(row of the tile, column, where four values of it are) for all there are: of sums as they are, or to become
-/// them. By
-/// way of shared memory, because then neighbouring threads hold neighbouring columns, and the code stands here once
-/// instead of once for each row of a thread. Columns turn, so that it stands once for all fours.
-template <bool kOut, int kColumnsThereAre, typename Use>
-__device__ __forceinline__ void each_sum_of_values(Shared& s, Sums& sums, const Tile& t, const Use& use) {
-  if constexpr (kTwo) each_four<kOut, kColumnsThereAre, 2>(s, sums, t, 4 * kFours, 32 * kFours, use);
-  if constexpr (kSingle) each_four<kOut, kColumnsThereAre, 1>(s, sums, t, kColumnsEach - 1, kColumns / kColumnWarps - 8, use);
+/// Calls use(place(row of the tile, column), where four values from that column on are, column) for all there are: of sums
+/// as they are, or to become them. By way of shared memory, because then neighbouring threads hold neighbouring columns, and
+/// the code stands here once instead of once for each row of a thread. Columns turn, so that it stands once for all fours.
+template <bool kOut, int kColumnsThereAre, typename Place, typename Use>
+__device__ __forceinline__ void each_sum_of_values(Shared& s, Sums& sums, const Tile& t, const Place& place,
+                                                   const Use& use) {
+  if constexpr (kTwo) each_four<kOut, kColumnsThereAre, 2>(s, sums, t, 4 * kFours, 32 * kFours, place, use);
+  if constexpr (kSingle) each_four<kOut, kColumnsThereAre, 1>(s, sums, t, kColumnsEach - 1, kColumns / kColumnWarps - 8, place, use);
 #pragma unroll 1
   for (int g = 0; g < kFours; ++g) {
-    each_four<kOut, kColumnsThereAre, 4>(s, sums, t, 0, 32 * g, use);
+    each_four<kOut, kColumnsThereAre, 4>(s, sums, t, 0, 32 * g, place, use);
 #pragma unroll
     for (int r = 0; r < kRowsEach; ++r) {
 #pragma unroll

@@ -66,7 +66,7 @@ __device__ __forceinline__ void set_sums(Shared& s, State&, const Tile& t, const
 }
 
 /// See each_sum_of_values.
-template <bool kOut, typename Use>
-__device__ __forceinline__ void each_result(Shared& s, State& st, const Tile& t, const Use& use) {
-  each_sum_of_values<kOut, kDimV>(s, st.o, t, use);
+template <bool kOut, typename Place, typename Use>
+__device__ __forceinline__ void each_result(Shared& s, State& st, const Tile& t, const Place& place, const Use& use) {
+  each_sum_of_values<kOut, kDimV>(s, st.o, t, place, use);
 }

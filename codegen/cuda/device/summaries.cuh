@@ -26,8 +26,9 @@ __device__ __forceinline__ bool span_may_meet(const weft_args& a, const weft_lis
 }
 
 /// By what the pairs of a block of queries and one of keys say.
-__device__ __forceinline__ bool pairs_may_meet(const weft_list& list, const Tile& t, Use use, int block, bool wide) {
-  const int first = floor_div(t.first, kSummaryBlock), last = floor_div(t.last, kSummaryBlock);
+__device__ __forceinline__ bool pairs_may_meet(const weft_list& list, const Shared& s, const Tile& t, Use use, int block,
+                                               bool wide) {
+  const int first = floor_div(first_position_of_tile(s), kSummaryBlock), last = floor_div(t.last, kSummaryBlock);
   if (wide || last - first > kMostRowBlocks) return true;
   int bits = 0;
 #pragma unroll 1

@@ -60,6 +60,7 @@ constexpr Element kStored = Element::f16;
 #include "expressions.cuh"
 #include "sinkless.cuh"
 #include "lse.cuh"
+#include "written.cuh"
 #include "carried.cuh"
 #include "merge.cuh"
 #include "simt_lanes.cuh"
@@ -170,7 +171,7 @@ __device__ __forceinline__ int modulus_of(int condition) {
 
 __device__ __forceinline__ bool may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, bool wide) {
   if (use.condition == 0) return span_may_meet(a, a.lists[0], t, s.conditions[0], use, block, wide);
-  if (use.condition == 1) return pairs_may_meet(a.lists[1], t, use, block, wide);
+  if (use.condition == 1) return pairs_may_meet(a.lists[1], s, t, use, block, wide);
   return true;
 }
 

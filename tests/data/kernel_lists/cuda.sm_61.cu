@@ -60,6 +60,7 @@ constexpr Element kStored = Element::f16;
 #include "expressions.cuh"
 #include "sinkless.cuh"
 #include "lse.cuh"
+#include "written.cuh"
 #include "carried.cuh"
 #include "merge.cuh"
 #include "simt_lanes.cuh"

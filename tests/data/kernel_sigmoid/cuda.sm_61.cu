@@ -61,6 +61,7 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "expressions.cuh"
 #include "sinkless.cuh"
 #include "lse.cuh"
+#include "written.cuh"
 #include "carried.cuh"
 #include "merge.cuh"
 #include "simt_lanes.cuh"

@@ -74,6 +74,7 @@ __device__ __forceinline__ float sink_logit(const weft_args& a, int h) {
 }
 
 #include "lse.cuh"
+#include "written.cuh"
 #include "carried.cuh"
 #include "merge.cuh"
 #include "simt_lanes.cuh"

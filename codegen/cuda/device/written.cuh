@@ -1,0 +1,47 @@
+#pragma once
+
+#include "codegen/cuda/device/tile.cuh"
+
+// Where a tile's rows go: those of O, or of a gradient.
+
+/// How many of the four columns from this one on there are.
+template <int kOfRow>
+__device__ __forceinline__ int in_four(int column) {
+  return kOfRow % 4 == 0 ? 4 : min(4, kOfRow - column);
+}
+
+struct Written {
+  unsigned char* base;  // the sequence's first row
+  i64 step, head_step;  // bytes between rows, and between heads that share the tile
+  bool by_fours;        // four columns may be stored at once
+};
+
+template <int kOfRow>
+__device__ __forceinline__ Written written(const weft_view& view, const Tile& t, int head) {
+  constexpr int kFour = 4 * kBytes<kStored>;
+  Written to;
+  to.base = (unsigned char*)origin(view, t.b, head, t.first_row);
+  to.step = view.stride_n * kBytes<kStored>;
+  to.head_step = kSharesTiles ? view.stride_h * kBytes<kStored> : 0;
+  const unsigned odd = misalignment(to.base, to.step, kFour) | misalignment(to.base, to.head_step, kFour);
+  to.by_fours = kOfRow % 4 == 0 && odd == 0;
+  return to;
+}
+
+/// Where row r of the tile has a column.
+__device__ __forceinline__ unsigned char* place_of_columns(const Written& to, Shared& s, const Tile& t, int r,
+                                                           int column) {
+  const i64 of_head = times(head_of_row(s, r), to.head_step);
+  return to.base + times(sequence_row(s, t, r), to.step) + of_head + column * kBytes<kStored>;
+}
+
+/// Four columns from this one on, as far as there are so many.
+template <int kOfRow>
+__device__ __forceinline__ void store_four(const Written& to, unsigned char* at, int column, float4 four) {
+  if (to.by_fours) return store4<kStored>(at, four);
+#pragma unroll 1
+  for (int i = 0; i < in_four<kOfRow>(column); ++i) {
+    store1<kStored>(at + i * kBytes<kStored>, four.x);
+    four = make_float4(four.y, four.z, four.w, 0);
+  }
+}
