@@ -10,10 +10,12 @@ constexpr const char* kOutOfBounds = "out of bounds";
 constexpr const char* kSinks =
     "branch window(70, -2); branch window(30, -2); sink_logit h * 6 - 3;";  // above and below its head's scores
 constexpr const char* kSigmoids = "branch window(70, -2); branch window(30, -2); weights sigmoid(s - 2);";
+constexpr const char* kClasses = "branches dilated(segments: [512, 1024], rates: [3, 4]);";
 constexpr const char* kSettled = "branch causal; branch window(1200, 0);";
 
 // Several blocks of keys, and so many that the list of them comes round.
 constexpr Size kSomeRows = {.queries = 200, .keys = 700, .heads = 1, .d = 32, .d_v = 16};
+constexpr Size kManyRows = {.queries = 600, .heads = 1, .d = 32};
 constexpr Size kFourHeads = {.queries = 150, .heads = 4, .kv_heads = 2, .d = 32, .d_v = 16};
 constexpr Size kManyKeys = {.queries = 150, .keys = 1500, .heads = 1, .d = 32};
 
@@ -182,6 +184,7 @@ const std::vector<Text>& cuda_texts() {
                   {"steps_read_before_the_barrier", kRace},
                   {"rows_behind_the_last_not_zero", kByNothing},
                   {"chunk_of_other_columns"},
+                  {"rows_behind_the_last_read", kOutOfBounds},
                   {"row_of_q"},
                   {"row_of_k"},
                   {"row_of_v"},
@@ -199,6 +202,17 @@ const std::vector<Text>& cuda_texts() {
        .target = "sm_80",
        .size = kSomeRows,
        .sharpness = 8},
+      // Rows that lie evenly, and some that do not: of rates 3 and 4, three rows of twelve keep what the first alone keeps.
+      {.name = "classes",
+       .pattern = kClasses,
+       .faults = {{"rows_taken_to_lie_evenly"}, {"places_by_the_next_row"}},
+       .size = kManyRows},
+      {.name = "classes_of_matrices",
+       .pattern = kClasses,
+       .faults = {{"rows_taken_to_lie_evenly"}, {"places_by_the_next_row"}},
+       .target = "sm_80",
+       .size = kManyRows},
+
       // Four warps that multiply together.
       {.name = "groups",
        .pattern = "branch window(150, 20); schedule { groups: 1; }",

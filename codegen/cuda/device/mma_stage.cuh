@@ -150,6 +150,7 @@ __device__ __forceinline__ void stage_tile(const Tile& t, unsigned char* to, boo
   if (aligned) {
     const int chunk = By::chunk_of(threadIdx.x);
     const bool is_there = By::kChunks == By::kLanes || chunk < By::kChunks;
+    // fault(rows_behind_the_last_read) value: t.apart != 0
     const bool even = t.apart != 0 && t.from == 0 && t.to == kRows;  // others stand for rows that are not there
     if (is_there) {
       each_place<By::kAtOnce, 4>(

@@ -130,6 +130,7 @@ __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t
     put(s.x[threadIdx.x], t.last);
     put(s.bits[threadIdx.x], last_bits);
   }
+  // fault(rows_taken_to_lie_evenly) value: heads_of_tile(a) == 1
   const bool even = heads_of_tile(a) == 1 && (!row.valid || row.x == first + at * apart);
   t.apart = __syncthreads_and(even) ? apart : 0;
 }
@@ -140,6 +141,7 @@ template <int kStep, int kAtOnce, typename Place, typename Use>
 __device__ __forceinline__ void each_place(bool even, int row, int end, const Place& place, const Use& use) {
   if (even) {
     auto at = place(min(row, end - 1));
+    // fault(places_by_the_next_row) value: (u64)place(min(row + 1, end - 1)) - (u64)at
     const u64 apart = (u64)place(min(row + kStep, end - 1)) - (u64)at;
 #pragma unroll(kAtOnce)
     for (; row < end; row += kStep) {
