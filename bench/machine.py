@@ -7,7 +7,7 @@
 Of each pattern in f16: instructions for each product that the pattern asks for (HMMA of 16 x 8 x 16, on sm_61 FFMA), and
 what a warp executes for a block of keys that is full, for one that is masked, and for all else of a tile of rows. The
 last three are fitted, by least squares, to what several lengths execute: `off` is the largest share by which a length
-differs from them. Time, stalls and memory are not known here.
+differs from them. Documents have 200 tokens. Time, stalls and memory are not known here.
 
 With --where, of one pattern: in which functions of the device headers a warp's instructions are.
 """
@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import tempfile
 
@@ -39,10 +40,12 @@ PATTERNS = [
     ("adaptive", "adaptive", "adaptive", []),
     ("strided_local", "deepspeed_fixed", "deepspeed_fixed", []),
     ("longnet", "longnet", None, ["-D", "segments=[128,256,512]"]),
-    ("documents", "pattern documents { input doc: i32[batch, tokens]; keep causal & document(doc); }", None, []),
+    ("documents", "pattern documents { input doc: i32[batch, tokens]; keep causal & document(doc); }", None, ["--input", "doc={documents}"]),
     ("dropout", "pattern dropped { keep causal; dropout 0.1; }", None, []),
 ]
 
+
+OF_DOCUMENT = 200  # tokens
 
 ALSO = {"explain": ["--json"], "emit": ["--stage", "cuda", "--whole"]}
 
@@ -101,12 +104,26 @@ def file_of(row, folder):
     return path
 
 
+def documents(n, folder):
+    """A file of [1, n] i32: which document each token is of."""
+    path = pathlib.Path(folder) / f"{n}.npy"
+    header = f"{{'descr': '<i4', 'fortran_order': False, 'shape': (1, {n})}}"
+    header += " " * (63 - (10 + len(header)) % 64) + "\n"
+    ids = struct.pack(f"<{n}i", *(token // OF_DOCUMENT for token in range(n)))
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + ids)
+    return path
+
+
+def options_of(row, n, folder):
+    return [option.format(documents=documents(n, folder)) if "{" in option else option for option in row[3]]
+
+
 def executed(row, target, path, n, folder):
     """What the log says of the first launch of the kernel, and where its profile is."""
     log, profile = (pathlib.Path(folder) / f"{n}.{what}" for what in ("json", "profile"))
     environment = {"WEFT_CUDA_DRIVER": str(DRIVER), "WEFT_MACHINE_SM": target[3:], "WEFT_MACHINE_LOG": str(log),
                    "WEFT_MACHINE_PROFILE": str(profile)}
-    weft("run", path, *row[2:], "cuda", n, environment)
+    weft("run", path, row[2], options_of(row, n, folder), "cuda", n, environment)
     launches = [json.loads(line) for line in log.read_text().splitlines()]
     return next(launch for launch in launches if launch["kernel"] == machine_where.KERNEL), profile
 
@@ -115,19 +132,19 @@ def where(row, target, tokens):
     with tempfile.TemporaryDirectory() as folder:
         path = file_of(row, folder)
         launch, profile = executed(row, target, path, tokens, folder)
-        text = weft("emit", path, *row[2:], target)
+        text = weft("emit", path, row[2], row[3] if "-D" in row[3] else [], target)
         machine_where.show(WEFT, text, target, profile, launch["blocks"] * launch["warps"], pathlib.Path(folder))
 
 
 def measure(row, target):
-    name, _, pattern, options = row
+    name, _, pattern, _ = row
     instruction, products = PRODUCTS[target]
     with tempfile.TemporaryDirectory() as folder:
         path = file_of(row, folder)
         samples, ratio, keys = [], None, ""
         for n in LENGTHS:
             main, _ = executed(row, target, path, n, folder)
-            facts = json.loads(weft("explain", path, pattern, options, target, n))
+            facts = json.loads(weft("explain", path, pattern, options_of(row, n, folder), target, n))
             instructions = sum(main["executed"].values())
             samples.append((instructions / main["warps"], facts["tiles"]["full"], facts["tiles"]["partial"], main["blocks"]))
             ratio = instructions / (facts["pairs"] * 2 * DIM / products)

@@ -202,7 +202,8 @@ const std::vector<Text>& cuda_texts() {
        .target = "sm_80",
        .size = kSomeRows,
        .sharpness = 8},
-      // Rows that lie evenly, and some that do not: of rates 3 and 4, three rows of twelve keep what the first alone keeps.
+      // Rows that lie evenly, and some that do not: of rates 3 and 4, three rows of twelve keep what the first alone
+      // keeps.
       {.name = "classes",
        .pattern = kClasses,
        .faults = {{"rows_taken_to_lie_evenly"}, {"places_by_the_next_row"}},
