@@ -162,13 +162,14 @@ __device__ __forceinline__ int keys_of_next(const KeyStream& stream, bool partia
 }
 
 /// Before a barrier, once for each kind of zones: all of them lie ahead.
-__device__ __forceinline__ void begin_walk(Shared& s, int zones) {
+__device__ __forceinline__ void begin_walk(Shared& s) {
   set_walk(s, {0, 0, 0, kEmpty}, 0, {}, -1);
-  if (threadIdx.x == 0) {
-    put(s.walk.zones, zones);
-    // fault(rows_of_the_softmax_before) leaves this out
-    put(s.met_term, -1);
-  }
+  // fault(rows_of_the_softmax_before) leaves this out
+  if (threadIdx.x == 0) put(s.met_term, -1);
+}
+__device__ __forceinline__ void begin_walk(Shared& s, int zones) {
+  if (threadIdx.x == 0) put(s.walk.zones, zones);
+  begin_walk(s);
 }
 
 /// Makes up the next block from the zones of one kind.

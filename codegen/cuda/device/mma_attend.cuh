@@ -61,14 +61,17 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
       const int last = (is_of_run(block) ? kKeys : count_of(block)) - 1;
       apply_score<Pairs>(a, s, block, [&](int i) { return get(s.key[block.from + min(i, last)]); });
     }
-    if (block.is & kMarkMasked) {
-      mask_scores(block);
-    } else if (block.is & kMarkPartial) {
-      // fault(tiles_without_a_pair_weigh) leaves this out
-      leave_out_tiles(block);
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+      if (block.is & kMarkMasked) mask_scores(block, i);
     }
-    if (!kDirect) raise_maxima(st, block.scores, scale);
-    weigh_scores(s, st, block, scale);
+#pragma unroll
+    for (int i = 0; i < kTilesEach; ++i) {
+      // fault(tiles_without_a_pair_weigh) leaves this out
+      if ((block.is & kMarkTile << i) == 0) continue;
+      if (!kDirect) raise_maxima(st, block.scores, scale, i, i + 1);
+      weigh_scores(s, st, block, scale, i, i + 1);
+    }
     if constexpr (Pairs::kDrops) drop_weights<Pairs>(a, s, block);
   }
   if (block.is & kMarkStrange)
@@ -116,7 +119,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   constexpr float kToBaseTwo = 1.44269504088896341f;
   // A scale of 0 must not meet the infinities of the mask.
   const float scale = Pairs::kScored ? kToBaseTwo : fmaxf(fabsf((float)a.scale) * kToBaseTwo, 1e-30f);
-  if (threadIdx.x == 0) put(s.scale, scale);
+  if (threadIdx.x == 0) put(s.scale, scale), put(s.walk.zones, zones);
   Rows<kDim> keys;
   Rows<kDimV> values;
   KeyStream stream = {};
@@ -125,10 +128,11 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   Block block;
   constexpr bool kHasRuns = kRuns<Pairs>;
   if (kHasRuns) __syncthreads();
+  unsigned sweep = kHasRuns && runs_pay(s) ? kMarkRun | kMarkOdd : 0;  // what its blocks are
 #pragma unroll 1
-  for (int sweep = kHasRuns && runs_pay(s) ? 0 : 1; sweep < 3; ++sweep) {
-    begin_walk(s, zones);
-    block.is = sweep == 0 ? kMarkRun | kMarkOdd : (sweep == 2 ? kMarkPartial : 0) | (stream.ready > 0 ? kMarkMixed : 0);
+  while (true) {
+    begin_walk(s);
+    block.is = sweep | (stream.ready > 0 ? kMarkMixed : 0);
     __syncthreads();
 #pragma unroll 1
     while (true) {
@@ -219,16 +223,16 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       }
       if (run) {
         if (stream.ready == 0) break;
-        const int since = count_of(block) % kBlocksBetween;  // blocks are counted in place of keys
+        const int blocks = count_of(block), since = blocks % kBlocksBetween;  // they are counted in place of keys
         block.is = ((block.is ^ kMarkOdd) & (kMarkRun | kMarkOdd | kMarkAhead)) + (unsigned)(since + 1) * kMarkCount;
         if (kRunsByBounds && block.is & kMarkAhead) block.is |= kMarkPartial;
         pass_block_of_run(s, stream);
-        if (open && since == 0) end_round(s, st, &settled, false, kRounds);
+        if (blocks > 0 && since == 0) end_round(s, st, &settled, false, kRounds);
         continue;
       }
       const int next = keys_of_next(stream, block.is & kMarkPartial);
       if (next > 0) {
-        if (open) mark(block, kMarkMixed, false);
+        if (count_of(block) > 0) mark(block, kMarkMixed, false);
         block.is = block.is % kMarkCount + (unsigned)next * kMarkCount;
         pass_block(stream);
       }
@@ -236,12 +240,17 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       if (last || (next > 0 && stream.from == 0)) end_round(s, st, &settled, last);
       if (next == 0) break;
     }
-    if (kHasRuns && sweep == 0) {
+    if (kHasRuns && block.is & kMarkRun) {
       stream = {};
+      sweep = 0;
       if (!kRunsByBounds || count_of(block) == 0) continue;  // there was no run
       __syncthreads();
-      zones = close_ranks(s, lists_of(a, s), zones);
-      if (zones == 0) sweep = 1;  // the last one closes the sums
+      const int left = close_ranks(s, lists_of(a, s), get(s.walk.zones));
+      if (threadIdx.x == 0) put(s.walk.zones, left);
+      if (left > 0) continue;
+    } else if (block.is & kMarkPartial) {
+      break;
     }
+    sweep = kMarkPartial;  // the last one closes the sums
   }
 }

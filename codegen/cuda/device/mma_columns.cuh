@@ -47,9 +47,15 @@ __device__ __forceinline__ void each_of_sums(Shared& s, float (&sums)[kTilesEach
     kOut ? move_part<true>(s, sums, part) : __syncthreads();
     const int column = part * kPartColumns + 4 * lane;
     const bool is_there = (kFours == kLanes || lane < kFours) && column < kColumnsThereAre;
-    if (is_there) {
-      each_place<kThreads / kLanes, 1>(
-          t.apart != 0, t.from + threadIdx.x / kLanes, t.to, [&](int row) { return place(row, column); },
+    if (t.apart == 0) {
+#pragma unroll 1
+      for (int i = threadIdx.x; i < t.count * kFours; i += kThreads) {
+        const int row = i / kFours, in_part = i % kFours * 4, c = part * kPartColumns + in_part;
+        if (c < kColumnsThereAre && is_computed(t, row)) use(place(row, c), result_row(s, row) + in_part, c);
+      }
+    } else if (is_there) {
+      each_even_place<kThreads / kLanes, 1>(
+          t.from + threadIdx.x / kLanes, t.to, [&](int row) { return place(row, column); },
           [&](int row, auto* at) { use(at, result_row(s, row) + 4 * lane, column); });
     }
     if (!kOut) move_part<false>(s, sums, part);

@@ -199,12 +199,16 @@ __device__ __forceinline__ void open_block_of_run(Shared& s, const KeyStream& st
     const int row = row_of(2 * i + lane / 2);
     // fault(bounds_of_the_block_before) value: right + kKeys
     const int below = (lane % 2 == 0 ? get(s.meets.lo[row]) : get(s.meets.hi[row])) - first;
-    const unsigned bits = bits_between(min(max(below, 0), kKeys));
-    block.kept.digits[0][i] = bits;
-    const bool any = kByGroups || __any_sync(0xFFFFFFFFu, bits != 0), all = __all_sync(0xFFFFFFFFu, bits == kAllBits);
+    unsigned bits = kAllBits;
+    bool any = true;
+    if (!__all_sync(0xFFFFFFFFu, lane % 2 == 0 ? below <= 0 : below >= kKeys)) {
+      bits = bits_between(min(max(below, 0), kKeys));
+      any = kByGroups || __any_sync(0xFFFFFFFFu, bits != 0);
+      // fault(rows_of_a_run_are_not_masked) leaves this out
+      if (any) block.is |= kMarkMasked;
+    }
     if (any) block.is |= kMarkTile << i;
-    // fault(rows_of_a_run_are_not_masked) leaves this out
-    if (any != all) block.is |= kMarkMasked;
+    block.kept.digits[0][i] = bits;
   }
 }
 

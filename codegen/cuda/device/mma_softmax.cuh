@@ -105,28 +105,16 @@ __device__ __forceinline__ void apply_score(const weft_args& a, Shared& s, Block
   });
 }
 
-/// Pairs that are not kept score minus infinity, or weigh nothing.
-__device__ __forceinline__ void mask_scores(Block& block) {
+/// Pairs of tile i that are not kept score minus infinity, or weigh nothing.
+__device__ __forceinline__ void mask_scores(Block& block, int i) {
+  const unsigned kept = kept_by_any(block.kept, i);
+  if (__all_sync(0xFFFFFFFFu, kept == kAllBits)) return;
 #pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) {
-    const unsigned kept = kept_by_any(block.kept, i);
+  for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll
-    for (int n = 0; n < kKeyTiles; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        if ((kept & 1u << (4 * n + e)) == 0) block.scores[i][n][e] = kDirect ? 0 : -infinity();
-      }
+    for (int e = 0; e < 4; ++e) {
+      if ((kept & 1u << (4 * n + e)) == 0) block.scores[i][n][e] = kDirect ? 0 : -infinity();
     }
-  }
-}
-
-/// The same where all pairs of a tile are kept, or none.
-__device__ __forceinline__ void leave_out_tiles(Block& block) {
-#pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) {
-    if (block.is & kMarkTile << i) continue;
-#pragma unroll
-    for (int e = 0; e < 4 * kKeyTiles; ++e) block.scores[i][e / 4][e % 4] = kDirect ? 0 : -infinity();
   }
 }
 

@@ -152,14 +152,18 @@ __device__ __forceinline__ void stage_tile(const Tile& t, unsigned char* to, boo
     const bool is_there = By::kChunks == By::kLanes || chunk < By::kChunks;
     // fault(rows_behind_the_last_read) value: t.apart != 0
     const bool even = t.apart != 0 && t.from == 0 && t.to == kRows;  // others stand for rows that are not there
-    if (is_there) {
-      each_place<By::kAtOnce, 4>(
-          even, By::row_of(threadIdx.x), kRows, [&](int row) { return row_at(row) + chunk * 16; },
-          [&](int row, const unsigned char* at) {
-            uint4 x = load_global<uint4>(at);
-            x = make_uint4(x.x ^ flip, x.y ^ flip, x.z ^ flip, x.w ^ flip);
-            store_shared(to + place_of<By::kApart>(row, chunk), x);
-          });
+    const auto copy = [&](int row, const unsigned char* at) {
+      uint4 x = load_global<uint4>(at);
+      x = make_uint4(x.x ^ flip, x.y ^ flip, x.z ^ flip, x.w ^ flip);
+      store_shared(to + place_of<By::kApart>(row, chunk), x);
+    };
+    const auto place = [&](int row) { return row_at(row) + chunk * 16; };
+    const int first = By::row_of(threadIdx.x);
+    if (even && is_there) {
+      each_even_place<By::kAtOnce, 4>(first, kRows, place, copy);
+    } else {
+#pragma unroll 4
+      for (int row = first; is_there && row < kRows; row += By::kAtOnce) copy(row, place(row));
     }
   } else {
 #pragma unroll 1

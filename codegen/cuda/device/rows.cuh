@@ -135,21 +135,16 @@ __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t
   t.apart = __syncthreads_and(even) ? apart : 0;
 }
 
-/// Calls use(row of the tile, place(row)) for every kStep-th row from `row` to before `end`. Where places lie as evenly
-/// as rows do, and `even` says that so do rows, they are found for two of them. Row end - 1 is there.
+/// Calls use(row of the tile, place(row)) for every kStep-th row from `row` to before `end`, where rows lie evenly and
+/// places as rows do: they are found for two of them. Row end - 1 is there.
 template <int kStep, int kAtOnce, typename Place, typename Use>
-__device__ __forceinline__ void each_place(bool even, int row, int end, const Place& place, const Use& use) {
-  if (even) {
-    auto at = place(min(row, end - 1));
-    // fault(places_by_the_next_row) value: (u64)place(min(row + 1, end - 1)) - (u64)at
-    const u64 apart = (u64)place(min(row + kStep, end - 1)) - (u64)at;
+__device__ __forceinline__ void each_even_place(int row, int end, const Place& place, const Use& use) {
+  auto at = place(min(row, end - 1));
+  // fault(places_by_the_next_row) value: (u64)place(min(row + 1, end - 1)) - (u64)at
+  const u64 apart = (u64)place(min(row + kStep, end - 1)) - (u64)at;
 #pragma unroll(kAtOnce)
-    for (; row < end; row += kStep) {
-      use(row, at);
-      at = (decltype(at))((u64)at + apart);
-    }
-  } else {
-#pragma unroll(kAtOnce)
-    for (; row < end; row += kStep) use(row, place(row));
+  for (; row < end; row += kStep) {
+    use(row, at);
+    at = (decltype(at))((u64)at + apart);
   }
 }

@@ -40,10 +40,16 @@ __device__ __forceinline__ void each_four(Shared& s, Sums& sums, const Tile& t, 
   }
   const int in_row = threadIdx.x % kFoursWide * 4;
   const int c = column + in_row / kOfWarp * (kColumns / kColumnWarps) + in_row % kOfWarp;
-  if (c < kColumnsThereAre) {
-    each_place<kThreads / kFoursWide, 1>(
-        t.apart != 0, t.from + threadIdx.x / kFoursWide, t.to, [&](int row) { return place(row, c); },
-        [&](int row, auto* there) { use(there, &s.weights[row * (4 * kFoursWide) + in_row], c); });
+  const auto values_of = [&](int row) { return &s.weights[row * (4 * kFoursWide) + in_row]; };
+  if (t.apart == 0) {
+#pragma unroll 1
+    for (int row = threadIdx.x / kFoursWide; row < kRows; row += kThreads / kFoursWide) {
+      if (is_computed(t, row) && c < kColumnsThereAre) use(place(row, c), values_of(row), c);
+    }
+  } else if (c < kColumnsThereAre) {
+    each_even_place<kThreads / kFoursWide, 1>(
+        t.from + threadIdx.x / kFoursWide, t.to, [&](int row) { return place(row, c); },
+        [&](int row, auto* there) { use(there, values_of(row), c); });
   }
   if (!kOut) {
     __syncthreads();
