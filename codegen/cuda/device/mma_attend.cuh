@@ -61,9 +61,9 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
       const int last = (is_of_run(block) ? kKeys : count_of(block)) - 1;
       apply_score<Pairs>(a, s, block, [&](int i) { return get(s.key[block.from + min(i, last)]); });
     }
+    if (block.is & kMarkMasked) {
 #pragma unroll
-    for (int i = 0; i < kTilesEach; ++i) {
-      if (block.is & kMarkMasked) mask_scores(block, i);
+      for (int i = 0; i < kTilesEach; ++i) mask_scores(block, i);
     }
 #pragma unroll
     for (int i = 0; i < kTilesEach; ++i) {

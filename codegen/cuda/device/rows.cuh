@@ -122,7 +122,7 @@ __device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t
   }
   __syncthreads();
   if (t.from == t.to) return;
-  const int first = first_position_of_tile(s), apart = t.count > 1 ? get(s.x[1]) - first : 0;
+  const int first = first_position_of_tile(s), apart = get(s.x[min(1, t.count - 1)]) - first;
   t.last = get(s.x[t.count - 1]);
   const u64 last_bits = get(s.bits[t.count - 1]);
   gather_bits(s, t);

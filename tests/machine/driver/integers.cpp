@@ -128,12 +128,12 @@ Step shift_add(const Reader& r) {
   };
 }
 
-/// EX: the upper words of wider numbers, after the lower ones have been compared.
+/// EX: the upper words of wider numbers, after the lower ones have been compared; left out where that is always true.
 Step compare(const Reader& r) {
   const auto from = sources_of<2>(r, 2, false);
   const auto comparison = Comparison::read(r);
   const bool is_unsigned = r.has("U32"), upper = r.has("EX");
-  const Predicate lower = upper ? r.predicate(5) : Predicate();
+  const Predicate lower = upper ? r.predicate(5, {}) : Predicate();
   if (r.has_any({"S64", "U64", "64"})) {
     const bool wide_signed = r.has("S64");
     return compared(r, false, r.predicate(4, {}), [=](const Warp& warp) {
