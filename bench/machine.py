@@ -40,7 +40,7 @@ PATTERNS = [
     ("adaptive", "adaptive", "adaptive", []),
     ("strided_local", "deepspeed_fixed", "deepspeed_fixed", []),
     ("longnet", "longnet", None, ["-D", "segments=[128,256,512]"]),
-    ("documents", "pattern documents { input doc: i32[batch, tokens]; keep causal & document(doc); }", None, ["--input", "doc={documents}"]),
+    ("documents", "pattern documents { input doc: i32[batch, tokens]; keep causal & document(doc); }", None, []),
     ("dropout", "pattern dropped { keep causal; dropout 0.1; }", None, []),
 ]
 
@@ -114,8 +114,9 @@ def documents(n, folder):
     return path
 
 
-def options_of(row, n, folder):
-    return [option.format(documents=documents(n, folder)) if "{" in option else option for option in row[3]]
+def with_inputs(row, n, folder):
+    """The options of a row, and what `emit` has no need of."""
+    return row[3] + (["--input", f"doc={documents(n, folder)}"] if "input doc" in row[1] else [])
 
 
 def executed(row, target, path, n, folder):
@@ -123,7 +124,7 @@ def executed(row, target, path, n, folder):
     log, profile = (pathlib.Path(folder) / f"{n}.{what}" for what in ("json", "profile"))
     environment = {"WEFT_CUDA_DRIVER": str(DRIVER), "WEFT_MACHINE_SM": target[3:], "WEFT_MACHINE_LOG": str(log),
                    "WEFT_MACHINE_PROFILE": str(profile)}
-    weft("run", path, row[2], options_of(row, n, folder), "cuda", n, environment)
+    weft("run", path, row[2], with_inputs(row, n, folder), "cuda", n, environment)
     launches = [json.loads(line) for line in log.read_text().splitlines()]
     return next(launch for launch in launches if launch["kernel"] == machine_where.KERNEL), profile
 
@@ -132,7 +133,7 @@ def where(row, target, tokens):
     with tempfile.TemporaryDirectory() as folder:
         path = file_of(row, folder)
         launch, profile = executed(row, target, path, tokens, folder)
-        text = weft("emit", path, row[2], row[3] if "-D" in row[3] else [], target)
+        text = weft("emit", path, *row[2:], target)
         machine_where.show(WEFT, text, target, profile, launch["blocks"] * launch["warps"], pathlib.Path(folder))
 
 
@@ -144,7 +145,7 @@ def measure(row, target):
         samples, ratio, keys = [], None, ""
         for n in LENGTHS:
             main, _ = executed(row, target, path, n, folder)
-            facts = json.loads(weft("explain", path, pattern, options_of(row, n, folder), target, n))
+            facts = json.loads(weft("explain", path, pattern, with_inputs(row, n, folder), target, n))
             instructions = sum(main["executed"].values())
             samples.append((instructions / main["warps"], facts["tiles"]["full"], facts["tiles"]["partial"], main["blocks"]))
             ratio = instructions / (facts["pairs"] * 2 * DIM / products)

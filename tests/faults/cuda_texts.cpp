@@ -233,7 +233,10 @@ const std::vector<Text>& cuda_texts() {
       // Runs in which each row keeps an interval of the keys; of two terms, one as far as they touch.
       {.name = "bounded_runs",
        .pattern = "branch window(150, 20);",
-       .faults = {{"rows_of_a_run_keep_one_more"}, {"bounds_of_the_block_before"}, {"rows_of_a_run_are_not_masked"}},
+       .faults = {{"rows_of_a_run_keep_one_more"},
+                  {"bounds_of_the_block_before"},
+                  {"rows_of_a_run_are_not_masked"},
+                  {"ends_in_a_runs_block_are_behind_it"}},
        .target = "sm_80",
        .size = {.queries = 200, .keys = 700, .heads = 1, .d = 32, .d_v = 16}},
       {.name = "runs_of_two_terms",

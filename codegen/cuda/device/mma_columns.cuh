@@ -34,13 +34,13 @@ __device__ __forceinline__ void move_part(Shared& s, float (&sums)[kTilesEach][k
 }
 
 /// Calls use(place(row of the tile, column), where four values from that column on are, column) for so many columns of
-/// sums as they are, or to become them. By way of shared memory, because then neighbouring threads hold neighbouring columns, and the code stands here once
-/// instead of once for each register.
+/// sums as they are, or to become them. By way of shared memory, because then neighbouring threads hold neighbouring
+/// columns, and the code stands here once instead of once for each register.
 template <bool kOut, int kColumnsThereAre, int kTiles, typename Place, typename Use>
 __device__ __forceinline__ void each_of_sums(Shared& s, float (&sums)[kTilesEach][kTiles][4], const Tile& t,
                                              const Place& place, const Use& use) {
   constexpr int kPartColumns = 8 * kTiles / kResultParts, kFours = kPartColumns / 4;
-  constexpr int kLanes = kFours > 32 ? 64 : kFours > 16 ? 32 : kFours > 8 ? 16 : kFours > 4 ? 8 : 4;  // of a row
+  constexpr int kLanes = lanes_of_row(kFours);
   const int lane = threadIdx.x % kLanes;
 #pragma unroll
   for (int part = 0; part < kResultParts; ++part) {

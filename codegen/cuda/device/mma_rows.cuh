@@ -26,6 +26,9 @@ constexpr int place_of_byte(int row, int byte) {
   return place_of<kApart>(row, byte / 16) + byte % 16;
 }
 
+/// Neighbouring lanes that share a row of so many parts: a power of two.
+constexpr int lanes_of_row(int parts) { return parts > 1 ? 2 * lanes_of_row((parts + 1) / 2) : 1; }
+
 /// Where rows of K or V are.
 struct __align__(16) Source {
   const unsigned char* base;

@@ -201,7 +201,9 @@ __device__ __forceinline__ void open_block_of_run(Shared& s, const KeyStream& st
     const int below = (lane % 2 == 0 ? get(s.meets.lo[row]) : get(s.meets.hi[row])) - first;
     unsigned bits = kAllBits;
     bool any = true;
-    if (!__all_sync(0xFFFFFFFFu, lane % 2 == 0 ? below <= 0 : below >= kKeys)) {
+    // fault(ends_in_a_runs_block_are_behind_it) value: __all_sync(0xFFFFFFFFu, lane % 2 == 0 ? below <= 0 : below > 0)
+    const bool whole = __all_sync(0xFFFFFFFFu, lane % 2 == 0 ? below <= 0 : below >= kKeys);
+    if (!whole) {
       bits = bits_between(min(max(below, 0), kKeys));
       any = kByGroups || __any_sync(0xFFFFFFFFu, bits != 0);
       // fault(rows_of_a_run_are_not_masked) leaves this out

@@ -120,8 +120,7 @@ __device__ __forceinline__ void mask_scores(Block& block, int i) {
 
 /// New measures where a row's largest score has left the old one too far below; what was summed before is scaled. Of tiles
 /// [first, end).
-__device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, float scale, int first = 0,
-                                             int end = kTilesEach) {
+__device__ __forceinline__ void raise_maxima(State& st, const Scores& scores, float scale, int first, int end) {
   float by[kRowsEach];
   bool moved = false;
 #pragma unroll
@@ -177,8 +176,8 @@ __device__ __forceinline__ void count_branches(Shared& s, Block& block, int firs
 }
 
 /// P = count * 2^(score - m), or count * score, in the place of S, of tiles [first, end).
-__device__ __forceinline__ void weigh_scores(Shared& s, State& st, Block& block, float scale, int first = 0,
-                                             int end = kTilesEach) {
+__device__ __forceinline__ void weigh_scores(Shared& s, State& st, Block& block, float scale, int first,
+                                             int end) {
 #pragma unroll
   for (int i = first; i < end; ++i) {
 #pragma unroll

@@ -8,7 +8,7 @@
 template <int kOfRow>
 struct Deal {
   static constexpr int kChunks = (kOfRow + 7) / 8;
-  static constexpr int kLanes = kChunks > 16 ? 32 : kChunks > 8 ? 16 : kChunks > 4 ? 8 : kChunks > 2 ? 4 : kChunks;
+  static constexpr int kLanes = lanes_of_row(kChunks);
   static constexpr int kAtOnce = kThreads / kLanes;               // rows
   static constexpr int kTimes = (kKeys + kAtOnce - 1) / kAtOnce;  // until a block of keys is dealt
   static constexpr int kApart = bytes_apart(kOfRow, kByGroups);   // bytes that a row takes in shared memory

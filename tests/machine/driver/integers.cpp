@@ -128,7 +128,8 @@ Step shift_add(const Reader& r) {
   };
 }
 
-/// EX: the upper words of wider numbers, after the lower ones have been compared; left out where that is always true.
+/// EX: the upper words of wider numbers, after the lower ones have been compared, of which nothing is said where they
+/// always hold.
 Step compare(const Reader& r) {
   const auto from = sources_of<2>(r, 2, false);
   const auto comparison = Comparison::read(r);
