@@ -22,9 +22,10 @@ namespace weft::bench {
 namespace {
 
 constexpr const char* kHelp =
-    "weft-bench-compile [--arch 61,80] [--dim 64,128] [--dtype f32,f16,bf16] [--times N] [--quick]\n"
+    "weft-bench-compile [--arch 61,80] [--dim 64,128] [--dtype f32,f16,bf16] [--times N] [--quick] [--few]\n"
     "  --times N  compile each text N times and count the quickest\n"
-    "  --quick    every fifth pattern only\n";
+    "  --quick    every fifth pattern only\n"
+    "  --few      the texts that launches of few queries need\n";
 constexpr std::size_t kQuickly = 5;
 constexpr double kBar = 500;  ///< ms, 95 of 100 kernels
 /// ms, every kernel, for the architecture that has least to compile for: Pascal.
@@ -36,7 +37,7 @@ struct Options {
   std::vector<std::string> arches = {"61", "70", "75", "80", "86", "89", "90"}, dims = {"64", "128"},
                            dtypes = {"f32", "f16", "bf16"};
   int times = 1;
-  bool quick = false;
+  bool quick = false, few = false;
 };
 
 std::vector<std::string> words(std::string_view list) {
@@ -53,8 +54,8 @@ Result<Options> options_of(int count, char** given) {
   Options out;
   for (int i = 1; i < count; ++i) {
     const std::string_view option = given[i];
-    if (option == "--quick") {
-      out.quick = true;
+    if (option == "--quick" || option == "--few") {
+      (option == "--few" ? out.few : out.quick) = true;
       continue;
     }
     auto* const list = option == "--arch"    ? &out.arches
@@ -145,7 +146,8 @@ Result<std::vector<Kernel>> make_all(const std::vector<ir::Pattern>& patterns, c
     if (!plan.ok()) return plan.error();
     Kernel made{.name = name, .plan_ms = planning.ms()};
     const Stopwatch emitting;
-    const auto source = codegen::cuda::emit(*plan, target);
+    const auto regime = options.few ? ir::Regime::few_queries : ir::Regime::many_queries;
+    const auto source = codegen::cuda::emit(*plan, target, regime);
     made.emit_ms = emitting.ms();
     made.text_bytes = source.text.size();
     auto at = known.find(source.text);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "compiler/ir/steps.h"
+
 #include <string>
 
 namespace weft::codegen {
@@ -13,6 +15,9 @@ struct Names {
   std::string sizes = {};         ///< of what finds out what entries are where their sizes stand in the GPU's memory
   std::string terms = {};         ///< of gradients: what finds out of each query what its pairs want of it
 };
+
+/// The kernel that a step runs; empty where the text has none that does.
+const std::string& name_of(const Names& names, ir::Step::Kernel kernel);
 
 /// A plan spelled for one target: text for its compiler, and the names of the kernels in it.
 struct Source : Names {

@@ -93,7 +93,7 @@ Parts parts_of(const Kernel& k) {
 
 }  // namespace
 
-Names names(const ir::Plan&) { return {.symbol = "weft_kernel"}; }
+Names names(const ir::Plan&, ir::Regime) { return {.symbol = "weft_kernel"}; }
 
 Source emit(const ir::Plan& plan, const Target& target, ir::Regime regime) {
   const Kernel k(plan, target, regime);

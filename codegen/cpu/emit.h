@@ -22,6 +22,6 @@ namespace weft::codegen::cpu {
 Source emit(const ir::Plan& plan, const Target& target, ir::Regime regime = ir::Regime::many_queries);
 
 /// Of the kernels that emit() would give.
-Names names(const ir::Plan& plan);
+Names names(const ir::Plan& plan, ir::Regime regime = ir::Regime::many_queries);
 
 }  // namespace weft::codegen::cpu

@@ -41,11 +41,13 @@ const ClassTraits kClasses[] = {
     {ir::KernelClass::simt, "simt_", "f32 arithmetic on plain lanes", simt_constants, simt_shape,
      /*tries=*/1,
      /*ahead=*/0,
-     /*lists_pages=*/false},
+     /*lists_pages=*/false,
+     /*always_cuts=*/false},
     {ir::KernelClass::mma, "mma_", "products by matrix instructions, sums in f32", mma_constants, mma_shape,
      /*tries=*/2,
      /*ahead=*/2,
-     /*lists_pages=*/true},
+     /*lists_pages=*/true,
+     /*always_cuts=*/true},
 };
 
 }  // namespace

@@ -37,6 +37,10 @@ struct ClassTraits {
   int tries;         ///< keys that a thread tries at once, where no conditions on pairs need registers
   int ahead;         ///< blocks of keys that are known ahead of the one at hand
   bool lists_pages;  ///< of a paged cache: the list of keys says where they lie
+  /// What chunks of keys need stands in the text of many queries, too: the registers of its loops are laid out for a
+  /// kernel with it. Without it sm_80 spills 12 bytes at head dim 128 where the pattern is dense, 384 where it is
+  /// longnet.
+  bool always_cuts;
 };
 
 /// Columns of what one row sums up: O, dQ, or the wider of dK and dV.

@@ -94,8 +94,17 @@ int tries(const ir::Plan& plan) { return plan.predicates.empty() ? traits_of(pla
 
 bool lists_pages(const ir::Plan& plan) { return plan.bind.paged && traits_of(plan.choices.kernel_class).lists_pages; }
 
+/// The text of few queries alone knows of tiles that heads share, and that of many mostly not of keys in chunks.
+bool shares_tiles(const ir::Plan& plan, ir::Regime regime) {
+  return regime == ir::Regime::few_queries && ir::heads_may_share(plan);
+}
+bool cuts_keys(const ir::Plan& plan, ir::Regime regime) {
+  const bool always = traits_of(plan.choices.kernel_class).always_cuts;
+  return plan.may_cut_keys() && (always || regime == ir::Regime::few_queries);
+}
+
 /// What shared memory is reckoned by; codegen/cuda/device/shape.cuh has the same of the text's constants.
-walk::BlockShape shape_of(const ir::Plan& plan) {
+walk::BlockShape shape_of(const ir::Plan& plan, ir::Regime regime) {
   const auto& c = plan.choices;
   const ClassTraits& of_class = traits_of(c.kernel_class);
   return of_class.shape({.rows = c.tile_q,
@@ -110,7 +119,7 @@ walk::BlockShape shape_of(const ir::Plan& plan) {
                          .ahead = of_class.ahead,
                          .lists_pages = lists_pages(plan),
                          .counts = digits(plan) > 0,
-                         .shares_tiles = ir::heads_may_share(plan),
+                         .shares_tiles = shares_tiles(plan, regime),
                          .passes_over = passes_over_keys(plan),
                          .by_values = compares_values(plan),
                          .conditions = static_cast<int>(plan.predicates.size()),
@@ -124,7 +133,7 @@ int scale_of_weights(const ir::Plan& plan) {
   return plan.choices.kernel_class == ir::KernelClass::mma && plan.bind.dtype == ir::DType::f16 ? 256 : 1;
 }
 
-void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
+void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Regime regime) {
   const auto& c = plan.choices;
   const ClassTraits& of_class = traits_of(c.kernel_class);
   Constants constant(w);
@@ -133,7 +142,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant("kThreads", c.threads, "of a block");
   // Without a number ptxas aims at more blocks for some head dims, and spills a few bytes for it.
   constant("kBlocks", c.resident, "that an SM must hold: registers may take what they leave");
-  if (has_prepass(plan) || has_summaries(plan))
+  if (has_prepass(plan, regime) || has_summaries(plan))
     constant("kPrepassThreads", ir::kPrepassThreads, "of a block of the prepass");
   if (passes_over_keys(plan))
     constant("kSummaryBlock", ir::kSummaryBlock, "keys, or queries, of which is asked together");
@@ -144,7 +153,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   of_class.constants(constant, plan, target);
   constant.flag("kCounts", digits(plan) > 0, "several branches may keep a pair");
   constant("kDigits", digits(plan), "of how many those are, in base 2");
-  constant.flag("kCutsKeys", plan.may_cut_keys(), "of few rows with many keys; weft_merge goes on");
+  constant.flag("kCutsKeys", cuts_keys(plan, regime), "of few rows with many keys, which weft_merge goes on with");
   constant.flag("kSeveralSoftmaxes", most_passes(plan) > 1, "of a row, and O is a weighted sum of some");
   if (plan.bind.gradient)
     constant.flag("kScalesGradients", plan.scales_gradients(), "dS as an operand: f16 has no small numbers");
@@ -156,7 +165,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
     constant.flag("kDirect", false, "");
   if (!plan.bind.gradient)
     constant.flag("kHasSink", plan.sink_logit != nullptr, "a further term of a row's sum, without a value");
-  constant.flag("kSharesTiles", ir::heads_may_share(plan), "heads that share K and V may stand in one tile");
+  constant.flag("kSharesTiles", shares_tiles(plan, regime), "heads that share K and V may stand in one tile");
   constant.flag("kTransposed", plan.stationary() == ir::Stationary::key,
                 "tiles hold keys, and queries are walked over");
   constant.flag("kPaged", plan.bind.paged, "K and V come in pages");
@@ -171,7 +180,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target) {
   constant.flag("kByValues", compares_values(plan), "pairs by a value of the key, which rows compare");
   if (plan.phases.size() > 1 || plan.bind.gradient)
     constant("kPhases", static_cast<std::int64_t>(plan.phases.size()), "launches, with f32 state carried between them");
-  constant("kSharedFixed", shape_of(plan).shared_bytes(),
+  constant("kSharedFixed", shape_of(plan, regime).shared_bytes(),
            "bytes of shared memory, and more for each key range of a head");
   const Uses uses = uses_of(plan);
   constant.flag("kHasClasses", uses.classes, "tiles of rows that meet the same conditions");
@@ -284,17 +293,20 @@ void write_header(TextWriter& w, const Header& h) {
   if (has_twin) w.line("#endif");
 }
 
-Names names(const ir::Plan& plan) {
-  const bool of_inputs = is_of_inputs(plan);
+Names names(const ir::Plan& whole, ir::Regime regime) {
+  const ir::Plan& plan = ir::plan_of(whole, regime);
+  const bool few = regime == ir::Regime::few_queries;
+  const auto name = [](bool there, const char* of) { return there ? std::string(of) : std::string(); };
   return {.symbol = "weft_kernel",
-          .merge = plan.may_cut_keys() ? "weft_merge" : std::string(),
-          .prepass = has_prepass(plan) ? kPrepassSymbol : std::string(),
-          .input_tables = of_inputs ? "weft_input_tables" : std::string(),
-          .sizes = plan.may_read_sizes() ? "weft_sizes" : std::string(),
-          .terms = is_of_queries(plan) ? "weft_terms" : std::string()};
+          .merge = name(few && plan.may_cut_keys(), "weft_merge"),
+          .prepass = name(has_prepass(plan, regime), kPrepassSymbol),
+          .input_tables = name(is_of_inputs(plan), "weft_input_tables"),
+          .sizes = name(few && plan.may_read_sizes(), "weft_sizes"),
+          .terms = name(is_of_queries(plan), "weft_terms")};
 }
 
-Source emit(const ir::Plan& plan, const Target& target) {
+Source emit(const ir::Plan& whole, const Target& target, ir::Regime regime) {
+  const ir::Plan& plan = ir::plan_of(whole, regime);
   const char* const elements[] = {"f32", "f16", "bf16"};
   TextWriter w;
   w.line("// Attention kernel made by Weft for {}: {} storage, {}.", target.name, ir::to_string(plan.bind.dtype),
@@ -307,9 +319,9 @@ Source emit(const ir::Plan& plan, const Target& target) {
   w.blank();
   w.line("// ---- the plan's choices ----");
   w.blank();
-  constants(w, plan, target);
+  constants(w, plan, target, regime);
   for (int i = 0; i < kHeaderCount; ++i) {
-    if (!wants_header(plan, kHeaders[i].name)) continue;
+    if (!wants_header(plan, regime, kHeaders[i].name)) continue;
     const std::string_view name = kHeaders[i].name;
     if (name == "lse.cuh" && plan.sink_logit) write_sink(w, plan);
     write_header(w, kHeaders[i]);
@@ -329,15 +341,16 @@ Source emit(const ir::Plan& plan, const Target& target) {
   if (has_conditions(plan)) write_conditions(w, plan);
   if (has_pairs(plan)) write_pairs(w, plan);
   if (is_of_inputs(plan)) write_elements(w, plan);
-  if (has_prepass(plan)) write_prepass(w, plan);
+  if (has_prepass(plan, regime)) write_prepass(w, plan);
   kernel(w, plan);
-  return {names(plan), std::move(w).take()};
+  return {names(whole, regime), std::move(w).take()};
 }
 
-SharedMemory shared_memory(const ir::Plan& plan) {
-  return {.fixed = shape_of(plan).shared_bytes(),
+SharedMemory shared_memory(const ir::Plan& whole, ir::Regime regime) {
+  const ir::Plan& plan = ir::plan_of(whole, regime);
+  return {.fixed = shape_of(plan, regime).shared_bytes(),
           .per_term = walk::kTermBytes,
-          .prepass = has_prepass(plan) ? prepass_shared_bytes(plan) : 0};
+          .prepass = has_prepass(plan, regime) ? prepass_shared_bytes(plan) : 0};
 }
 
 }  // namespace weft::codegen::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "codegen/source.h"
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/plan.h"
 #include "compiler/target/target.h"
 
@@ -17,10 +18,11 @@ namespace weft::codegen::cuda {
 
 /// Never fails on a plan for a CUDA target that verifies. The text depends on the plan's binding,
 /// choices, shape of its passes and the kinds of conditions in them, not on their numbers: those are tables.
-Source emit(const ir::Plan& plan, const Target& target);
+/// One text of those that ir::regimes_of(plan) names.
+Source emit(const ir::Plan& plan, const Target& target, ir::Regime regime = ir::Regime::many_queries);
 
 /// Of the kernels that emit() would give.
-Names names(const ir::Plan& plan);
+Names names(const ir::Plan& plan, ir::Regime regime = ir::Regime::many_queries);
 
 /// Dynamic shared memory of a block of threads, bytes; kernels have no other. Grids stand in compiler/ir/steps.h.
 struct SharedMemory {
@@ -29,6 +31,6 @@ struct SharedMemory {
   std::int64_t prepass = 0;   ///< of the prepass
   std::int64_t with_terms(std::int64_t most_terms) const { return fixed + most_terms * per_term; }
 };
-SharedMemory shared_memory(const ir::Plan& plan);
+SharedMemory shared_memory(const ir::Plan& plan, ir::Regime regime = ir::Regime::many_queries);
 
 }  // namespace weft::codegen::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/base/text_writer.h"
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/steps.h"
 
@@ -13,9 +14,10 @@ namespace weft::codegen::cuda {
 
 inline constexpr const char* kPrepassSymbol = "weft_prepass";
 
-/// Plans that stand beside that of dQ have its lists.
-inline bool has_prepass(const ir::Plan& plan) {
-  return !plan.lists.empty() && plan.stationary() == ir::Stationary::query &&
+/// Plans that stand beside that of dQ have its lists, and the text of few queries those that the other's prepass
+/// filled.
+inline bool has_prepass(const ir::Plan& plan, ir::Regime regime) {
+  return !plan.lists.empty() && regime != ir::Regime::few_queries && plan.stationary() == ir::Stationary::query &&
          plan.phases.front().role == ir::Role::attend;
 }
 bool has_summaries(const ir::Plan& plan);

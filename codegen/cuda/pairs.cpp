@@ -146,19 +146,20 @@ bool is_of_other_pass(const ir::Plan& plan, std::string_view name) {
 
 }  // namespace
 
-bool wants_header(const ir::Plan& plan, std::string_view name) {
+bool wants_header(const ir::Plan& plan, ir::Regime regime, std::string_view name) {
   if (is_foreign(plan.choices.kernel_class, name) || is_of_other_pass(plan, name)) return false;
   if (name == "expressions.cuh") return plan.score || plan.sink_logit || has_conditions(plan);
   if (name == "sinkless.cuh") return !plan.sink_logit;
   if (name == "conditions.cuh") return has_conditions(plan);
   if (name == "unconditional.cuh") return !has_conditions(plan);
   if (name.ends_with("dropout.cuh")) return plan.dropout > 0;
-  if (name == "philox.cuh") return plan.dropout > 0 || (has_prepass(plan) && chooses_keys(plan));
+  const bool few = regime == ir::Regime::few_queries, chooses = has_prepass(plan, regime) && chooses_keys(plan);
+  if (name == "philox.cuh") return plan.dropout > 0 || chooses;
   if (name == "mma_warps.cuh") return plan.choices.groups == 0;
   if (name == "mma_groups.cuh" || name == "mma_group_ptx.cuh") return plan.choices.groups != 0;
-  if (name == "lists.cuh") return has_prepass(plan) && chooses_keys(plan);
-  if (name == "sizes.cuh" || name == "chunks.h") return plan.may_read_sizes();
-  if (name == "merge.cuh") return plan.may_cut_keys();
+  if (name == "lists.cuh") return chooses;
+  if (name == "sizes.cuh" || name == "chunks.h") return few && plan.may_read_sizes();
+  if (name == "merge.cuh") return few && plan.may_cut_keys();
   if (name == "skips.cuh") return passes_over_keys(plan);
   if (name == "summaries.cuh") return has_summaries(plan);
   return true;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/base/text_writer.h"
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/plan.h"
 
 #include <string_view>
@@ -19,6 +20,6 @@ void write_elements(TextWriter& w, const ir::Plan& plan);
 void write_sink(TextWriter& w, const ir::Plan& plan);
 
 /// Some headers stand only in kernels that use them.
-bool wants_header(const ir::Plan& plan, std::string_view name);
+bool wants_header(const ir::Plan& plan, ir::Regime regime, std::string_view name);
 
 }  // namespace weft::codegen::cuda

@@ -1,5 +1,7 @@
 #include "compiler/ir/few_rows.h"
 
+#include "compiler/ir/key_chunks.h"
+
 #include <algorithm>
 
 namespace weft::ir {
@@ -12,8 +14,13 @@ const char* to_string(Regime regime) {
 std::vector<Regime> regimes_of(const Plan& plan) {
   if (plan.of_inputs) return {Regime::many_queries, Regime::transposed, Regime::inputs};
   if (plan.transposed) return {Regime::many_queries, Regime::transposed};
-  if (plan.choices.few_q == 0) return {Regime::many_queries};
+  if (!has_few_queries(plan)) return {Regime::many_queries};
   return {Regime::many_queries, Regime::few_queries};
+}
+
+bool has_few_queries(const Plan& plan) {
+  if (plan.choices.kernel_class == KernelClass::vector) return plan.choices.few_q > 0;
+  return plan.may_cut_keys() || plan.may_read_sizes() || heads_may_share(plan);
 }
 
 Regime regime_of(const Plan& plan, std::int64_t n_q) {
@@ -37,6 +44,12 @@ bool heads_are_alike(const Plan& plan, const Tables& tables) {
 std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape) {
   const auto group = shape.heads / shape.kv_heads;
   return alike && shape.n_q * group <= plan.choices.tile_q ? group : 1;
+}
+
+Regime regime_of(const Plan& plan, bool alike, const Shape& shape) {
+  if (plan.choices.kernel_class == KernelClass::vector) return regime_of(plan, shape.n_q);
+  const bool few = most_key_chunks(plan, shape.n_q, shape.n_k) > 1 || heads_per_tile(plan, alike, shape) > 1;
+  return few ? Regime::few_queries : Regime::many_queries;
 }
 
 void repeat_rows(TileRows& rows, std::int64_t heads) {

@@ -16,14 +16,19 @@ namespace weft::ir {
 /// plans that stand beside the first.
 enum class Regime {
   many_queries,
-  few_queries,  ///< CPUs: beside the other's, full blocks whose lanes are columns, not rows (codegen/cpu/emit_few.cpp)
-  transposed,   ///< GPUs: the pass of dK and dV, which every launch of gradients needs, too
-  inputs,       ///< GPUs: that of the gradients of inputs
+  /// CPUs: beside the other's, full blocks whose lanes are columns, not rows (codegen/cpu/emit_few.cpp).
+  /// GPUs: in the other's place, one that also cuts keys into chunks, holds rows of several heads in one tile, and
+  /// finds sizes of sequences in the GPU's memory, as decoding wants; who only trains or prefills never compiles it.
+  few_queries,
+  transposed,  ///< GPUs: the pass of dK and dV, which every launch of gradients needs, too
+  inputs,      ///< GPUs: that of the gradients of inputs
 };
 inline constexpr std::size_t kRegimes = 4;
 const char* to_string(Regime regime);
 /// All that the plan has, the first of which every launch needs.
 std::vector<Regime> regimes_of(const Plan& plan);
+bool has_few_queries(const Plan& plan);
+/// CPUs: of a launch with so many queries.
 Regime regime_of(const Plan& plan, std::int64_t n_q);
 /// The plan that the text of a regime spells.
 inline const Plan& plan_of(const Plan& plan, Regime regime) {
@@ -39,6 +44,9 @@ bool heads_are_alike(const Plan& plan, const Tables& tables);
 /// Query heads whose rows stand in one tile, position by position: all that share K and V, where they fit and are
 /// alike; else each would read K and V anew.
 std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape);
+/// Whose text a launch needs whose sizes the host knows. GPUs: few queries are those whose keys may be cut, wherever
+/// they are, or that stand in one tile with those of other heads.
+Regime regime_of(const Plan& plan, bool alike, const Shape& shape);
 /// Makes a tile's rows of one head those of so many that stand in it together.
 void repeat_rows(TileRows& rows, std::int64_t heads);
 

@@ -39,7 +39,7 @@ class Steps {
   explicit Steps(const Plan& plan) : plan_(plan), on_gpu_(plan.choices.kernel_class != KernelClass::vector) {}
 
   std::vector<Step> make() && {
-    if (plan_.may_read_sizes()) add(Kernel::sizes, 0, {}).when = When::sizes_in_memory;
+    if (plan_.may_read_sizes()) add(Kernel::sizes, 0, {}, Regime::few_queries).when = When::sizes_in_memory;
     for (std::size_t i = 0; i < plan_.lists.size(); ++i) fill_list(static_cast<int>(i));
     if (plan_.transposed) {
       gradients();
@@ -59,8 +59,8 @@ class Steps {
     return out_.back();
   }
   /// A warp a row.
-  Step& add_rows(Kernel kernel, int number) {
-    Step& step = add(kernel, number, {&Counts::heads, &Counts::rows});
+  Step& add_rows(Kernel kernel, int number, Regime text = Regime::many_queries) {
+    Step& step = add(kernel, number, {&Counts::heads, &Counts::rows}, text);
     step.grid.of_block = std::max(1, step.threads / kWarp);
     return step;
   }
@@ -77,13 +77,12 @@ class Steps {
 
   void attend(int phase, When when = When::always) {
     const std::vector<Count> product = {&Counts::head_groups, &Counts::tiles, &Counts::shares};
-    if (plan_.choices.few_q == 0) {
-      add(Kernel::attend, phase, product).when = when;
-    } else {
+    if (has_few_queries(plan_)) {
       add(Kernel::attend, phase, product, Regime::few_queries).when = When::few_queries;
-      add(Kernel::attend, phase, product).when = When::many_queries;
+      if (plan_.may_cut_keys()) add_rows(Kernel::merge, phase, Regime::few_queries).when = When::keys_are_cut;
+      when = When::many_queries;
     }
-    if (plan_.may_cut_keys()) add_rows(Kernel::merge, phase).when = When::keys_are_cut;
+    add(Kernel::attend, phase, product).when = when;
   }
 
   void gradients() {

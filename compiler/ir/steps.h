@@ -53,8 +53,8 @@ struct Step {
   /// Which launches run it.
   enum class When {
     always,
-    few_queries,   ///< of at most Choices::few_q
-    many_queries,  ///< of more
+    few_queries,   ///< CPUs: of at most Choices::few_q; GPUs: those that need more than the other text has
+    many_queries,  ///< others
     keys_are_cut,
     d_queries,        ///< dQ is wanted, or deltas, which its pass finds
     d_keys,           ///< dK or dV is wanted

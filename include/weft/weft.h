@@ -255,9 +255,9 @@ class WEFT_API Kernel {
   /// Bytes of scratch a launch of this shape uses, in total over its threads.
   Result<std::size_t> workspace(const RunShape& shape, int threads = 0) const;
 
-  /// Makes now what the first launch of such a shape would make: launches of few queries on a CPU have micro-kernels of
-  /// their own, gradients of inputs on a GPU kernels, and each number of heads tables, there in its memory. Says what
-  /// it took: zeros where all was there. Errors are those of run() and of Engine::compile.
+  /// Makes now what the first launch of such a shape would make: launches of few queries have kernels of their own,
+  /// gradients of inputs on a GPU, too, and each number of heads tables, there in its memory. Says what it took: zeros
+  /// where all was there. Errors are those of run() and of Engine::compile.
   Result<BuildTimes> prepare(const RunShape& shape) const;
 
   /// The lists that a launch of this shape makes, in the order of pattern_text(), each once; none where the pattern has

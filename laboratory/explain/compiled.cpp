@@ -63,7 +63,7 @@ Result<Compiled> compile_for_gpu(const Planned& planned, ir::Regime regime, std:
   if (entry.registers) out.registers = static_cast<int>(*entry.registers);
   if (entry.spill_bytes) out.spill_bytes = static_cast<int>(*entry.spill_bytes);
   WEFT_TRY(const auto tables, make_head_tables(plan, heads));
-  out.shared_bytes = codegen::cuda::shared_memory(plan).with_terms(tables.tables.most_terms);
+  out.shared_bytes = codegen::cuda::shared_memory(planned.plan, regime).with_terms(tables.tables.most_terms);
   if (out.registers) {
     out.blocks_per_sm = blocks_per_sm(planned.target, plan.choices.threads, *out.registers, *out.shared_bytes);
   }

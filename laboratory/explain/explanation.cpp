@@ -2,6 +2,7 @@
 
 #include "compiler/ir/launchable.h"
 #include "compiler/ir/tensor.h"
+#include "runtime/engine/arguments.h"
 #include "runtime/engine/destination.h"
 #include "runtime/engine/engine_checks.h"
 #include "runtime/engine/launch_checks.h"
@@ -28,8 +29,11 @@ Result<std::vector<Compiled>> kernels_of(const Request& request, const Planned& 
   if (planned.target.kind != TargetKind::cuda || !request.binaries) return std::vector<Compiled>(in_two ? 2 : 1);
   std::vector<Compiled> out;
   const auto binaries = request.binaries();
-  for (const auto regime : {ir::Regime::many_queries, ir::Regime::transposed}) {
-    if (regime == ir::Regime::transposed && !in_two) continue;
+  WEFT_TRY(const auto tables, make_head_tables(planned.plan, request.shape.heads));
+  std::vector<ir::Regime> regimes = {ir::Regime::many_queries};
+  if (ir::has_few_queries(planned.plan)) regimes = {ir::regime_of(planned.plan, tables.alike, request.shape)};
+  if (in_two) regimes.push_back(ir::Regime::transposed);
+  for (const auto regime : regimes) {
     WEFT_TRY(auto compiled, compile_for_gpu(planned, regime, request.shape.heads, *binaries, listener));
     out.push_back(std::move(compiled));
   }

@@ -17,33 +17,25 @@ namespace {
 std::string llvm_options() { return llvm::Options{}.text(); }
 std::string nvrtc_options() { return nvrtc::Options{}.text(); }
 
-std::string launch_of_cpu(const ir::Plan&, const codegen::Names& names) {
-  return fmt::format("abi {}\nsymbol {}\n", kWeftArgsAbi, names.symbol);
+std::string launch_of_cpu(const ir::Plan& plan) {
+  return fmt::format("abi {}\nsymbol {}\n", kWeftArgsAbi, codegen::cpu::names(plan, ir::Regime::many_queries).symbol);
 }
 
-std::string launch_of_gpu(const ir::Plan& plan, const codegen::Names& names) {
-  const auto shared = codegen::cuda::shared_memory(plan);
-  auto text = fmt::format("abi {}\nsymbol {}\nthreads {}\nshared_fixed {}\nshared_per_term {}\n", kWeftArgsAbi,
-                          names.symbol, plan.choices.threads, shared.fixed, shared.per_term);
-  if (!names.prepass.empty()) {
-    text += fmt::format("prepass {}\nprepass_threads {}\nprepass_shared {}\n", names.prepass, ir::kPrepassThreads,
-                        shared.prepass);
-  }
-  if (!names.merge.empty()) text += fmt::format("merge {}\n", names.merge);
-  if (!names.sizes.empty()) text += fmt::format("sizes {}\n", names.sizes);
-  if (!names.terms.empty()) text += fmt::format("terms {}\n", names.terms);
+/// Of all texts: what one is launched with goes by the plan, too.
+std::string launch_of_gpu(const ir::Plan& plan) {
+  auto text = fmt::format("abi {}\n", kWeftArgsAbi);
   for (const auto regime : ir::regimes_of(plan)) {
-    if (&ir::plan_of(plan, regime) == &plan) continue;
-    const ir::Plan& beside = ir::plan_of(plan, regime);
-    text += fmt::format("{} threads {} shared_fixed {}\n", ir::to_string(regime), beside.choices.threads,
-                        codegen::cuda::shared_memory(beside).fixed);
+    const auto names = codegen::cuda::names(plan, regime);
+    const auto shared = codegen::cuda::shared_memory(plan, regime);
+    text += fmt::format("{}: symbol {} threads {} shared_fixed {} shared_per_term {}\n", ir::to_string(regime),
+                        names.symbol, ir::plan_of(plan, regime).choices.threads, shared.fixed, shared.per_term);
+    if (!names.prepass.empty()) {
+      text += fmt::format("prepass {} threads {} shared {}\n", names.prepass, ir::kPrepassThreads, shared.prepass);
+    }
+    for (const auto& further : {names.merge, names.sizes, names.terms, names.input_tables})
+      if (!further.empty()) text += fmt::format("also {}\n", further);
   }
   return text;
-}
-
-/// Of one regime.
-codegen::Source emit_for_gpu(const ir::Plan& plan, const Target& target, ir::Regime regime) {
-  return codegen::cuda::emit(ir::plan_of(plan, regime), target);
 }
 
 Status check_object(const cache::Entry& entry) {
@@ -81,7 +73,7 @@ constexpr Backend kBackends[] = {
      .options = nvrtc_options,
      .names = codegen::cuda::names,
      .launch = launch_of_gpu,
-     .emit = emit_for_gpu,
+     .emit = codegen::cuda::emit,
      .identity = &Compilers::identity_of_nvrtc,
      .build = &Compilers::build_for_gpu,
      .check = check_cubin,
@@ -90,7 +82,7 @@ constexpr Backend kBackends[] = {
      .options = nullptr,
      .names = codegen::cuda::names,
      .launch = launch_of_gpu,
-     .emit = emit_for_gpu,
+     .emit = codegen::cuda::emit,
      .identity = nullptr,
      .build = nullptr,
      .check = nullptr,

@@ -27,10 +27,10 @@ struct Loading {
 /// All that the engine does differently for a kind of destination. The functions are in the order of the stages; a
 /// stage that the kind has not is null.
 struct Backend {
-  const char* name;                          ///< in keys
-  std::string (*options)();                  ///< of its compiler, as keys have them
-  codegen::Names (*names)(const ir::Plan&);  ///< of the kernels that `emit` would give
-  std::string (*launch)(const ir::Plan&, const codegen::Names&);
+  const char* name;                                      ///< in keys
+  std::string (*options)();                              ///< of its compiler, as keys have them
+  codegen::Names (*names)(const ir::Plan&, ir::Regime);  ///< of the kernels that `emit` would give
+  std::string (*launch)(const ir::Plan&);
   codegen::Source (*emit)(const ir::Plan&, const Target&, ir::Regime);
   Result<std::string> (Compilers::*identity)(const Target&) const;
   Result<cache::Entry> (Compilers::*build)(const Compilation&, ir::Regime) const;

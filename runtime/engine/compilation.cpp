@@ -12,8 +12,7 @@ namespace weft {
 
 Compilation::Compilation(Planned planned)
     : Planned(std::move(planned)), backend(backend_of(target)), steps(ir::steps_of(plan)) {
-  if (backend.names != nullptr) names = backend.names(plan);
-  if (backend.launch != nullptr) launch = backend.launch(plan, names);
+  if (backend.launch != nullptr) launch = backend.launch(plan);
 }
 
 const std::string& Compilation::pattern_text() const {

@@ -29,7 +29,6 @@ struct Compilation : Planned {
   explicit Compilation(Planned planned);
 
   const Backend& backend;
-  codegen::Names names;
   std::vector<ir::Step> steps;  ///< of a launch
   std::string launch;           ///< what the runtime must know beside a binary
   std::string command = {};     ///< that would add it to a bundle, for the message where nothing may be compiled

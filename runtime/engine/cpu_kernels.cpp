@@ -1,5 +1,7 @@
 #include "runtime/engine/cpu_kernels.h"
 
+#include "runtime/engine/backends.h"
+
 #include <fmt/format.h>
 
 #include <utility>
@@ -15,11 +17,12 @@ using Describe = void (*)(codegen::cpu::MicroKernels*);
 
 Result<Binary> CpuKernels::load(const Binary& wanted, Loaded& into) const {
   Describe describe = nullptr;
+  const auto symbol = kernel_.backend.names(kernel_.plan, wanted.regime).symbol;
   WEFT_TRY(auto binary, binaries_->find_and_load(kernel_, wanted, [&](const cache::Entry& entry) -> Status {
     WEFT_TRY(into.object, object::LoadedObject::load(entry.binary, kernel_.pattern.name));
-    describe = reinterpret_cast<Describe>(into.object->symbol(kernel_.names.symbol));
+    describe = reinterpret_cast<Describe>(into.object->symbol(symbol));
     if (describe != nullptr) return done;
-    return internal_error(fmt::format("the object has no symbol {}", kernel_.names.symbol));
+    return internal_error(fmt::format("the object has no symbol {}", symbol));
   }));
   describe(&into.kernels);
   return binary;

@@ -55,73 +55,62 @@ Result<Binary> find_and_load(const Compilation& kernel, const Binaries& binaries
   }
 }
 
-/// The kernels of a plan that stands beside the first. Without a device they are compiled, and not loaded.
-Status load_beside(const Compilation& kernel, ir::Regime regime, const Binaries& binaries,
-                   const std::shared_ptr<const cuda::Device>& device, CudaExecutor::Modules& modules,
-                   BuildTimes& times) {
-  const auto names = kernel.backend.names(ir::plan_of(kernel.plan, regime));
-  const auto at = [&](ir::Step::Kernel number) -> auto& { return modules[static_cast<std::size_t>(number)]; };
+struct Loaded {
+  CudaExecutor::Modules modules;
+  Binary binary;
+};
+
+/// Finds or compiles one text of the kernel, and loads what is in it. Without a device it is not loaded.
+Result<Loaded> load_text(const Compilation& kernel, const std::function<Binary()>& wanted, ir::Regime regime,
+                         const Binaries& binaries, const std::shared_ptr<const cuda::Device>& device) {
+  const auto names = kernel.backend.names(kernel.plan, regime);
+  Loaded out;
   bool refused = false;
   const auto load = [&](const cache::Entry& entry) -> Status {
     WEFT_CHECK(kernel.backend.check(entry));
     if (!device) return done;
-    auto& first = at(regime == ir::Regime::transposed ? ir::Step::Kernel::transposed : ir::Step::Kernel::inputs);
-    WEFT_TRY(first, cuda::Module::load(device, entry.binary, names.symbol, kernel.pattern.name, &refused));
-    if (names.input_tables.empty()) return done;
-    WEFT_TRY(at(ir::Step::Kernel::input_tables), first->sibling(names.input_tables));
+    WEFT_TRY(const auto first, cuda::Module::load(device, entry.binary, names.symbol, kernel.pattern.name, &refused));
+    for (std::size_t i = 0; i < out.modules.size(); ++i) {
+      const auto& name = codegen::name_of(names, static_cast<ir::Step::Kernel>(i));
+      if (name.empty()) continue;
+      out.modules[i] = first;
+      if (name != names.symbol) {
+        WEFT_TRY(out.modules[i], first->sibling(name));
+      }
+    }
     return done;
   };
-  const auto wanted = [&] { return binary_of(kernel, regime); };
-  WEFT_TRY(const auto further, find_and_load(kernel, binaries, wanted, load, refused));
-  times += further.times;
-  return done;
+  WEFT_TRY(out.binary, find_and_load(kernel, binaries, wanted, load, refused));
+  return out;
 }
 
 }  // namespace
 
 Status load_cuda(Kernel::State& kernel, const Loading& with) {
-  const auto& names = kernel.names;
   auto device = device_for(with.destination);
   if (!device && with.destination.device) return std::move(device).error();
-  CudaExecutor::Modules modules;
-  bool refused = false;
-  const auto load = [&](const cache::Entry& entry) -> Status {
-    modules = {};
-    WEFT_CHECK(kernel.backend.check(entry));
-    if (!device) return done;
-    const auto at = [&](ir::Step::Kernel number) { return &modules[static_cast<std::size_t>(number)]; };
-    auto& attend = *at(ir::Step::Kernel::attend);
-    WEFT_TRY(attend, cuda::Module::load(*device, entry.binary, names.symbol, kernel.pattern.name, &refused));
-    for (const auto& [name, further] :
-         {std::pair(&names.prepass, at(ir::Step::Kernel::prepass)),
-          std::pair(&names.merge, at(ir::Step::Kernel::merge)), std::pair(&names.sizes, at(ir::Step::Kernel::sizes)),
-          std::pair(&names.terms, at(ir::Step::Kernel::terms))}) {
-      if (name->empty()) continue;
-      WEFT_TRY(*further, attend->sibling(*name));
-    }
-    return done;
+  const auto on = device ? *device : nullptr;
+  WEFT_TRY(auto first, load_text(
+                           kernel, [&] { return kernel.binary; }, ir::Regime::many_queries, *with.binaries, on));
+  kernel.binary = std::move(first.binary);
+  const auto load = [&kernel, on, binaries = with.binaries](ir::Regime regime,
+                                                            BuildTimes& times) -> Result<CudaExecutor::Modules> {
+    WEFT_TRY(auto loaded, load_text(
+                              kernel, [&] { return binary_of(kernel, regime); }, regime, *binaries, on));
+    times += loaded.binary.times;
+    return std::move(loaded.modules);
   };
-  auto binary = find_and_load(
-      kernel, *with.binaries, [&] { return kernel.binary; }, load, refused);
-  if (!binary) return std::move(binary).error();
-  kernel.binary = std::move(*binary);
-  for (const auto regime : ir::regimes_of(kernel.plan)) {
-    if (&ir::plan_of(kernel.plan, regime) == &kernel.plan) continue;
-    // Nobody may ever want gradients of inputs. What is compiled for another machine is compiled whole.
-    if (device && regime == ir::Regime::inputs) continue;
-    WEFT_CHECK(load_beside(kernel, regime, *with.binaries, device ? *device : nullptr, modules, kernel.binary.times));
-  }
-  if (!device) {
+  if (!on) {
+    // What is compiled for another machine is compiled whole.
+    for (const auto regime : ir::regimes_of(kernel.plan)) {
+      if (regime != ir::Regime::many_queries) WEFT_CHECK(load(regime, kernel.binary.times));
+    }
     kernel.executor = std::make_unique<Elsewhere>(kernel, std::move(device).error());
     return done;
   }
-  const auto load_inputs = [&kernel, binaries = with.binaries,
-                            on = *device](BuildTimes& times) -> Result<CudaExecutor::Modules> {
-    CudaExecutor::Modules of_inputs;
-    WEFT_CHECK(load_beside(kernel, ir::Regime::inputs, *binaries, on, of_inputs, times));
-    return of_inputs;
-  };
-  kernel.executor = std::make_unique<CudaExecutor>(kernel, std::move(modules), load_inputs);
+  auto executor = std::make_unique<CudaExecutor>(kernel, on, std::move(first.modules), load);
+  if (kernel.plan.transposed) WEFT_CHECK(executor->load(ir::Regime::transposed, &kernel.binary.times));
+  kernel.executor = std::move(executor);
   return done;
 }
 

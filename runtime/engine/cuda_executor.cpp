@@ -30,38 +30,37 @@ std::size_t bytes_of(const RoomSizes& sizes) {
 
 }  // namespace
 
-CudaExecutor::CudaExecutor(const Compilation& kernel, Modules modules, LoadInputs load_inputs)
-    : GpuExecutor(kernel), modules_(std::move(modules)), load_inputs_(std::move(load_inputs)) {}
+CudaExecutor::CudaExecutor(const Compilation& kernel, std::shared_ptr<const cuda::Device> device, Modules first,
+                           Load load)
+    : GpuExecutor(kernel), device_(std::move(device)), load_(std::move(load)) {
+  const auto known = modules_.front().get([&]() -> Result<Modules> { return std::move(first); });
+  static_cast<void>(known);
+}
 
 Status CudaExecutor::load(ir::Regime regime, BuildTimes* times) const {
-  if (regime != ir::Regime::inputs) return done;
-  WEFT_CHECK(inputs_.get([&]() -> Result<Modules> {
+  WEFT_CHECK(modules_[static_cast<std::size_t>(regime)].get([&]() -> Result<Modules> {
     BuildTimes took;
-    WEFT_TRY(auto modules, load_inputs_(took));
+    WEFT_TRY(auto modules, load_(regime, took));
     if (times != nullptr) *times += took;
     return modules;
   }));
   return done;
 }
 
-const cuda::Module& CudaExecutor::module(ir::Step::Kernel kernel) const {
-  const bool of_inputs = kernel == ir::Step::Kernel::inputs || kernel == ir::Step::Kernel::input_tables;
-  return *(of_inputs ? *inputs_.find() : modules_)[static_cast<std::size_t>(kernel)];
+const cuda::Module& CudaExecutor::module(ir::Regime text, ir::Step::Kernel kernel) const {
+  return *(*modules_[static_cast<std::size_t>(text)].find())[static_cast<std::size_t>(kernel)];
 }
 
 Result<std::shared_ptr<const cuda::Buffer>> CudaExecutor::words_of(const HeadTables& tables, std::int64_t heads,
                                                                    ir::Regime regime) const {
   return words_[static_cast<std::size_t>(regime)].get(heads, [&]() -> Result<cuda::Buffer> {
-    const auto kernel = regime == ir::Regime::transposed ? ir::Step::Kernel::transposed
-                        : regime == ir::Regime::inputs   ? ir::Step::Kernel::inputs
-                                                         : ir::Step::Kernel::attend;
     const std::int64_t shared = shared_memory(regime).with_terms(tables.tables.most_terms);
     const std::int64_t most = kernel_.target.shared_per_block;
     if (shared > most) {
       return user_error(fmt::format("{} with {} heads needs {} bytes of shared memory a block; {} has {}",
                                     kernel_.plan.name, heads, shared, kernel_.target.name, most));
     }
-    WEFT_CHECK(module(kernel).allow_shared(shared));
+    WEFT_CHECK(module(regime, ir::Step::Kernel::attend).allow_shared(shared));
     const auto& words = tables.tables.words;
     return cuda::Buffer::upload(device(), words.data(), words.size() * sizeof words[0]);
   });
@@ -71,7 +70,8 @@ Result<BuildTimes> CudaExecutor::prepare(const ir::Shape& shape) const {
   WEFT_TRY(const auto current, cuda::Current::make(*device()));
   WEFT_CHECK(check_positions(shape));
   BuildTimes times;
-  for (const auto regime : ir::regimes_of(kernel_.plan)) {
+  WEFT_TRY(const auto regimes, regimes_of_shape(shape));
+  for (const auto regime : regimes) {
     WEFT_CHECK(load(regime, &times));
     WEFT_TRY(const auto tables, kernel_.tables(shape.heads, regime));
     WEFT_CHECK(words_of(*tables, shape.heads, regime));
@@ -86,11 +86,9 @@ Result<std::size_t> CudaExecutor::workspace(const ir::Shape& shape, int) const {
   return entry_bytes(shape.batch) + bytes + kAlignment;  // the caller's buffer may start anywhere
 }
 
-bool CudaExecutor::knows(const Launch& launch) const {
-  const auto regimes = regimes_for(kernel_.plan, launch);
-  return std::all_of(regimes.begin(), regimes.end(), [&](ir::Regime regime) {
-    return words_[static_cast<std::size_t>(regime)].has(launch.shape.heads);
-  });
+bool CudaExecutor::knows(const std::vector<ir::Regime>& regimes, std::int64_t heads) const {
+  return std::all_of(regimes.begin(), regimes.end(),
+                     [&](ir::Regime regime) { return words_[static_cast<std::size_t>(regime)].has(heads); });
 }
 
 /// A pointer that the GPU cannot follow would end the whole context.
@@ -134,21 +132,26 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   WEFT_CHECK(check_positions(launch.shape));
   auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
   WEFT_TRY(const bool captured, cuda::is_captured(*device(), stream));
-  if (captured && !knows(launch)) {
-    return user_error(
-        fmt::format("the stream is captured into a graph, and tables for {} heads are not on the GPU yet: "
-                    "run it once, or call prepare(), with this shape before the capture",
-                    launch.shape.heads));
-  }
-  for (const auto regime : regimes_for(kernel_.plan, launch)) WEFT_CHECK(load(regime));
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
-  WEFT_TRY(const auto words, words_of(*tables, launch.shape.heads, ir::Regime::many_queries));
   // What a graph replays may not read memory of the host: sequences whose sizes stand there are launches of their own,
   // with sizes as arguments.
   const bool together = launch.sizes_in_memory || (!captured && launch.sequences.size() > 1);
   WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch, together));
   Job job{
       .kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .captured = captured, .together = together};
+  const auto regimes = regimes_for(job);
+  if (captured && !knows(regimes, launch.shape.heads)) {
+    return user_error(
+        fmt::format("the stream is captured into a graph, and kernels or tables for {} heads are not on the GPU yet: "
+                    "run it once, or call prepare(), with this shape before the capture",
+                    launch.shape.heads));
+  }
+  for (const auto regime : regimes) {
+    WEFT_CHECK(load(regime));
+    if (&ir::plan_of(kernel_.plan, regime) != &kernel_.plan) continue;
+    WEFT_CHECK(words_of(*tables, launch.shape.heads, regime));
+  }
+  WEFT_TRY(const auto words, words_of(*tables, launch.shape.heads, ir::Regime::many_queries));
   Room room{.tables = static_cast<const std::int64_t*>(words->data())};
   if (kernel_.plan.transposed) {
     WEFT_TRY(job.beside, tables_beside(kernel_, launch));
@@ -191,7 +194,7 @@ Status CudaExecutor::queue(const Job& job, Room room, const RoomSizes& sizes, st
     room.input_sums = terms + aligned(sizes.terms);
   }
   const auto run = [&](const Turn& turn) -> Status {
-    return module(turn.step.kernel).launch(grid_of(turn), turn.args, stream);
+    return module(turn.step.text, turn.step.kernel).launch(grid_of(turn), turn.args, stream);
   };
   const auto copy = [&](std::int64_t* to, const std::int64_t* from, std::size_t bytes) -> Status {
     if (job.captured) {

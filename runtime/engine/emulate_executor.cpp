@@ -98,10 +98,8 @@ Result<std::shared_ptr<const emulate::Program>> build(const codegen::Source& sou
 
 /// Which kernel of its text a step runs.
 std::size_t number_of(ir::Step::Kernel kernel, const codegen::Names& names) {
-  const std::string* const of_step[] = {&names.symbol, &names.prepass, &names.merge,        &names.terms,
-                                        &names.symbol, &names.symbol,  &names.input_tables, &names.sizes};
   const auto further = further_of(names);
-  const auto at = std::find(further.begin(), further.end(), *of_step[static_cast<std::size_t>(kernel)]);
+  const auto at = std::find(further.begin(), further.end(), codegen::name_of(names, kernel));
   return at == further.end() ? 0 : static_cast<std::size_t>(at - further.begin()) + 1;
 }
 
@@ -114,59 +112,47 @@ Status faultless(const emulate::Report& report, const std::string& name) {
 
 }  // namespace
 
-Result<EmulateExecutor::Programs> EmulateExecutor::build(const Compilation& kernel,
-                                                         const std::vector<ir::Regime>& regimes, bool count) {
-  Programs out;
-  for (const auto regime : regimes) {
-    WEFT_TRY(out[static_cast<std::size_t>(regime)], weft::build(kernel.source(regime), count));
-  }
-  return out;
-}
-
-Result<EmulateExecutor::Program> EmulateExecutor::inputs() const {
+Result<EmulateExecutor::Program> EmulateExecutor::load(ir::Regime regime) const {
   WEFT_TRY(const auto* const program,
-           inputs_.get([&] { return weft::build(kernel_.source(ir::Regime::inputs), false); }));
+           programs_[static_cast<std::size_t>(regime)].get([&] { return weft::build(kernel_.source(regime), false); }));
   return *program;
 }
 
 Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const Compilation& kernel,
                                                                      const codegen::Source& source) {
-  Programs programs;
-  WEFT_TRY(programs.front(), weft::build(source, false));
-  return std::unique_ptr<const EmulateExecutor>(new EmulateExecutor(kernel, std::move(programs)));
+  std::unique_ptr<const EmulateExecutor> executor(new EmulateExecutor(kernel));
+  WEFT_CHECK(executor->programs_.front().get([&] { return weft::build(source, false); }));
+  return executor;
 }
 
 Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const Compilation& kernel) {
-  WEFT_TRY(auto programs, build(kernel, regimes_for(kernel.plan, {}), false));
-  return std::unique_ptr<const EmulateExecutor>(new EmulateExecutor(kernel, std::move(programs)));
+  std::unique_ptr<const EmulateExecutor> executor(new EmulateExecutor(kernel));
+  WEFT_CHECK(executor->load(ir::Regime::many_queries));
+  if (kernel.plan.transposed) WEFT_CHECK(executor->load(ir::Regime::transposed));
+  return executor;
 }
 
 Result<std::size_t> EmulateExecutor::workspace(const ir::Shape&, int) const { return std::size_t{0}; }
 
-Result<BuildTimes> EmulateExecutor::prepare(const ir::Shape&) const {
+Result<BuildTimes> EmulateExecutor::prepare(const ir::Shape& shape) const {
   BuildTimes times;
-  if (!kernel_.plan.of_inputs || inputs_.find() != nullptr) return times;
   const Stopwatch compiling;
-  WEFT_CHECK(inputs());
+  WEFT_TRY(const auto regimes, regimes_of_shape(shape));
+  for (const auto regime : regimes) WEFT_CHECK(load(regime));
   times.compile_ms = compiling.ms();
   return times;
 }
 
 Status EmulateExecutor::run(const Launch& launch, const RunArgs& args) const {
-  auto programs = programs_;
-  if (launch.wants_d_inputs()) {
-    WEFT_TRY(programs[static_cast<std::size_t>(ir::Regime::inputs)], inputs());
-  }
-  WEFT_TRY(const auto reports, run_on(programs, launch, args));
+  WEFT_TRY(const auto reports, run_on([&](ir::Regime regime) { return load(regime); }, launch, args));
   return done;
 }
 
 Result<std::vector<emulate::Report>> EmulateExecutor::run_counted(const Launch& launch, const RunArgs& args) const {
-  WEFT_TRY(const auto counting, build(kernel_, regimes_for(kernel_.plan, launch), true));
-  return run_on(counting, launch, args);
+  return run_on([&](ir::Regime regime) { return weft::build(kernel_.source(regime), true); }, launch, args);
 }
 
-Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& programs, const Launch& launch,
+Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Load& load, const Launch& launch,
                                                              const RunArgs& args) const {
   WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
@@ -213,8 +199,10 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
   std::vector<std::size_t> first_report(ir::kRegimes);  // of each regime's phases
   std::size_t phases = 0;
   for (const auto regime : ir::regimes_of(kernel_.plan)) {
+    const ir::Plan& plan = ir::plan_of(kernel_.plan, regime);
+    if (&plan == &kernel_.plan && regime != ir::Regime::many_queries) continue;  // as the phases of the first
     first_report[static_cast<std::size_t>(regime)] = phases;
-    phases += ir::plan_of(kernel_.plan, regime).phases.size();
+    phases += plan.phases.size();
   }
   std::vector<emulate::Report> reports(phases);
   const auto run = [&](const Turn& turn) -> Status {
@@ -222,17 +210,17 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Programs& pro
     const bool chooses = step.kernel == ir::Step::Kernel::prepass;
     const auto regime = step.text;
     const cuda::Grid grid = grid_of(turn);
-    WEFT_TRY(auto report, programs[static_cast<std::size_t>(regime)]->launch(
-                              {.kernel = number_of(step.kernel, kernel_.source(regime)),
-                               .blocks = grid.blocks,
-                               .threads = grid.threads,
-                               .shared_bytes = grid.shared_bytes,
-                               .args = turn.args,
-                               .args_bytes = sizeof *turn.args,
-                               .memory = chooses                                  ? choosing
-                                         : step.kernel == ir::Step::Kernel::sizes ? finding
-                                                                                  : attending,
-                               .workers = args.threads > 0 ? args.threads : cores}));
+    WEFT_TRY(const auto program, load(regime));
+    WEFT_TRY(auto report, program->launch({.kernel = number_of(step.kernel, kernel_.source(regime)),
+                                           .blocks = grid.blocks,
+                                           .threads = grid.threads,
+                                           .shared_bytes = grid.shared_bytes,
+                                           .args = turn.args,
+                                           .args_bytes = sizeof *turn.args,
+                                           .memory = chooses                                  ? choosing
+                                                     : step.kernel == ir::Step::Kernel::sizes ? finding
+                                                                                              : attending,
+                                           .workers = args.threads > 0 ? args.threads : cores}));
     WEFT_CHECK(faultless(report, kernel_.plan.name));
     if (!chooses && step.kernel != ir::Step::Kernel::sizes)
       reports[first_report[static_cast<std::size_t>(regime)] + turn.number()] += report;

@@ -6,6 +6,7 @@
 #include "runtime/engine/gpu_executor.h"
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,16 +29,13 @@ class EmulateExecutor : public GpuExecutor {
 
  private:
   using Program = std::shared_ptr<const emulate::Program>;
-  using Programs = std::array<Program, ir::kRegimes>;  ///< of some regimes of the plan
-  EmulateExecutor(const Compilation& kernel, Programs programs) : GpuExecutor(kernel), programs_(std::move(programs)) {}
-  Result<std::vector<emulate::Report>> run_on(const Programs& programs, const Launch& launch,
-                                              const RunArgs& args) const;
-  static Result<Programs> build(const Compilation& kernel, const std::vector<ir::Regime>& regimes, bool count);
-  /// That of inputs' gradients, made when a launch first wants one.
-  Result<Program> inputs() const;
+  using Load = std::function<Result<Program>(ir::Regime)>;
+  using GpuExecutor::GpuExecutor;
+  Result<std::vector<emulate::Report>> run_on(const Load& load, const Launch& launch, const RunArgs& args) const;
+  /// Made when it is first asked for.
+  Result<Program> load(ir::Regime regime) const;
 
-  Programs programs_;
-  FirstUse<Program> inputs_;
+  std::array<FirstUse<Program>, ir::kRegimes> programs_;
 };
 
 /// run_counted() of a kernel whose target is `emulate:…`, after all checks of Kernel::run. User error for others.

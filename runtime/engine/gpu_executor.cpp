@@ -18,7 +18,7 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 
 GpuExecutor::GpuExecutor(const Compilation& kernel) : Executor(kernel) {
   for (const auto regime : ir::regimes_of(kernel.plan))
-    shared_[static_cast<std::size_t>(regime)] = codegen::cuda::shared_memory(ir::plan_of(kernel.plan, regime));
+    shared_[static_cast<std::size_t>(regime)] = codegen::cuda::shared_memory(kernel.plan, regime);
 }
 
 Status GpuExecutor::check_positions(const ir::Shape& shape) const {
@@ -34,6 +34,18 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
   if (shape.n_k > most)
     return user_error(fmt::format("{} keys: {} count positions up to {}", shape.n_k, kernels, most));
   return done;
+}
+
+Result<std::vector<ir::Regime>> GpuExecutor::regimes_of_shape(const ir::Shape& shape) const {
+  constexpr std::int64_t kDecoded = 16;  // queries of a sequence, with those that a draft proposes
+  const ir::Plan& plan = kernel_.plan;
+  auto out = ir::regimes_of(plan);
+  if (!ir::has_few_queries(plan)) return out;
+  WEFT_TRY(const auto tables, kernel_.tables(shape.heads));
+  const bool few = ir::regime_of(plan, tables->alike, shape) == ir::Regime::few_queries ||
+                   (plan.may_read_sizes() && shape.n_q <= kDecoded);
+  if (!few) std::erase(out, ir::Regime::few_queries);
+  return out;
 }
 
 cuda::Grid GpuExecutor::grid_of(const Turn& turn) const {

@@ -6,6 +6,7 @@
 #include "runtime/engine/kernel_state.h"
 
 #include <array>
+#include <vector>
 
 namespace weft {
 
@@ -26,6 +27,10 @@ class GpuExecutor : public Executor {
   Status check_positions(const ir::Shape& shape) const;
 
   cuda::Grid grid_of(const Turn& turn) const;
+
+  /// Texts that launches of a shape may need. The host does not know whether their sizes will stand in the GPU's
+  /// memory, which the text of few queries alone reads: where a graph decodes, they may.
+  Result<std::vector<ir::Regime>> regimes_of_shape(const ir::Shape& shape) const;
 
   /// Of the text that a regime has.
   const codegen::cuda::SharedMemory& shared_memory(ir::Regime regime) const {

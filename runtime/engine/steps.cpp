@@ -253,15 +253,25 @@ Status open_piece(const Job& job, Piece& piece, const Room& room, const Machine&
   return done;
 }
 
-bool is_run(const ir::Step& step, const ir::Plan& plan, const Piece& piece) {
+/// The text that attends the rows of a piece. What another text than the one at hand would compute of them is the same;
+/// but one in which nothing of this kind stands is shorter, and needs less to begin a tile.
+ir::Regime regime_of(const Job& job, const Piece& piece) {
+  const ir::Plan& plan = job.kernel.plan;
+  const bool on_gpu = plan.choices.kernel_class != ir::KernelClass::vector;
+  if (on_gpu && (job.launch.cut != nullptr || piece.sizes_in_memory)) return ir::Regime::few_queries;
+  // Of several sequences all are cut, or none; and where those of most rows share tiles, all do.
+  const auto shape = piece.sequences.empty() ? piece.shape : piece.sequences.front().shape(piece.shape);
+  return ir::regime_of(plan, job.tables.alike, shape);
+}
+
+bool is_run(const Job& job, const ir::Step& step, const Piece& piece) {
   using When = ir::Step::When;
   const auto& block = piece.block;
-  const auto regime = ir::regime_of(plan, piece.shape.n_q);
+  const ir::Plan& plan = job.kernel.plan;
   switch (step.when) {
     case When::few_queries:
-      return regime == ir::Regime::few_queries;
     case When::many_queries:
-      return regime == ir::Regime::many_queries;
+      return step.text == regime_of(job, piece);
     case When::d_queries:
       return piece.shape.rows_computed() > 0 && (block.d_q.data != nullptr || plan.finds_deltas());
     case When::d_keys:
@@ -280,7 +290,7 @@ bool is_run(const ir::Step& step, const ir::Plan& plan, const Piece& piece) {
 Status run_turns(const Job& job, Steps steps, Piece& piece, const Room& room, const Machine& machine) {
   using Does = ir::Step::Kernel;
   const ir::Step& step = steps.front();
-  if (!is_run(step, job.kernel.plan, piece)) return done;
+  if (!is_run(job, step, piece)) return done;
   switch (step.kernel) {
     case Does::prepass:
       return run_list(job.kernel.plan, step, piece, room.list_scratch, machine.run);
@@ -354,16 +364,22 @@ Result<std::byte*> in_workspace(std::span<std::byte> workspace, std::size_t byte
       fmt::format("the workspace has {} bytes; this launch wants {}", workspace.size(), bytes + alignment));
 }
 
-std::vector<ir::Regime> regimes_for(const ir::Plan& plan, const Launch& launch) {
+std::vector<ir::Regime> regimes_for(const Job& job) {
+  const ir::Plan& plan = job.kernel.plan;
   auto out = ir::regimes_of(plan);
-  if (!launch.wants_d_inputs()) std::erase(out, ir::Regime::inputs);
+  if (!job.launch.wants_d_inputs()) std::erase(out, ir::Regime::inputs);
+  if (!ir::has_few_queries(plan)) return out;
+  const auto pieces = pieces_of(plan, job.launch, job.args, job.together);
+  const auto is_few = [&](const Piece& piece) { return regime_of(job, piece) == ir::Regime::few_queries; };
+  if (std::none_of(pieces.begin(), pieces.end(), is_few)) std::erase(out, ir::Regime::few_queries);
   return out;
 }
 
 Result<TablesByRegime> tables_beside(const Compilation& kernel, const Launch& launch) {
   TablesByRegime out;
-  for (const auto regime : regimes_for(kernel.plan, launch)) {
+  for (const auto regime : ir::regimes_of(kernel.plan)) {
     if (&ir::plan_of(kernel.plan, regime) == &kernel.plan) continue;
+    if (regime == ir::Regime::inputs && !launch.wants_d_inputs()) continue;
     WEFT_TRY(out[static_cast<std::size_t>(regime)], kernel.tables(launch.shape.heads, regime));
   }
   return out;

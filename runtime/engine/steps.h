@@ -19,9 +19,6 @@
 /// From a checked launch to the kernels that compute it, one after another: the loop that every executor runs.
 namespace weft {
 
-/// Those of the plan that a launch on a GPU needs.
-std::vector<ir::Regime> regimes_for(const ir::Plan& plan, const Launch& launch);
-
 /// Null where a launch needs no such regime.
 using TablesByRegime = std::array<std::shared_ptr<const HeadTables>, ir::kRegimes>;
 /// Of the regimes that have a plan of their own.
@@ -37,6 +34,9 @@ struct Job {
   bool captured = false;       ///< GPUs: a graph captures the launch, and replays it without the host's memory
   bool together = false;       ///< several sequences may be one launch: see pieces_of()
 };
+
+/// What a launch on a GPU runs kernels of.
+std::vector<ir::Regime> regimes_for(const Job& job);
 
 /// Memory beside the tensors, where kernels can reach it.
 struct Room {

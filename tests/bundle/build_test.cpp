@@ -231,12 +231,15 @@ TEST_F(BundleBuild, OfARecordHasTheGradientsThatRan) {
 }
 
 TEST_F(BundleBuild, CompilesForGpusInWorkers) {
-  const auto made = weft(build("x.wfb", {"--target", "sm_61,sm_80", "--pattern", "near"}));
+  const auto made = weft(build("x.wfb", {"--target", "sm_61,sm_80", "--pattern", "near", "--no-few"}));
   if (made.status == 3 && made.err.find("NVRTC") != std::string::npos) GTEST_SKIP() << "no NVRTC here";
   ASSERT_EQ(made.status, 0) << made.err;
   EXPECT_EQ(names("x.wfb").size(), 2U);
-  ASSERT_EQ(weft(build("y.wfb", {"--target", "sm_80,sm_61", "--pattern", "near"})).status, 0);
+  ASSERT_EQ(weft(build("y.wfb", {"--target", "sm_80,sm_61", "--pattern", "near", "--no-few"})).status, 0);
   EXPECT_EQ(contents(path("x.wfb")), contents(path("y.wfb")));
+  ASSERT_EQ(weft(build("few.wfb", {"--target", "sm_61", "--pattern", "near"})).status, 0);
+  EXPECT_EQ(names("few.wfb"),
+            (std::vector<std::string>{"near, f32, dim 16, sm_61", "near, f32, dim 16, few queries, sm_61"}));
   // The control: without the worker program nothing is compiled, so it was a worker that did it.
   const auto lone = weft(build("z.wfb", {"--target", "sm_61"}), {{"WEFT_WORKER", "/nonexistent/weft-compile"}});
   EXPECT_EQ(lone.status, 3) << lone.err;

@@ -273,6 +273,17 @@ TEST_F(Commands, EmitWhatFewQueriesCall) {
   const auto none = weft({"emit", longnet_, "--stage", "llvm", "--few", "--dim", "12"});
   EXPECT_EQ(none.status, 1);
   EXPECT_NE(none.err.find("multiples of"), std::string::npos) << none.err;
+  // On a GPU it stands in the other's place.
+  const auto cuda = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = {"emit", longnet_, "--stage", "cuda", "--target", "sm_61"};
+    all.insert(all.end(), more.begin(), more.end());
+    return weft(all, small_);
+  };
+  EXPECT_EQ(cuda({}).out.find("merge.cuh"), std::string::npos);
+  EXPECT_NE(cuda({"--few"}).out.find("merge.cuh"), std::string::npos);
+  const auto backward = cuda({"--few", "--grad"});
+  EXPECT_EQ(backward.status, 1);
+  EXPECT_NE(backward.err.find("forward passes alone"), std::string::npos) << backward.err;
 }
 
 TEST_F(Commands, EmitFromAPlan) {

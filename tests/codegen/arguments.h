@@ -2,6 +2,7 @@
 
 #include "codegen/args.h"
 #include "compiler/base/result.h"
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/tables.h"
 #include "compiler/ir/tensor.h"
@@ -84,6 +85,9 @@ class Arguments {
 
   /// From here on summaries say that no key meets a condition: a kernel that asks them finds nothing.
   void deny_all();
+
+  /// GPUs: the text that such a launch needs. It cuts no keys, but heads may stand in one tile.
+  ir::Regime regime() const { return args.heads_per_tile > 1 ? ir::Regime::few_queries : ir::Regime::many_queries; }
 
   ir::Outcome outcome() const;      ///< `max_abs_score` is not set
   std::vector<Span> spans() const;  ///< all memory the argument block points to, to the byte

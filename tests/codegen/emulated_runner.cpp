@@ -13,11 +13,17 @@ Result<EmulatedKernel> EmulatedKernel::make(const ir::Pattern& pattern, const ir
 
 Result<EmulatedKernel> EmulatedKernel::make(const ir::Plan& plan, const Target& target,
                                             const emulate::Options& options) {
-  const codegen::Source source = codegen::cuda::emit(plan, target);
   EmulatedKernel out;
   out.plan_ = plan;
-  WEFT_TRY(out.program_, emulate::Program::build(source.text, source.symbol, options));
+  out.target_ = target;
+  out.options_ = options;
+  WEFT_CHECK(out.program(ir::Regime::many_queries));
   return out;
+}
+
+Result<std::shared_ptr<const emulate::Program>> EmulatedKernel::program(ir::Regime regime) const {
+  const auto source = codegen::cuda::emit(plan_, target_, regime);
+  return emulate::Program::build(source.text, source.symbol, options_);  // which remembers it
 }
 
 Result<ir::Outcome> EmulatedKernel::run(const ir::Shape& shape, const ir::Tensor& q, const ir::Tensor& k,
@@ -27,7 +33,8 @@ Result<ir::Outcome> EmulatedKernel::run(const ir::Shape& shape, const ir::Tensor
   if (options.deny_all) arguments.deny_all();
   emulate::Launch launch;
   launch.threads = plan_.choices.threads;
-  launch.shared_bytes = codegen::cuda::shared_memory(plan_).with_terms(arguments.most_terms());
+  launch.shared_bytes = codegen::cuda::shared_memory(plan_, arguments.regime()).with_terms(arguments.most_terms());
+  WEFT_TRY(const auto program, program(arguments.regime()));
   launch.args_bytes = sizeof(weft_args);
   launch.order = options.order;
   launch.seed = options.seed;
@@ -38,7 +45,7 @@ Result<ir::Outcome> EmulatedKernel::run(const ir::Shape& shape, const ir::Tensor
   WEFT_CHECK(arguments.each_call(options.tiles_per_call, [&](const weft_args& args) -> Status {
     launch.args = &args;
     launch.blocks = args.tile_end - args.tile_begin;
-    WEFT_TRY(const emulate::Report now, program_->launch(launch));
+    WEFT_TRY(const emulate::Report now, program->launch(launch));
     if (report != nullptr) *report += now;
     if (now.faults.empty()) return done;
     Error error = internal_error("the emulated kernel has faults: " + now.faults.front().text);

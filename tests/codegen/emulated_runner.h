@@ -35,8 +35,11 @@ class EmulatedKernel {
                           emulate::Report* report = nullptr) const;
 
  private:
+  Result<std::shared_ptr<const emulate::Program>> program(ir::Regime regime) const;
+
   ir::Plan plan_;
-  std::shared_ptr<const emulate::Program> program_;
+  Target target_;
+  emulate::Options options_;
 };
 
 }  // namespace weft::testing

@@ -63,28 +63,38 @@ class CudaEngine : public WithStandIn {
   }
 
   /// From here on launches compute.
-  void emulate(const Kernel& kernel) { emulate(kernel.source_text()); }
-  void emulate(const std::string& text) {
-    emulate::Options options;
-    for (const auto* symbol : {"weft_prepass", "weft_merge", "weft_sizes"}) {
-      if (text.find(fmt::format(" {}(", symbol)) != std::string::npos) options.further.emplace_back(symbol);
-    }
-    auto program = emulate::Program::build(text, "weft_kernel", options);
-    ASSERT_TRUE(program.ok()) << program.error().message;
-    driver().on_launch = [this, program = *program, further = options.further](const Launched& launched) {
-      const auto symbol = driver().functions.at(launched.function);
-      const auto at = std::find(further.begin(), further.end(), symbol);
-      emulate::Launch launch{.kernel = at == further.end() ? 0 : static_cast<std::size_t>(at - further.begin()) + 1,
-                             .blocks = launched.grid[0],
-                             .threads = static_cast<int>(launched.block[0]),
-                             .shared_bytes = launched.shared_bytes,
-                             .args = &launched.args,
-                             .args_bytes = sizeof launched.args};
-      launch.memory = regions(launched.args, symbol);
-      const auto report = program->launch(launch);
-      ASSERT_TRUE(report.ok()) << report.error().message;
-      for (const auto& fault : report->faults) ADD_FAILURE() << fault.text;
+  void emulate(const Kernel& kernel) {
+    const auto& state = kernel.state();
+    const bool has_few = ir::has_few_queries(state.plan);
+    emulate(state.source().text, has_few ? state.source(ir::Regime::few_queries).text : std::string());
+  }
+  void emulate(const std::string& text, const std::string& of_few) {
+    driver().on_launch = [this, text, of_few](const Launched& launched) {
+      const auto& image = driver().image_of.at(launched.function);
+      const bool few = image.find("weft_sizes") != std::string::npos || image.find("weft_merge") != std::string::npos;
+      compute(launched, few ? of_few : text);
     };
+  }
+  void compute(const Launched& launched, const std::string& text) {
+    emulate::Options options;
+    std::vector<std::string>& further = options.further;
+    for (const auto* symbol : {"weft_prepass", "weft_merge", "weft_sizes"}) {
+      if (text.find(fmt::format(" {}(", symbol)) != std::string::npos) further.emplace_back(symbol);
+    }
+    const auto program = emulate::Program::build(text, "weft_kernel", options);  // which remembers it
+    ASSERT_TRUE(program.ok()) << program.error().message;
+    const auto symbol = driver().functions.at(launched.function);
+    const auto at = std::find(further.begin(), further.end(), symbol);
+    emulate::Launch launch{.kernel = at == further.end() ? 0 : static_cast<std::size_t>(at - further.begin()) + 1,
+                           .blocks = launched.grid[0],
+                           .threads = static_cast<int>(launched.block[0]),
+                           .shared_bytes = launched.shared_bytes,
+                           .args = &launched.args,
+                           .args_bytes = sizeof launched.args};
+    launch.memory = regions(launched.args, symbol);
+    const auto report = (*program)->launch(launch);
+    ASSERT_TRUE(report.ok()) << report.error().message;
+    for (const auto& fault : report->faults) ADD_FAILURE() << fault.text;
   }
 
   /// Every allocation: what results and carried state lie in may be written, all else only read. A prepass writes the

@@ -45,8 +45,7 @@ TEST_F(CudaEngine, OriginsInOrder) {
   EXPECT_GT(stored.registers().value_or(0), 16);
   ASSERT_EQ(driver().images.size(), 2u);
   EXPECT_EQ(driver().images[0], driver().images[1]);
-  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_merge", "weft_sizes", "weft_kernel",
-                                                        "weft_merge", "weft_sizes"}));
+  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_kernel"}));
 }
 
 /// A whole entry that is no cubin, or one without the kernel's name, is replaced.
@@ -85,8 +84,7 @@ TEST_F(CudaEngine, ThePrepassComesWithItsKernel) {
   const auto kernel = compile(later, kAdaptive, f32());
   EXPECT_EQ(kernel.origin(), CacheOrigin::disk);
   ASSERT_EQ(driver().images.size(), 2u) << "one a kernel";
-  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_prepass", "weft_merge", "weft_kernel",
-                                                        "weft_prepass", "weft_merge"}));
+  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_prepass", "weft_kernel", "weft_prepass"}));
   Problem problem(2, 77, 2, 32);
   const OnDevice memory(device_of(kernel), problem);
   emulate(kernel);
@@ -466,7 +464,7 @@ TEST_F(CudaEngine, TheRunnerOfDeviceTests) {
   const ir::Bind bind{.d = problem.shape.d, .d_v = problem.shape.d_v};
   const auto plan = planner::plan(problem.pattern, bind, target);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
-  emulate(codegen::cuda::emit(*plan, target).text);
+  emulate(codegen::cuda::emit(*plan, target).text, codegen::cuda::emit(*plan, target, ir::Regime::few_queries).text);
   const auto as_they_are = [](const testing::RunOptions& options, std::uint64_t) { return options; };
   EXPECT_EQ(testing::check_random<testing::DeviceKernel>(problem, target, ir::DType::f32, 9003, false, as_they_are),
             "");

@@ -33,6 +33,48 @@ TEST_F(CudaEngine, KeysOfManyRowsAreNotCut) {
   EXPECT_EQ(launches(600), (std::vector<std::string>{"weft_kernel"})) << "several tiles of rows";
 }
 
+/// The text that cuts keys, like the merge in it, is for who needs it.
+TEST_F(CudaEngine, FewQueriesAreCompiledWhenTheyCome) {
+  const Engine engine(options());
+  const auto kernel = compile(engine, kChunks, f32());
+  Problem problem(1, 700, 2, 32);
+  const OnDevice memory(device_of(kernel), problem);
+  auto few = memory.args(problem);
+  few.q.extent[1] = few.out.extent[1] = 1;
+  few.lse = {};
+  few.stream = reinterpret_cast<void*>(0x77);
+  const RunShape one{.batch = 1, .n_q = 1, .n_k = 700, .heads = 2, .kv_heads = 2};
+  ASSERT_TRUE(kernel.run(memory.args(problem)).ok());
+  EXPECT_EQ(engine.cache_stats().compiled, 1U);
+  // A capture does not wait for a compiler.
+  driver().captured = 0x77;
+  const auto early = kernel.run(few);
+  driver().captured = 0;
+  ASSERT_FALSE(early.ok());
+  EXPECT_NE(early.error().message.find("call prepare()"), std::string::npos) << early.error().message;
+  EXPECT_EQ(engine.cache_stats().compiled, 1U);
+  EXPECT_GT(kernel.prepare(one)->compile_ms, 0);
+  EXPECT_EQ(engine.cache_stats().compiled, 2U);
+  EXPECT_EQ(kernel.prepare(one)->compile_ms, 0);
+  EXPECT_EQ(driver().symbols, (std::vector<std::string>{"weft_kernel", "weft_kernel", "weft_merge", "weft_sizes"}));
+  ASSERT_TRUE(kernel.run(few).ok());
+  EXPECT_EQ(engine.cache_stats().compiled, 2U);
+  // Heads that share keys stand in one tile, whether or not there are keys enough to cut.
+  const Engine another({.cache_dir = options().cache_dir});
+  const auto stored = compile(another, kChunks, f32());
+  auto shared = few;
+  shared.k.extent[2] = shared.v.extent[2] = 1;
+  shared.k.extent[1] = shared.v.extent[1] = 40;
+  ASSERT_TRUE(stored.run(shared).ok());
+  EXPECT_EQ(another.cache_stats().store_hits, 2U);
+  // Where nothing may be compiled, the launch says what is missing.
+  const std::string other = folder_ + "/other";
+  static_cast<void>(compile(Engine({.cache_dir = other}), kChunks, f32()));
+  const auto refused = compile(Engine({.cache_dir = other, .no_compile = true}), kChunks, f32()).run(few);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("few queries"), std::string::npos) << refused.error().message;
+}
+
 /// One row for each batch entry, at positions of its own, as in decoding: as if each entry were alone, to the bit.
 TEST_F(CudaEngine, ChunksOfAnEntryAreItsOwn) {
   const Engine engine(options());

@@ -53,29 +53,38 @@ Result<Target> device_row() {
 Result<DeviceKernel> DeviceKernel::make(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target) {
   DeviceKernel out;
   WEFT_TRY(out.plan_, planner::plan(pattern, bind, target));
-  const auto source = codegen::cuda::emit(out.plan_, target);
-  WEFT_TRY(const auto library, nvrtc::locate(target));
-  WEFT_TRY(const auto binary, nvrtc::compile(*library, source.text, target, {.pattern = pattern.name}));
+  out.target_ = target;
+  WEFT_CHECK(out.module(ir::Regime::many_queries));
+  return out;
+}
+
+Result<std::shared_ptr<const cuda::Module>> DeviceKernel::module(ir::Regime regime) const {
+  auto& known = modules_[static_cast<std::size_t>(regime)];
+  if (known) return known;
+  const auto source = codegen::cuda::emit(plan_, target_, regime);
+  WEFT_TRY(const auto library, nvrtc::locate(target_));
+  WEFT_TRY(const auto binary, nvrtc::compile(*library, source.text, target_, {.pattern = plan_.name}));
   WEFT_TRY(auto driver, cuda::Driver::open());
   WEFT_TRY(auto device, cuda::Device::open(std::move(driver), 0));
-  WEFT_TRY(out.module_, cuda::Module::load(std::move(device), binary.cubin, source.symbol, pattern.name));
-  return out;
+  WEFT_TRY(known, cuda::Module::load(std::move(device), binary.cubin, source.symbol, plan_.name));
+  return known;
 }
 
 Result<ir::Outcome> DeviceKernel::run(const ir::Shape& shape, const ir::Tensor& q, const ir::Tensor& k,
                                       const ir::Tensor& v, const std::vector<ir::Tensor>& inputs,
                                       const RunOptions& options) const {
   WEFT_TRY(Arguments arguments, Arguments::make(plan_, shape, q, k, v, inputs, options.layout));
-  WEFT_TRY(const auto copies, upload(module_->device(), arguments.spans()));
-  const auto shared = codegen::cuda::shared_memory(plan_).with_terms(arguments.most_terms());
-  WEFT_CHECK(module_->allow_shared(shared));
-  WEFT_TRY(const auto current, cuda::Current::make(*module_->device()));
+  WEFT_TRY(const auto module, this->module(arguments.regime()));
+  WEFT_TRY(const auto copies, upload(module->device(), arguments.spans()));
+  const auto shared = codegen::cuda::shared_memory(plan_, arguments.regime()).with_terms(arguments.most_terms());
+  WEFT_CHECK(module->allow_shared(shared));
+  WEFT_TRY(const auto current, cuda::Current::make(*module->device()));
   WEFT_CHECK(arguments.each_call(options.tiles_per_call, [&](const weft_args& args) -> Status {
     auto block = on_device(args, copies);
     const auto blocks = args.tile_end - args.tile_begin;
     if (blocks == 0) return done;
-    return module_->launch({.blocks = blocks, .threads = plan_.choices.threads, .shared_bytes = shared}, &block,
-                           nullptr);
+    return module->launch({.blocks = blocks, .threads = plan_.choices.threads, .shared_bytes = shared}, &block,
+                          nullptr);
   }));
   for (const auto& [span, buffer] : copies) {
     // Copying waits for the launches, so that their faults show here.

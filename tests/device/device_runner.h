@@ -7,6 +7,7 @@
 #include "runtime/cuda/module.h"
 #include "tests/codegen/arguments.h"
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -23,8 +24,12 @@ class DeviceKernel {
                           const std::vector<ir::Tensor>& inputs, const RunOptions& options = {}) const;
 
  private:
+  /// The kernel of one text, compiled when it is first asked for.
+  Result<std::shared_ptr<const cuda::Module>> module(ir::Regime regime) const;
+
   ir::Plan plan_;
-  std::shared_ptr<const cuda::Module> module_;
+  Target target_;
+  mutable std::array<std::shared_ptr<const cuda::Module>, ir::kRegimes> modules_;
 };
 
 /// The row that GPU 0 runs best. Environment error where there is no usable GPU.

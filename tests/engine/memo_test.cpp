@@ -271,7 +271,6 @@ TEST_F(MemoTest, ServesKernelsForGpus) {
   EXPECT_EQ(found->binary.memo->text(), binary.memo->text());
   const Compilation again(Planned{front, kernel.bind, target, found->plan});
   EXPECT_EQ(again.launch, kernel.launch);
-  EXPECT_EQ(again.names.merge, kernel.names.merge);
   EXPECT_TRUE(again.source().text == kernel.source().text);
   const auto is_known = [&](const std::optional<cache::Key>& key) { return find_memo({store}, *key, kernel.bind); };
   EXPECT_FALSE(is_known(memo_key("another", front.pattern, target, "a build")));

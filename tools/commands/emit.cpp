@@ -56,9 +56,9 @@ struct Quoted {
   std::vector<std::string> branches = {};
 };
 
-Result<std::string> emit_cuda(const ir::Plan& plan, const Target& target, const Options& options,
+Result<std::string> emit_cuda(const ir::Plan& plan, const Target& target, ir::Regime regime, const Options& options,
                               const Quoted& quoted) {
-  auto source = codegen::cuda::emit(plan, target);
+  auto source = codegen::cuda::emit(plan, target, regime);
   if (options.stage == "cuda" && options.whole) return std::move(source.text);
   if (options.stage == "cuda") return codegen::cuda::readable(source, plan, quoted.text, quoted.branches);
   WEFT_TRY(const auto library, nvrtc::locate(target, options.nvrtc));
@@ -76,13 +76,14 @@ Result<std::string> emit_plan(const ir::Plan& plan, const Target& target, const 
   WEFT_CHECK(fits(options.stage, target));
   if (options.transposed && !plan.transposed)
     return user_error("--transposed: it is of gradients on GPUs; with them there is a pass of dK and dV");
-  if (is_cuda(options.stage)) return emit_cuda(options.transposed ? *plan.transposed : plan, target, options, quoted);
-  const auto regime = options.few ? ir::Regime::few_queries : ir::Regime::many_queries;
-  if (options.few && ir::regimes_of(plan).size() == 1) {
-    return user_error(
-        fmt::format("--few: {} has no text of its own for few queries, only where head dims are multiples of {}",
-                    plan.name, plan.choices.sub_q));
+  if (options.few && !ir::has_few_queries(plan)) {
+    const auto where = plan.bind.gradient ? "forward passes alone have"
+                                          : fmt::format("only where head dims are multiples of {}", plan.choices.sub_q);
+    return user_error(fmt::format("--few: {} has no text of its own for few queries, {}", plan.name, where));
   }
+  const auto regime = options.few ? ir::Regime::few_queries : ir::Regime::many_queries;
+  if (is_cuda(options.stage))
+    return emit_cuda(options.transposed ? *plan.transposed : plan, target, regime, options, quoted);
   auto source = codegen::cpu::emit(plan, target, regime);
   if (options.stage == "llvm") return std::move(source.text);
   WEFT_TRY(const auto library, llvm::Library::open(options.llvm));
@@ -153,8 +154,8 @@ int deliver(const std::string& bytes, const Options& options, const Console& con
 
 int command_emit(const Options& given, const Console& console) {
   if (given.whole && given.stage != "cuda") return console.usage("--whole goes with --stage cuda");
-  if (given.few && !is_cpu(given.stage) && !given.stage.empty())
-    return console.usage("--few goes with --stage llvm, asm or object");
+  if (given.few && !is_cpu(given.stage) && !is_cuda(given.stage) && !given.stage.empty())
+    return console.usage("--few goes with the stages behind the plan: llvm, asm, object, cuda, ptx, cubin or sass");
   if (given.transposed && !is_cuda(given.stage) && !given.stage.empty())
     return console.usage("--transposed goes with --stage cuda, ptx, cubin or sass");
   if (given.stage.empty()) {

@@ -264,6 +264,7 @@ STAND_IN(cuModuleGetFunction, (FunctionHandle * *function, ModuleHandle* module,
   if (state().images.empty() || state().images.back().find(name) == std::string::npos) return kNotFound;
   const auto number = kFunction + state().functions.size();
   state().functions[number] = name;
+  state().image_of[number] = state().images.back();
   state().owners[number] = current();
   *function = handle<FunctionHandle>(number);
   return 0;

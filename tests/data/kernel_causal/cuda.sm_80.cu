@@ -17,17 +17,16 @@ constexpr int kGroupRows = 16;       // whose pairs with a block of keys may be 
 constexpr bool kKeepsMeets = true;   // what rows say to a term waits for its next block of keys
 constexpr bool kAsync = true;        // rows of K and V come to shared memory by themselves
 constexpr int kDigits = 0;           // of how many those are, in base 2
-constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
-constexpr bool kSharesTiles = true;  // heads that share K and V may stand in one tile
+constexpr bool kCutsKeys = true;     // of few rows with many keys, which weft_merge goes on with
 constexpr int kTries = 2;            // keys that a thread tries at once
 constexpr int kAhead = 2;            // blocks of keys that are known ahead of the one at hand
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 74992;  // bytes of shared memory, and more for each key range of a head
+constexpr int kSharedFixed = 74864;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kGradient = false, kByGroups = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false,
-               kHasSink = false, kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false,
-               kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
+               kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false,
+               kPassesOver = false, kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
                kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
                kHasParts = false;  // what this kernel does without
 
@@ -36,7 +35,6 @@ constexpr bool kGradient = false, kByGroups = false, kCounts = false, kSeveralSo
 using namespace weft::walk;
 
 #include "block_memory.h"
-#include "chunks.h"
 #include "ptx.cuh"
 #include "mma_ptx.cuh"
 #include "numbers.cuh"
@@ -64,7 +62,6 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "lse.cuh"
 #include "written.cuh"
 #include "carried.cuh"
-#include "merge.cuh"
 #include "mma_stage.cuh"
 #include "mma_views.cuh"
 #include "mma_lanes.cuh"
@@ -79,7 +76,6 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "results.cuh"
 #include "mma_runs.cuh"
 #include "mma_attend.cuh"
-#include "sizes.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 

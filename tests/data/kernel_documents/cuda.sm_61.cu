@@ -19,7 +19,6 @@ constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
 constexpr int kGroupRows = 32;       // whose pairs with a block of keys may be decided at once
 constexpr int kDigits = 0;           // of how many those are, in base 2
-constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr int kTries = 1;            // keys that a thread tries at once
 constexpr int kAhead = 0;            // blocks of keys that are known ahead of the one at hand
 constexpr int kInputs = 2;           // tensors beside Q, K and V
@@ -29,10 +28,11 @@ constexpr bool kPassesOver = true;   // blocks of keys that no row keeps
 constexpr bool kSpans = true;        // summaries tell of 4,096 keys at once
 constexpr bool kByValues = true;     // pairs by a value of the key, which rows compare
 constexpr int kSharedFixed = 36784;  // bytes of shared memory, and more for each key range of a head
-constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false,
-               kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false,
-               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
-               kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,
+               kDirect = false, kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false,
+               kListsPages = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
+               kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
+               kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -62,7 +62,6 @@ constexpr Element kStored = Element::f16;
 #include "lse.cuh"
 #include "written.cuh"
 #include "carried.cuh"
-#include "merge.cuh"
 #include "simt_lanes.cuh"
 #include "mask.cuh"
 #include "pairs.cuh"

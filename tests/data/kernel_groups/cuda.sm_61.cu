@@ -17,7 +17,6 @@ constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
 constexpr int kGroupRows = 32;       // whose pairs with a block of keys may be decided at once
 constexpr int kDigits = 0;           // of how many those are, in base 2
-constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr bool kSeveralSoftmaxes = true; // of a row, and O is a weighted sum of some
 constexpr int kTries = 1;            // keys that a thread tries at once
 constexpr int kAhead = 0;            // blocks of keys that are known ahead of the one at hand
@@ -30,16 +29,16 @@ constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kHasSlots = true;     // an LSE for each branch
-constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kDirect = false, kHasSink = false,
-               kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false,
-               kByValues = false, kHasRowConditions = false, kHasFilters = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kDirect = false,
+               kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false,
+               kPassesOver = false, kByValues = false, kHasRowConditions = false, kHasFilters = false,
+               kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
 using namespace weft::walk;
 
 #include "block_memory.h"
-#include "chunks.h"
 #include "ptx.cuh"
 #include "numbers.cuh"
 
@@ -65,7 +64,6 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "lse.cuh"
 #include "written.cuh"
 #include "carried.cuh"
-#include "merge.cuh"
 #include "simt_lanes.cuh"
 #include "mask.cuh"
 #include "pairs.cuh"
@@ -78,7 +76,6 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "simt_results.cuh"
 #include "results.cuh"
 #include "simt_attend.cuh"
-#include "sizes.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 

@@ -19,7 +19,6 @@ constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
 constexpr int kGroupRows = 32;       // whose pairs with a block of keys may be decided at once
 constexpr int kDigits = 0;           // of how many those are, in base 2
-constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr int kTries = 1;            // keys that a thread tries at once
 constexpr int kAhead = 0;            // blocks of keys that are known ahead of the one at hand
 constexpr int kInputs = 0;           // tensors beside Q, K and V
@@ -28,10 +27,11 @@ constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
 constexpr bool kPassesOver = true;   // blocks of keys that no row keeps
 constexpr int kSharedFixed = 36784;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
-constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kSeveralSoftmaxes = false, kDirect = false,
-               kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false,
-               kSpans = false, kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
-               kHasStreams = false, kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,
+               kDirect = false, kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false,
+               kListsPages = false, kSpans = false, kByValues = false, kHasClasses = false, kHasRowBits = false,
+               kHasRowConditions = false, kHasStreams = false, kHasFilters = false, kHasSlots = false,
+               kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -62,7 +62,6 @@ constexpr Element kStored = Element::f16;
 #include "lse.cuh"
 #include "written.cuh"
 #include "carried.cuh"
-#include "merge.cuh"
 #include "simt_lanes.cuh"
 #include "mask.cuh"
 #include "pairs.cuh"

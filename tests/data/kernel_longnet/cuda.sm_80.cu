@@ -18,7 +18,7 @@ constexpr bool kKeepsMeets = true;   // what rows say to a term waits for its ne
 constexpr bool kAsync = true;        // rows of K and V come to shared memory by themselves
 constexpr bool kCounts = true;       // several branches may keep a pair
 constexpr int kDigits = 2;           // of how many those are, in base 2
-constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
+constexpr bool kCutsKeys = true;     // of few rows with many keys, which weft_merge goes on with
 constexpr int kTries = 2;            // keys that a thread tries at once
 constexpr int kAhead = 2;            // blocks of keys that are known ahead of the one at hand
 constexpr int kInputs = 0;           // tensors beside Q, K and V
@@ -39,7 +39,6 @@ constexpr bool kGradient = false, kByGroups = false, kSeveralSoftmaxes = false, 
 using namespace weft::walk;
 
 #include "block_memory.h"
-#include "chunks.h"
 #include "ptx.cuh"
 #include "mma_ptx.cuh"
 #include "numbers.cuh"
@@ -67,7 +66,6 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "lse.cuh"
 #include "written.cuh"
 #include "carried.cuh"
-#include "merge.cuh"
 #include "mma_stage.cuh"
 #include "mma_views.cuh"
 #include "mma_lanes.cuh"
@@ -82,7 +80,6 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "results.cuh"
 #include "mma_runs.cuh"
 #include "mma_attend.cuh"
-#include "sizes.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 

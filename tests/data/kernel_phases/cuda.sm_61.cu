@@ -39,7 +39,6 @@ constexpr bool kGradient = false, kKeepsMeets = false, kCutsKeys = false, kSever
 using namespace weft::walk;
 
 #include "block_memory.h"
-#include "chunks.h"
 #include "ptx.cuh"
 #include "numbers.cuh"
 
@@ -77,7 +76,6 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "simt_results.cuh"
 #include "results.cuh"
 #include "simt_attend.cuh"
-#include "sizes.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 

@@ -18,7 +18,6 @@ constexpr int kStaged = 16;          // rows of V in a chunk
 constexpr int kGroupRows = 32;       // whose pairs with a block of keys may be decided at once
 constexpr bool kCounts = true;       // several branches may keep a pair
 constexpr int kDigits = 2;           // of how many those are, in base 2
-constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr int kTries = 1;            // keys that a thread tries at once
 constexpr int kAhead = 0;            // blocks of keys that are known ahead of the one at hand
 constexpr int kInputs = 0;           // tensors beside Q, K and V
@@ -29,17 +28,16 @@ constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditi
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
 constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
-constexpr bool kGradient = false, kKeepsMeets = false, kSeveralSoftmaxes = false, kDirect = false, kHasSink = false,
-               kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false,
-               kByValues = false, kHasRowConditions = false, kHasFilters = false, kHasSlots = false, kHasForms = false,
-               kHasParts = false;  // what this kernel does without
+constexpr bool kGradient = false, kKeepsMeets = false, kCutsKeys = false, kSeveralSoftmaxes = false, kDirect = false,
+               kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false,
+               kPassesOver = false, kByValues = false, kHasRowConditions = false, kHasFilters = false,
+               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
 using namespace weft::walk;
 
 #include "block_memory.h"
-#include "chunks.h"
 #include "ptx.cuh"
 #include "numbers.cuh"
 
@@ -65,7 +63,6 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "lse.cuh"
 #include "written.cuh"
 #include "carried.cuh"
-#include "merge.cuh"
 #include "simt_lanes.cuh"
 #include "mask.cuh"
 #include "pairs.cuh"
@@ -78,7 +75,6 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "simt_results.cuh"
 #include "results.cuh"
 #include "simt_attend.cuh"
-#include "sizes.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 

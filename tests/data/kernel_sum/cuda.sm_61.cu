@@ -17,27 +17,24 @@ constexpr int kDepth = 8;            // columns of Q and K in a chunk
 constexpr int kStaged = 16;          // rows of V in a chunk
 constexpr int kGroupRows = 32;       // whose pairs with a block of keys may be decided at once
 constexpr int kDigits = 0;           // of how many those are, in base 2
-constexpr bool kCutsKeys = true;     // of few rows with many keys; weft_merge goes on
 constexpr bool kSeveralSoftmaxes = true; // of a row, and O is a weighted sum of some
-constexpr bool kSharesTiles = true;  // heads that share K and V may stand in one tile
 constexpr int kTries = 1;            // keys that a thread tries at once
 constexpr int kAhead = 0;            // blocks of keys that are known ahead of the one at hand
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
-constexpr int kSharedFixed = 36832;  // bytes of shared memory, and more for each key range of a head
+constexpr int kSharedFixed = 36704;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kHasSlots = true;     // an LSE for each branch
-constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kDirect = false, kHasSink = false,
-               kTransposed = false, kPaged = false, kListsPages = false, kPassesOver = false, kByValues = false,
-               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
-               kHasFilters = false, kHasSegments = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kDirect = false,
+               kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false,
+               kPassesOver = false, kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
+               kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
 using namespace weft::walk;
 
 #include "block_memory.h"
-#include "chunks.h"
 #include "ptx.cuh"
 #include "numbers.cuh"
 
@@ -63,7 +60,6 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "lse.cuh"
 #include "written.cuh"
 #include "carried.cuh"
-#include "merge.cuh"
 #include "simt_lanes.cuh"
 #include "mask.cuh"
 #include "pairs.cuh"
@@ -76,7 +72,6 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "simt_results.cuh"
 #include "results.cuh"
 #include "simt_attend.cuh"
-#include "sizes.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
 
