@@ -15,7 +15,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 12;
+inline constexpr std::int64_t kWeftArgsAbi = 13;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -51,6 +51,13 @@ struct weft_sizes_at {
   const std::int32_t* kv_lengths;   ///< null: all entries have n_k keys, or cu_k says
   const std::int64_t* offsets;      ///< null: n_k - n_q of each
   std::int64_t rows_q, rows_k;      ///< of packed tensors: no sequence lies behind them
+};
+
+/// What GPUs divide by: codegen/divisor.h makes one. An integer division takes a warp 20
+/// instructions or more, this one 3.
+struct weft_divisor {
+  std::int64_t by;
+  std::uint32_t factor, shift;  ///< of a number below 2^31 the quotient is (2 * number * factor >> 32) >> shift
 };
 
 struct weft_args {
@@ -124,6 +131,9 @@ struct weft_args {
   /// Of query_terms, in pairs of numbers: between batch entries, 0 where sequences are packed, and between heads.
   std::int64_t terms_stride_b, terms_stride_h;
   weft_sizes_at sizes;
+  /// GPUs: of tiles_per_head; of the heads, or groups of those that stand in one tile, of a batch entry; and of the
+  /// query heads of one kv head.
+  weft_divisor of_tiles, of_groups, of_group;
 };
 
 static_assert(sizeof(weft_args) <= 4096, "kernel arguments are passed by value on GPUs");

@@ -1,5 +1,6 @@
 #include "runtime/engine/arguments.h"
 
+#include "codegen/divisor.h"
 #include "compiler/ir/few_rows.h"
 #include "compiler/ir/key_chunks.h"
 #include "compiler/ir/schedule.h"
@@ -81,6 +82,8 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.n_k = shape.n_k;
   to.heads = shape.heads;
   to.kv_heads = shape.kv_heads;
+  to.of_groups = codegen::divisor_of(shape.heads);
+  to.of_group = codegen::divisor_of(shape.group());
   to.q = view_of(args.q);
   to.k = view_of(args.k);
   to.v = view_of(args.v);
@@ -320,14 +323,25 @@ std::vector<walk::TileRange> tiles_of_part(const ir::Plan& plan, const HeadTable
 void take_tiles(const walk::TileRange& range, weft_args& block) {
   block.tile_first = range.first;
   block.tiles_per_head = range.end - range.first;
+  block.of_tiles = codegen::divisor_of(block.tiles_per_head);
 }
+
+namespace {
+
+void share_tiles(const ir::Plan& plan, std::int64_t heads, weft_args& block) {
+  block.heads_per_tile = heads;
+  const bool of_keys = plan.stationary() == ir::Stationary::key;
+  block.of_groups = codegen::divisor_of(of_keys ? block.kv_heads : block.heads / heads);
+}
+
+}  // namespace
 
 void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t phase, const ir::Shape& shape,
                   weft_args& block) {
   const auto entries = shape.offset.size() > 1 ? shape.batch : 1;
   auto all = tiles_of_entry(plan, tables, phase, shape, 0);
   for (std::int64_t b = 1; b < entries; ++b) all = both(all, tiles_of_entry(plan, tables, phase, shape, b));
-  block.heads_per_tile = ir::heads_per_tile(plan, tables.alike, shape);
+  share_tiles(plan, ir::heads_per_tile(plan, tables.alike, shape), block);
   take_tiles(all, block);
 }
 
@@ -342,7 +356,7 @@ void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t ph
   }
   auto all = tiles_of_entry(plan, tables, phase, piece.sequences.front().shape(piece.shape), 0);
   for (const auto& s : piece.sequences) all = both(all, tiles_of_entry(plan, tables, phase, s.shape(piece.shape), 0));
-  block.heads_per_tile = ir::heads_per_tile(plan, tables.alike, piece.shape);
+  share_tiles(plan, ir::heads_per_tile(plan, tables.alike, piece.shape), block);
   take_tiles(all, block);
 }
 

@@ -1,5 +1,6 @@
 #include "tests/codegen/arguments.h"
 
+#include "codegen/divisor.h"
 #include "compiler/base/float16.h"
 #include "compiler/ir/few_rows.h"
 #include "compiler/ir/schedule.h"
@@ -187,6 +188,8 @@ void Arguments::fill() {
   args.n_k = shape_.n_k;
   args.heads = shape_.heads;
   args.kv_heads = shape_.kv_heads;
+  args.of_groups = codegen::divisor_of(shape_.heads / args.heads_per_tile);
+  args.of_group = codegen::divisor_of(shape_.group());
   args.q = q_.view;
   args.k = k_.view;
   args.v = v_.view;
@@ -219,6 +222,7 @@ Status Arguments::each_call(std::int64_t tiles_per_call, const std::function<Sta
     }
     args.phase = static_cast<std::int64_t>(p);
     args.tiles_per_head = tiles;
+    args.of_tiles = codegen::divisor_of(tiles);
     const std::int64_t total = tiles * shape_.batch * shape_.heads / args.heads_per_tile;
     const std::int64_t step = tiles_per_call > 0 ? tiles_per_call : std::max<std::int64_t>(total, 1);
     for (std::int64_t begin = 0; begin < total; begin += step) {

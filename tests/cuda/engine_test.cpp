@@ -2,6 +2,7 @@
 /// come out of "device" memory as they would of a GPU's.
 
 #include "codegen/cuda/emit.h"
+#include "codegen/divisor.h"
 #include "compiler/planner/planner.h"
 #include "engine_fixture.h"
 #include "kernels_cache/store.h"
@@ -175,6 +176,7 @@ TEST_F(CudaEngine, ArgumentBlockByteForByte) {
   expected.batch = 2;
   expected.n_q = expected.n_k = 90;
   expected.heads = expected.kv_heads = 3;
+  expected.of_group = codegen::divisor_of(1);
   const std::int64_t row = 3 * 32;
   expected.q = {.data = memory.q.data(), .stride_b = 90 * row, .stride_n = row, .stride_h = 32};
   expected.k = {.data = memory.k.data(), .stride_b = 90 * row, .stride_n = row, .stride_h = 32};

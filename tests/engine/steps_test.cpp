@@ -2,13 +2,16 @@
 
 #include "runtime/engine/steps.h"
 
+#include "codegen/divisor.h"
 #include "runtime/engine/compilation.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -187,6 +190,27 @@ TEST(Steps, OfSequencesAreApartWhereTheyShareNoLaunch) {
   EXPECT_EQ(recorded(kCausal, "sm_61", packed(lengths), true).steps.size(), 2U);
   // Lists belong to one sequence.
   EXPECT_EQ(recorded(kTop, "sm_61", packed({{96, 96}, {96, 96}}), true).steps.size(), 6U);
+}
+
+/// As kernels divide: codegen/cuda/device/numbers.cuh.
+TEST(Divisors, AreThoseOfIntegers) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  std::mt19937 random(7);
+  std::vector<std::int64_t> divisors = {1, 3, 5, 7, 12, 48, 96, kMost - 1, kMost};
+  for (std::int64_t power = 2; power < kMost; power *= 2)
+    divisors.insert(divisors.end(), {power - 1, power, power + 1});
+  for (int i = 0; i < 200; ++i) divisors.push_back(1 + static_cast<std::int64_t>(random()) % (kMost >> random() % 31));
+  for (const auto by : divisors) {
+    const auto d = codegen::divisor_of(by);
+    std::vector<std::int64_t> numbers = {0, 1, by - 1, by, by + 1, kMost - 1, kMost / by * by - 1, kMost / by * by};
+    for (int i = 0; i < 200; ++i) numbers.push_back(static_cast<std::int64_t>(random()) % kMost);
+    for (const auto n : numbers) {
+      if (n < 0 || n >= kMost) continue;
+      const auto high = static_cast<std::uint64_t>(static_cast<std::uint32_t>(2 * n)) * d.factor >> 32;
+      ASSERT_EQ(static_cast<std::int64_t>(high >> d.shift), n / by) << n << " / " << by;
+    }
+  }
+  EXPECT_EQ(codegen::divisor_of(0).by, 1);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ constexpr int kCarriedGradients = kTransposed ? kDim + kDimV : kDim;
 
 /// What row r of the tile carries from launch to launch, f32.
 __device__ __forceinline__ float* carried_row(const weft_args& a, Shared& s, const Tile& t, int r) {
-  const int head = kTransposed ? t.b * (int)a.kv_heads + t.h / heads_of_group(a) : t.b * (int)a.heads + t.h;
+  const int head = kTransposed ? t.b * (int)a.kv_heads + kv_head_of(a, t.h) : t.b * (int)a.heads + t.h;
   const int first = first_row(a), row = sequence_row(s, t, r) - first;
   return a.carry + times(head, (i64)(end_of_rows(a) - first) * kCarriedGradients) + times(row, kCarriedGradients);
 }
@@ -70,7 +70,7 @@ template <int kPart>
 __device__ __forceinline__ void store_part_of(const weft_view& view, float factor, const weft_args& a, Shared& s,
                                               State& st, const Tile& t) {
   if (view.data == nullptr) return;
-  const Written to = written<kColumnsOf<kPart>>(view, t, kTransposed ? t.h / heads_of_group(a) : t.h);
+  const Written to = written<kColumnsOf<kPart>>(view, t, kTransposed ? kv_head_of(a, t.h) : t.h);
   each_gradient<true, kPart>(
       s, st, t, [&](int row, int column) { return place_of_columns(to, s, t, row, column); },
       [&](unsigned char* at, const float* sums, int column) {

@@ -114,7 +114,7 @@ __device__ __forceinline__ void pool_queries(const weft_args& a, ListShared& s, 
 
 __device__ __forceinline__ float pooled_score(const weft_args& a, const ListShared& s, const ListRow& r, int block) {
   // fault(keys_of_another_head) value: r.h % (int)a.kv_heads
-  const int kv_head = r.h / ((int)a.heads / (int)a.kv_heads);
+  const int kv_head = kv_head_of(a, r.h);
   const float* const key = (const float*)a.scratch + ((r.b * a.kv_heads + kv_head) * r.blocks + block) * kDim;
   float sum = 0;
   // fault(one_column_left_out) value: 8

@@ -23,7 +23,7 @@ struct Views {
 };
 
 __device__ __forceinline__ Views open_views(const weft_args& a, Shared&, const Tile& t) {
-  const int kv_head = t.h / heads_of_group(a);
+  const int kv_head = kv_head_of(a, t.h);
   const int first_query = first_query_of(a, t.b), first_key = first_key_of(a, t.b);
   const RowsOfTensor q = {origin(a.q, t.b, t.h, first_query), a.q.stride_n * 2};
   const RowsOfTensor d_o = {origin(a.d_o, t.b, t.h, first_query), a.d_o.stride_n * 2};

@@ -13,7 +13,7 @@ struct Views {
 };
 
 __device__ __forceinline__ Views open_views(const weft_args& a, Shared&, const Tile& t) {
-  const int kv_head = t.h / ((int)a.heads / (int)a.kv_heads);
+  const int kv_head = kv_head_of(a, t.h);
   Views w;
   w.q = origin(a.q, t.b, t.h, t.first_row);
   const int first_key = first_key_of(a, t.b);

@@ -43,6 +43,11 @@ __device__ __forceinline__ i64 times(int index, i64 step) {
   return (i64)(low + ((u64)((unsigned)index * (unsigned)(step >> 32)) << 32));
 }
 
+/// Of a number from 0 to below 2^31.
+__device__ __forceinline__ int divided(int number, const weft_divisor& by) {
+  return (int)(__umulhi(2u * (unsigned)number, by.factor) >> by.shift);
+}
+
 /// Divisors from tables may exceed every position; positions lie between -kLargest and kLargest.
 __device__ __forceinline__ int floor_div(int x, i64 divisor) {
   const int w = (int)min(divisor, (i64)kLargest);

@@ -15,7 +15,7 @@ __device__ __forceinline__ float2* terms_at(const weft_args& a, int softmax, int
 /// the heads that share keys, which weft_terms finds.
 __device__ __forceinline__ float scale_of_gradients(const weft_args& a, int b, int h) {
   if (!kScalesGradients) return 1;
-  const unsigned most = load_written<unsigned>(a.d_o_bounds + (b * (int)a.kv_heads + h / heads_of_group(a)));
+  const unsigned most = load_written<unsigned>(a.d_o_bounds + (b * (int)a.kv_heads + kv_head_of(a, h)));
   return most == 0 ? 1 : __uint_as_float((min(max(251 - (int)(most >> 23), 2), 252) << 23));
 }
 

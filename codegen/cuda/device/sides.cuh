@@ -39,4 +39,5 @@ __device__ __forceinline__ int row_of_key(const weft_args& a, int first_of_keys,
 }
 
 /// How many query heads share keys and values.
-__device__ __forceinline__ int heads_of_group(const weft_args& a) { return (int)a.heads / (int)a.kv_heads; }
+__device__ __forceinline__ int heads_of_group(const weft_args& a) { return (int)a.of_group.by; }
+__device__ __forceinline__ int kv_head_of(const weft_args& a, int head) { return divided(head, a.of_group); }

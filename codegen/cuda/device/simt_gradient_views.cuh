@@ -26,7 +26,7 @@ __device__ __forceinline__ void open_view(const weft_args& a, Shared& s, const T
     return tensor == kQ ? q : tensor == kK ? k : tensor == kV ? v : d_o;
   };
   const bool of_keys = tensor == kK || tensor == kV;
-  const int h = of_keys ? t.h / heads_of_group(a) : t.h;
+  const int h = of_keys ? kv_head_of(a, t.h) : t.h;
   const i64 step = pick(a.q.stride_n, a.k.stride_n, a.v.stride_n, a.d_o.stride_n) * kBytes<kStored>;
   const i64 row = times(t.b, pick(a.q.stride_b, a.k.stride_b, a.v.stride_b, a.d_o.stride_b)) +
                   times(h, pick(a.q.stride_h, a.k.stride_h, a.v.stride_h, a.d_o.stride_h)) +

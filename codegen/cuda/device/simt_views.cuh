@@ -15,7 +15,7 @@ __device__ __forceinline__ void open_view(const weft_args& a, Shared& s, const T
   // Words are picked one by one, because arguments cannot be indexed.
   const auto pick = [&](auto q, auto k, auto v) { return tensor == kQ ? q : tensor == kK ? k : v; };
   const bool of_keys = tensor != kQ;
-  const int b = kPaged && of_keys ? 0 : t.b, h = of_keys ? t.h / ((int)a.heads / (int)a.kv_heads) : t.h;
+  const int b = kPaged && of_keys ? 0 : t.b, h = of_keys ? kv_head_of(a, t.h) : t.h;
   const i64 step = pick(a.q.stride_n, a.k.stride_n, a.v.stride_n) * kBytes<kStored>;
   const i64 row = times(b, pick(a.q.stride_b, a.k.stride_b, a.v.stride_b)) +
                   times(h, pick(a.q.stride_h, a.k.stride_h, a.v.stride_h)) +

@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) weft_terms(const weft_arg
   }
   if (lane != 0) return;
   if (kScalesGradients && most > 0)
-    raise_atomically(a.d_o_bounds + (b * (int)a.kv_heads + h / heads_of_group(a)), __float_as_uint(most));
+    raise_atomically(a.d_o_bounds + (b * (int)a.kv_heads + kv_head_of(a, h)), __float_as_uint(most));
   if (kDirect) return;
   const i64* const of_head = a.tables + word(a.tables + word(a.tables + 1 + a.phase) + 2 + h) + kPassesAt;
   const int count = softmaxes(a);

@@ -34,12 +34,11 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   Tile t;
   const unsigned shares = shares_of_tile(a);
   const int number = (int)a.tile_begin + (int)(blockIdx.x / shares);  // the launch has fewer than 2^31
-  const int head_number = number / (int)a.tiles_per_head;
+  const int head_number = divided(number, a.of_tiles);
   // Of the heads that share keys and values, the pass of dK and dV takes one after another.
   const unsigned together = kTransposed ? (unsigned)heads_of_group(a) : heads_of_tile(a);
-  const int groups = (int)((unsigned)a.heads / together);
-  t.b = head_number / groups;
-  t.h = (head_number - t.b * groups) * (int)together + (kTransposed ? (int)a.group_begin : 0);
+  t.b = divided(head_number, a.of_groups);
+  t.h = (head_number - t.b * (int)a.of_groups.by) * (int)together + (kTransposed ? (int)a.group_begin : 0);
   int n_q = (int)a.n_q, n_k = (int)a.n_k;
   t.first_row = 0;
   if (a.entries != nullptr) {
