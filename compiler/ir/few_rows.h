@@ -18,7 +18,7 @@ enum class Regime {
   many_queries,
   /// CPUs: beside the other's, full blocks whose lanes are columns, not rows (codegen/cpu/emit_few.cpp).
   /// GPUs: in the other's place, one that also cuts keys into chunks, holds rows of several heads in one tile, and
-  /// finds sizes of sequences in the GPU's memory, as decoding wants; who only trains or prefills never compiles it.
+  /// finds sizes of sequences in the GPU's memory, as decoding wants; training and whole prompts never compile it.
   few_queries,
   transposed,  ///< GPUs: the pass of dK and dV, which every launch of gradients needs, too
   inputs,      ///< GPUs: that of the gradients of inputs

@@ -136,10 +136,13 @@ Result<std::size_t> EmulateExecutor::workspace(const ir::Shape&, int) const { re
 
 Result<BuildTimes> EmulateExecutor::prepare(const ir::Shape& shape) const {
   BuildTimes times;
-  const Stopwatch compiling;
   WEFT_TRY(const auto regimes, regimes_of_shape(shape));
-  for (const auto regime : regimes) WEFT_CHECK(load(regime));
-  times.compile_ms = compiling.ms();
+  for (const auto regime : regimes) {
+    if (programs_[static_cast<std::size_t>(regime)].find() != nullptr) continue;
+    const Stopwatch compiling;
+    WEFT_CHECK(load(regime));
+    times.compile_ms += compiling.ms();
+  }
   return times;
 }
 
@@ -205,22 +208,29 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Load& load, c
     phases += plan.phases.size();
   }
   std::vector<emulate::Report> reports(phases);
+  const Job job{
+      .kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .beside = beside, .together = together};
+  // Before anything is written: what the launch runs may yet have to be compiled.
+  std::array<Program, ir::kRegimes> programs;
+  for (const auto regime : regimes_for(job)) {
+    WEFT_TRY(programs[static_cast<std::size_t>(regime)], load(regime));
+  }
   const auto run = [&](const Turn& turn) -> Status {
     const ir::Step& step = turn.step;
     const bool chooses = step.kernel == ir::Step::Kernel::prepass;
     const auto regime = step.text;
     const cuda::Grid grid = grid_of(turn);
-    WEFT_TRY(const auto program, load(regime));
-    WEFT_TRY(auto report, program->launch({.kernel = number_of(step.kernel, kernel_.source(regime)),
-                                           .blocks = grid.blocks,
-                                           .threads = grid.threads,
-                                           .shared_bytes = grid.shared_bytes,
-                                           .args = turn.args,
-                                           .args_bytes = sizeof *turn.args,
-                                           .memory = chooses                                  ? choosing
-                                                     : step.kernel == ir::Step::Kernel::sizes ? finding
-                                                                                              : attending,
-                                           .workers = args.threads > 0 ? args.threads : cores}));
+    WEFT_TRY(auto report, programs[static_cast<std::size_t>(regime)]->launch(
+                              {.kernel = number_of(step.kernel, kernel_.source(regime)),
+                               .blocks = grid.blocks,
+                               .threads = grid.threads,
+                               .shared_bytes = grid.shared_bytes,
+                               .args = turn.args,
+                               .args_bytes = sizeof *turn.args,
+                               .memory = chooses                                  ? choosing
+                                         : step.kernel == ir::Step::Kernel::sizes ? finding
+                                                                                  : attending,
+                               .workers = args.threads > 0 ? args.threads : cores}));
     WEFT_CHECK(faultless(report, kernel_.plan.name));
     if (!chooses && step.kernel != ir::Step::Kernel::sizes)
       reports[first_report[static_cast<std::size_t>(regime)] + turn.number()] += report;
@@ -238,8 +248,6 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Load& load, c
     std::memcpy(to, from, bytes);
     return done;
   };
-  const Job job{
-      .kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .beside = beside, .together = together};
   std::array<const std::int64_t*, ir::kRegimes> beside_words = {};
   for (std::size_t i = 0; i < beside.size(); ++i)
     beside_words[i] = beside[i] ? beside[i]->tables.words.data() : nullptr;
