@@ -1,11 +1,15 @@
 #include "compiler/planner/conjunctions.h"
 #include "compiler/planner/passes.h"
+#include "compiler/planner/row_periods.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 namespace weft::planner {
 namespace {
@@ -17,6 +21,9 @@ using ir::Phase;
 
 /// Streamed rows whose work a state of acc, m and l costs to store and load again.
 constexpr double kCarryCost = 16;
+/// Launches of few queries can cut the keys of one phase into chunks (cut_keys), not of several: those cost so many
+/// times less, or are not taken.
+constexpr double kCutsAreWorth = 2;
 constexpr std::size_t kMostMembers = 64;
 constexpr std::size_t kMostGroups = 6;  ///< above it orders are not searched pair by pair
 
@@ -46,26 +53,32 @@ struct Order {
 
 constexpr std::int64_t kMostModulus = 4096;
 
-/// The lag that most ranges ask for, as one residue a tile.
-Order lags(const Draft& draft, const std::vector<KeyRange>& ranges) {
-  std::map<std::int64_t, int> asked;
+/// Tiles hold rows whose place in a period is the same, as most ranges ask for: the residue of a lag, or the runs that
+/// conditions on rows alone keep.
+Order periods(const Draft& draft, const std::vector<KeyRange>& ranges, std::int64_t heads) {
+  std::map<std::pair<std::int64_t, std::int64_t>, int> asked;  // by modulus and patch
+  const ir::Choices& choices = draft.plan.choices;
   for (const auto& range : ranges) {
     for (const auto& use : range.predicates) {
       const std::int64_t m = draft.plan.predicates[static_cast<std::size_t>(use.number)].modulus;
-      if (m > 1 && m <= kMostModulus && !use.negated) ++asked[m];
+      if (m > 1 && m <= kMostModulus && !use.negated) ++asked[{m, 1}];
     }
+    if (choices.kernel_class == ir::KernelClass::vector)
+      continue;  // whose rows skip keys by themselves, a few a vector
+    const auto kept = row_period(draft.plan, range, draft.options.stationary, heads);
+    if (kept) ++asked[{kept->period, std::gcd(kept->run, choices.tile_q)}];
   }
   const auto most =
       std::max_element(asked.begin(), asked.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   Order out;
-  if (most != asked.end()) out.modulus = most->first;
+  if (most != asked.end()) std::tie(out.modulus, out.patch) = most->first;
   return out;
 }
 
-Order order_of(const Draft& draft, const std::vector<KeyRange>& ranges) {
+Order order_of(const Draft& draft, const std::vector<KeyRange>& ranges, std::int64_t heads) {
   Order out{.by = members(ranges)};
   if (out.by.size() > kMostMembers) out.by.clear();
-  return out.by.empty() ? lags(draft, ranges) : out;
+  return out.by.empty() ? periods(draft, ranges, heads) : out;
 }
 
 std::int64_t power_below(std::int64_t n, std::int64_t most) {
@@ -140,7 +153,7 @@ class RowChooser {
   }
 
   void run() {
-    const Order order = order_of(draft_, draft_.ranges);
+    const Order order = order_of(draft_, draft_.ranges, heads_);
     std::optional<Order> patches;
     if (!draft_.plan.predicates.empty()) patches = grid_patches(draft_.pattern, draft_.plan.choices);
     if (order.plain() && !patches) {
@@ -150,8 +163,9 @@ class RowChooser {
     }
     Option best = single({}, "consecutive rows");
     if (!order.plain()) {
-      keep_better(best, single(order, order.by.empty() ? "rows by residue" : "rows by class"));
-      if (auto option = in_phases()) keep_better(best, std::move(*option));
+      keep_better(best, single(order, name_of(order)));
+      const double worth = order.by.empty() && draft_.chunk_k > 0 ? kCutsAreWorth : 1;
+      if (auto option = in_phases(); option && worth * option->cost < best.cost) best = std::move(*option);
     }
     if (patches) keep_better(best, single(*patches, "patches of the grid"));
     for (std::size_t i = 0; i < best.groups.size(); ++i) {
@@ -203,6 +217,11 @@ class RowChooser {
     draft_.plan.reasons.push_back(fmt::format("rows: {} costs {:.0f} keys a row", option.name, option.cost));
   }
 
+  static const char* name_of(const Order& order) {
+    if (!order.by.empty()) return "rows by class";
+    return order.patch > 1 ? "rows that a condition keeps apart from others" : "rows by residue";
+  }
+
   static void keep_better(Option& best, Option other) {
     if (other.cost < best.cost) best = std::move(other);
   }
@@ -215,7 +234,7 @@ class RowChooser {
 
   Group grouped(std::vector<KeyRange> ranges) const {
     Group group{.ranges = std::move(ranges), .order = {}, .cost = 0};
-    group.order = order_of(draft_, group.ranges);
+    group.order = order_of(draft_, group.ranges, heads_);
     group.cost = cost_of(group.ranges, group.order);
     return group;
   }
@@ -245,7 +264,7 @@ class RowChooser {
       if (!(draft_.pattern.branches[b].heads == ir::HeadSet{})) return std::nullopt;
       for (const auto& c : draft_.branches[b]) {
         const int branch = static_cast<int>(b);
-        const Order order = order_of(draft_, {range_of(c, branch, {})});
+        const Order order = order_of(draft_, {range_of(c, branch, {})}, heads_);
         const auto at = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.order == order; });
         if (at == parts.end()) {
           parts.push_back({order, {c}, branch});
@@ -281,7 +300,7 @@ class RowChooser {
       std::copy_if(draft_.ranges.begin(), draft_.ranges.end(), std::back_inserter(ranges),
                    [&](const KeyRange& r) { return r.branch == b; });
       if (ranges.empty()) continue;
-      const Order order = order_of(draft_, ranges);
+      const Order order = order_of(draft_, ranges, heads_);
       const auto at = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return g.order == order; });
       if (at == groups.end()) {
         groups.push_back({std::move(ranges), order, 0});

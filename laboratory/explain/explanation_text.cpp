@@ -40,8 +40,7 @@ std::string order_of(const ir::RowMap& rows) {
   if (rows.patch * rows.patch_lines == 1) return fmt::format("rows {} apart", rows.modulus);
   const auto lines = rows.patch_lines > 1 ? rows.patch_lines : rows.tile / rows.patch;
   const auto step = std::max(rows.step, rows.line_step);
-  return fmt::format("patches of {} x {} of the grid{}", lines, rows.patch,
-                     step > 1 ? ", as far apart as the dilation" : "");
+  return fmt::format("patches of {} x {} rows{}", lines, rows.patch, step > 1 ? ", as far apart as the dilation" : "");
 }
 
 void print_plan(const ir::Plan& plan, Lines& to) {
@@ -149,8 +148,10 @@ std::string to_text(const Explanation& what) {
   }
   if (ring) to.write(to_text(*ring));
   to.print("  a launch runs: {}\n", text_of(load.launches, planned.target.kind == TargetKind::cuda));
-  to.print("  memory: {}B of tensors, {} B a row carried between phases; planned in {:.0f} us\n", count(load.bytes),
-           planned.plan.carry_bytes_per_row(), load.plan_us);
+  to.print("  memory: {}B of tensors, {} B a row carried between phases", count(load.bytes),
+           planned.plan.carry_bytes_per_row());
+  if (planned.plan.transposed) to.print(", {} B a key", planned.plan.transposed->carry_bytes_per_row());
+  to.print("; planned in {:.0f} us\n", load.plan_us);
   return to.take();
 }
 

@@ -2,8 +2,8 @@
 
 namespace weft::planner {
 
-std::string check(const RandomProblem& problem, ir::Stationary stationary) {
-  const auto made = plan(problem.pattern, bind_of(), target(), options(stationary));
+std::string check(const RandomProblem& problem, ir::Stationary stationary, const Target& on) {
+  const auto made = plan(problem.pattern, bind_of(), on, options(stationary));
   if (!made.ok()) {
     // Sets may fall into more pieces than the planner keeps; that is said, not computed wrongly.
     const bool too_complex = !made.error().diagnostics.empty() && made.error().diagnostics[0].code == "E0405";

@@ -20,6 +20,6 @@ inline Target target() { return find_target("cpu:x86-64-v3").value(); }
 inline Options options(ir::Stationary stationary) { return {.stationary = stationary, .for_kernels = false}; }
 
 /// Empty when the plan's visits are the pattern's pairs, and its text comes back as it was.
-std::string check(const RandomProblem& problem, ir::Stationary stationary);
+std::string check(const RandomProblem& problem, ir::Stationary stationary, const Target& on = target());
 
 }  // namespace weft::planner
