@@ -80,7 +80,7 @@ Share share_of(std::string_view name, std::int64_t d, ir::DType dtype) {
   const bool is_half = dtype == ir::DType::f16;
   if ((name == "sm_61" && d == 64 && is_half) || (name == "sm_80" && d == 128 && is_half)) return whole;
   if (!test::tries_all()) return {};
-  if (name == "sm_61" && d == 128 && dtype == ir::DType::f32) return {0, 2};
+  if (name == "sm_61" && d == 128 && dtype == ir::DType::f32) return {0, 4};
   if (!is_half) return {};
   if (name == "sm_80") return {1, 3};
   if (d == 128 && name == "sm_75") return {2, 3};

@@ -44,7 +44,7 @@ TEST_P(RandomKernels, MatchTheInterpreter) {
   if (!GetParam().emulated() && !host_can_execute(target))
     GTEST_SKIP() << "this machine does not execute " << target.name;
   const char* times = std::getenv("WEFT_RANDOM_TIMES");
-  const int count = (GetParam().emulated() ? 20 : 60) * (times != nullptr ? std::atoi(times) : 1);
+  const int count = (GetParam().emulated() ? 10 : 60) * (times != nullptr ? std::atoi(times) : 1);
   for (int i = 0; i < count; ++i) {
     const auto seed = static_cast<std::uint64_t>(i) + 7000;
     // Every third problem is long enough for several tiles and blocks.

@@ -51,7 +51,7 @@ std::optional<std::string> examine_gradients(const Program& program, const Gradi
 }
 
 void check_random_gradients(const GradientWay& way, std::uint64_t first_seed) {
-  const int programs = programs_on(way.target, way.programs, 4);
+  const int programs = programs_on(way.target, way.programs, 2);
   int compared = 0;
   double worst = 0;
   for (int i = 0; i < programs; ++i) {

@@ -79,7 +79,7 @@ class RandomSlices : public ::testing::TestWithParam<Way> {};
 TEST_P(RandomSlices, HaveTheBitsOfTheWhole) {
   const Way& way = GetParam();
   int compared = 0;
-  const int programs = programs_on(way.target, way.programs, 4);
+  const int programs = programs_on(way.target, way.programs, 2);
   for (int i = 0; i < programs; ++i) {
     const auto seed = 9'000'000 + static_cast<std::uint64_t>(i);
     Program program = random_program(seed, {.most_tokens = way.most_tokens, .most_heads = 3, .nesting = 2});
@@ -93,7 +93,7 @@ TEST_P(RandomSlices, HaveTheBitsOfTheWhole) {
 TEST_P(RandomSlices, OfHeadsHaveTheBitsOfTheWhole) {
   const Way& way = GetParam();
   int compared = 0;
-  const int programs = programs_on(way.target, way.programs, 4);
+  const int programs = programs_on(way.target, way.programs, 2);
   std::uint64_t seed = 9'100'000;
   for (int tried = 0; tried < programs; ++seed) {
     Program program = random_program(seed, {.most_tokens = way.most_tokens, .most_heads = 6, .nesting = 2});

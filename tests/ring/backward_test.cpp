@@ -174,7 +174,7 @@ TEST(RingBackward, OnlyWhatIsNeededTravels) {
 
 TEST(RingBackward, RandomProgramsOverTheWholeLanguage) {
   Tally tally;
-  const int programs = effort(20, 150);
+  const int programs = effort(20, 60);
   for (int i = 0; i < programs; ++i) {
     const auto seed = 460000 + static_cast<std::uint64_t>(i);
     RingRunner runner(random_program(seed, {.most_tokens = 150, .most_heads = 3, .nesting = 2}), "cpu", true);

@@ -204,7 +204,7 @@ TEST(RingInRounds, SaysWhatItCannot) {
 
 TEST(RingInRounds, RandomProgramsOverTheWholeLanguage) {
   int cut = 0;
-  const int programs = effort(20, 100);
+  const int programs = effort(20, 50);
   for (int i = 0; i < programs; ++i) {
     const auto seed = 460000 + static_cast<std::uint64_t>(i);
     RingRunner runner(random_program(seed, {.most_tokens = 400, .most_heads = 3, .nesting = 2}), "cpu");
@@ -268,7 +268,7 @@ Program random_heavy(std::uint64_t seed) {
 
 TEST(RingOfQueries, RandomPatternsWithHeavyRows) {
   int cut = 0;
-  const int programs = effort(15, 40);
+  const int programs = effort(10, 20);
   for (int i = 0; i < programs; ++i) {
     const auto problem = random_heavy(470000 + static_cast<std::uint64_t>(i));
     RingRunner runner(problem, "cpu");

@@ -136,7 +136,7 @@ TEST(RingOfHeads, ThatCannotBeSplitAreRefused) {
 }
 
 TEST(RingOfHeads, RandomProgramsOverTheWholeLanguage) {
-  const int programs = effort(25, 100);
+  const int programs = effort(25, 50);
   int runs = 0;
   for (int i = 0; i < programs; ++i) {
     const auto seed = 480000 + static_cast<std::uint64_t>(i);

@@ -1,6 +1,7 @@
 #include "compiler/ir/plan_interpreter.h"
 #include "compiler/planner/planner.h"
 #include "compiler/ring/relation.h"
+#include "tests/support/effort.h"
 #include "tests/support/random_pattern.h"
 #include "tests/support/random_program.h"
 
@@ -181,7 +182,7 @@ TEST(Needs, OfLongerSequencesWithRowClasses) {
 
 TEST(Needs, OfTheWholeLanguage) {
   Counted counted;
-  for (std::uint64_t seed = 420000; seed < 420150; ++seed) {
+  for (std::uint64_t seed = 420000; seed < 420000 + test::effort(75U, 150U); ++seed) {
     auto program = test::random_program(seed, {.most_tokens = 60, .most_heads = 4, .nesting = 2});
     program.shape.n_q = program.shape.n_k;
     program.shape.offset.clear();

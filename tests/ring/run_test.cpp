@@ -113,7 +113,7 @@ TEST(RingRun, NothingTravelsWhereSegmentsFitARank) {
 
 TEST(RingRun, RandomProgramsOverTheWholeLanguage) {
   Tally tally;
-  const int programs = effort(60, 200);
+  const int programs = effort(60, 100);
   for (int i = 0; i < programs; ++i) {
     const auto seed = 430000 + static_cast<std::uint64_t>(i);
     RingRunner runner(random_program(seed, {.most_tokens = 70, .most_heads = 3, .nesting = 2}), "cpu");
