@@ -17,10 +17,13 @@ __device__ __forceinline__ Draw first_draw(const weft_args& a) {
 }
 
 /// For keys 4 * keys and the next three of the query at position q.
+__device__ __forceinline__ uint4 counter_of(const Tile& t, int keys, int q) {
+  return make_uint4((unsigned)keys, (unsigned)q, (unsigned)t.h | (unsigned)t.b << 16, 1);
+}
 __device__ __forceinline__ void draw_anew(const Tile& t, Draw& draw, int row, int keys, int q) {
   draw.keys = keys;
   draw.row = row;
-  draw.words = philox(make_uint4((unsigned)keys, (unsigned)q, (unsigned)t.h | (unsigned)t.b << 16, 1), draw.seed);
+  draw.words = philox(counter_of(t, keys, q), draw.seed);
 }
 
 /// Is the weight of key k dropped, where its four are drawn?
