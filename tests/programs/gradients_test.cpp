@@ -15,10 +15,10 @@ INSTANTIATE_TEST_SUITE_P(, RandomGradients,
                          ::testing::Values(GradientWay{"cpu", 48, 200}, GradientWay{"cpu", 16, 150, ir::DType::f16},
                                            GradientWay{"cpu", 16, 150, ir::DType::bf16},
                                            GradientWay{"cpu:x86-64", 24, 150}, GradientWay{"emulate:sm_61", 8, 150},
-                                           GradientWay{"emulate:sm_61", 4, 150, ir::DType::f16},
+                                           GradientWay{"emulate:sm_61", 6, 150, ir::DType::f16},
                                            GradientWay{"emulate:sm_80", 8, 150, ir::DType::f16},
-                                           GradientWay{"emulate:sm_80", 4, 150, ir::DType::bf16},
-                                           GradientWay{"emulate:sm_75", 4, 150, ir::DType::f16}),
+                                           GradientWay{"emulate:sm_80", 6, 150, ir::DType::bf16},
+                                           GradientWay{"emulate:sm_75", 6, 150, ir::DType::f16}),
                          [](const auto& row) { return fmt::format("way_{}", row.index); });
 
 }  // namespace

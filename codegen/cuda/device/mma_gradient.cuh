@@ -72,15 +72,22 @@ struct Block {
   unsigned is;  // marks, and behind them how many keys it has
 };
 
+/// What dropout makes of the weights of a block's pairs; where there is any, mma_gradient_dropout.cuh says so.
+template <typename Pairs, bool = Pairs::kDrops>
+struct Dropped {
+  __device__ __forceinline__ Dropped(const weft_args&, Shared&, const Block&) {}
+  __device__ __forceinline__ float scaled(int) const { return 1; }
+  __device__ __forceinline__ void turn() {}
+};
+
 /// From products to what pick(gradient of the pair) takes of them, in the place of both. Loops that are not unrolled turn
 /// the registers, because an index would put them on the stack.
 template <typename Pairs, bool kMasked, typename Pick>
 __device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared& s, const Block& block, float units,
-                                                      Scores& p, Scores& d, const Pick& pick) {
-  constexpr int kTilesAtOnce = kPairsAreShort<Pairs> ? kKeyTiles : Pairs::kKeysAtOnce;
-  constexpr int kRowsAtOnce = kPairsAreShort<Pairs> ? kRowsEach : Pairs::kRowsAtOnce;
+                                                      Dropped<Pairs> dropped, Scores& p, Scores& d, const Pick& pick) {
+  constexpr int kTilesAtOnce = !Pairs::kScored ? kKeyTiles : Pairs::kKeysAtOnce;
+  constexpr int kRowsAtOnce = !Pairs::kScored ? kRowsEach : Pairs::kRowsAtOnce;
   const Tile t = tile_of(s);
-  Draws<Pairs> draws(a);
   const bool masked = block.is & kMarkMasked;
   unsigned digits[kPlanes][kTilesEach];
 #pragma unroll
@@ -102,7 +109,7 @@ __device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared
       counts = make_float2(log2_approx(counts.x), log2_approx(counts.y));
     }
     int y[2] = {};
-    if (!kPairsAreShort<Pairs>) {
+    if (Pairs::kScored) {
       y[0] = get(s.key[block.from + min(key, count_of(block) - 1)]);
       y[1] = get(s.key[block.from + min(key + 1, count_of(block) - 1)]);
     }
@@ -120,7 +127,7 @@ __device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared
       float2 terms = {};
       if (!kTransposed) terms = load_shared<float2>(&s.terms[row_of(i)]);
       int x = 0;
-      if (!kPairsAreShort<Pairs>) x = get(s.x[row_of(i)]);
+      if (Pairs::kScored) x = get(s.x[row_of(i)]);
       float2 of[2];
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
@@ -136,9 +143,10 @@ __device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared
         }
         const int q = kTransposed ? y[j] : x, k = kTransposed ? x : y[j];
         of[j] = pick(gradient_of_pair<Pairs>(a, t, products[0][j], d_weights[0][j], weight, terms,
-                                             draws.scaled(t, q, k), units, q, k));
+                                             dropped.scaled(i % 2 * 2 + j), units, q, k));
       }
       // Two rows are of one tile, whose word the next ones leave.
+      if (i % 2 == 1) dropped.turn();
       if (kMasked && i % 2 == 1) {
 #pragma unroll
         for (int plane = 0; plane < kPlanes; ++plane) {
@@ -246,11 +254,12 @@ __device__ __forceinline__ void set_strange_apart(Shared& s, State& st, const Bl
 template <typename Pairs, bool kPlain>
 __device__ __forceinline__ void find_gradients(const weft_args& a, Shared& s, const Block& block, Operands& weights,
                                                Operands& d_scores) {
+  const Dropped<Pairs> dropped(a, s, block);  // before products need the registers
   Scores p, d;
   multiply_part<kPlain, 0>(s, block, p);
   multiply_part<kPlain, 1>(s, block, d);
   const float units = kScalesGradients ? get(s.units) : 1;
-  each_gradient_of_pair<Pairs, !kPlain>(a, s, block, units, p, d,
+  each_gradient_of_pair<Pairs, !kPlain>(a, s, block, units, dropped, p, d,
                                         [](const PairGradient& of) { return make_float2(of.weight, of.d_score); });
   if constexpr (kTransposed) pack_all(weights, p);
   pack_all(d_scores, d);
@@ -283,10 +292,11 @@ __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, Sta
 template <typename Pairs>
 __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, Deltas& st, const Block& block) {
   if ((block.is & kMarkTiles) == 0) return;
+  const Dropped<Pairs> dropped(a, s, block);
   Scores p, d;
   multiply_part<false, 0>(s, block, p);
   multiply_part<false, 1>(s, block, d);
-  each_gradient_of_pair<Pairs, true>(a, s, block, 1, p, d,
+  each_gradient_of_pair<Pairs, true>(a, s, block, 1, dropped, p, d,
                                      [](const PairGradient& of) { return make_float2(of.plain, of.share); });
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {

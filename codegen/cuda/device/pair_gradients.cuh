@@ -15,13 +15,6 @@ struct PairGradient {
   float d_own;    // dS of the score itself, which the pattern makes of the product
 };
 
-/// What dropout makes of weights; where there is any, gradient_dropout.cuh says so.
-template <typename Pairs, bool = Pairs::kDrops>
-struct Draws {
-  __device__ __forceinline__ Draws(const weft_args&) {}
-  __device__ __forceinline__ float scaled(const Tile&, int, int) { return 1; }
-};
-
 /// P of a score in base 2; `measure`: the LSE that it is measured from.
 __device__ __forceinline__ float weight_of_score(float score, float to_base_two, float log_weight, float measure) {
   // fault(multiplicity_left_out) also: if (log_weight > 0) log_weight = 0;

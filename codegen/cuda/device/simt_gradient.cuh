@@ -50,6 +50,13 @@ __device__ __forceinline__ void settle(Shared&, State& st, SettledGradients& to,
   }
 }
 
+/// What dropout makes of weights; where there is any, simt_gradient_dropout.cuh says so.
+template <typename Pairs, bool = Pairs::kDrops>
+struct Draws {
+  __device__ __forceinline__ Draws(const weft_args&) {}
+  __device__ __forceinline__ float scaled(const Tile&, int, int) { return 1; }
+};
+
 /// From products to what pick(gradient of the pair, row of the thread, product, q, k) takes of them, in the place of both. Loops that are not unrolled turn
 /// the registers by one, because an index would put them on the stack.
 template <typename Pairs, typename Pick>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "codegen/cuda/device/dropout.cuh"
-#include "codegen/cuda/device/pair_gradients.cuh"
+#include "codegen/cuda/device/simt_gradient.cuh"
 
 /// The forward's draws: the same pairs are dropped.
 template <typename Pairs>
