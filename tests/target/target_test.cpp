@@ -197,8 +197,9 @@ TEST(Bf16Dot, IsMeasuredWhereTheInstructionIs) {
   const auto rate = measure_bf16_dot_rate();
   ASSERT_EQ(rate.has_value(), host_cpu_features().has(CpuFeature::avx512bf16));
   if (!rate) return;
-  EXPECT_GT(*rate, 0.5);
-  EXPECT_LT(*rate, 4);
+  // A number that a processor could have, whoever shares the core; the tests below say what is made of times.
+  EXPECT_GT(*rate, 0.05);
+  EXPECT_LT(*rate, 40);
 }
 
 std::vector<Bf16DotTurn> turns(int count, double single, double pairs) {
