@@ -62,7 +62,8 @@ __device__ __forceinline__ void find_dropped(Shared& s, const Tile& t, u64 seed,
 }
 
 /// Rows are keys, of which four lanes have four that follow each other, in two rows each, and the same two queries:
-/// lane number 2 * half + j draws for query j and the keys in row `half`. `count`: of queries.
+/// lane number 2 * half + j draws for query j and the keys in row `half`. Rows that the tile lacks repeat its last one,
+/// and so draw for the same four keys as those beside them. `count`: of queries.
 template <typename Pairs>
 __device__ __forceinline__ void find_dropped_by_key(Shared& s, const Tile& t, u64 seed, int from, int count,
                                                     unsigned (&dropped)[kTilesEach]) {
