@@ -344,7 +344,7 @@ TEST(SetsCost, RowsThatKeepMoreThanOthersStandTogether) {
     EXPECT_EQ(made->phases.front().rows.modulus, 64);
     EXPECT_TRUE(made->may_cut_keys());  // few queries of a long context still fill a GPU
   }
-  // Vectors of rows skip by themselves, and what no length of tiles divides stays as it is.
+  // Vectors of rows skip by themselves. Runs that do not divide a tile are grouped row by row, which is in phases.
   EXPECT_LE(waste(body, 4096, "cpu:x86-64-v4", 2), 1.35);
   EXPECT_LE(waste("keep where(q / 5 % 7 == 0 or q - k < 40) & causal;", 4096, "sm_80"), 4);
 }
