@@ -87,9 +87,8 @@ __device__ __forceinline__ void find_dropped_by_key(Shared& s, const Tile& t, u6
 
 /// The same of any pairs, one by one.
 template <typename Pairs>
-__device__ __forceinline__ void find_dropped_singly(Shared& s, const Tile& t, u64 seed, int from, int count,
+__device__ __forceinline__ void find_dropped_singly(Shared& s, const Tile& t, Draw draw, int from, int count,
                                                     unsigned (&dropped)[kTilesEach]) {
-  Draw draw = {seed, -1, -1, {}};
 #pragma unroll 1
   for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll 1
@@ -137,14 +136,14 @@ __device__ __forceinline__ bool lanes_share_draws(Shared& s, int from, int count
 template <typename Pairs>
 __device__ __forceinline__ void dropped_pairs(const weft_args& a, Shared& s, const Tile& t, int from, int count,
                                               unsigned (&dropped)[kTilesEach]) {
-  const u64 seed = first_draw(a).seed;
+  const Draw draw = first_draw(a);
 #pragma unroll
   for (int i = 0; i < kTilesEach; ++i) dropped[i] = 0;
   if (!lanes_share_draws(s, from, count)) {
-    find_dropped_singly<Pairs>(s, t, seed, from, count, dropped);
+    find_dropped_singly<Pairs>(s, t, draw, from, count, dropped);
   } else if constexpr (kTransposed) {
-    find_dropped_by_key<Pairs>(s, t, seed, from, count, dropped);
+    find_dropped_by_key<Pairs>(s, t, draw.seed, from, count, dropped);
   } else {
-    find_dropped<Pairs>(s, t, seed, get(s.key[from]), dropped);
+    find_dropped<Pairs>(s, t, draw.seed, get(s.key[from]), dropped);
   }
 }
