@@ -214,8 +214,7 @@ std::strong_ordering compare(const Expr& a, const Expr& b) {
 }
 
 bool reads(const Expr& e, Variable v) {
-  if (e.op == Op::variable) return e.variable == v;
-  return std::any_of(e.args.begin(), e.args.end(), [v](const ExprPtr& arg) { return reads(*arg, v); });
+  return any_node(e, [v](const Expr& node) { return node.op == Op::variable && node.variable == v; });
 }
 
 bool over_heads_only(const Expr& e) {

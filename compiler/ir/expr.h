@@ -3,6 +3,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/ops.h"
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <memory>
@@ -60,6 +61,12 @@ ExprPtr listed(int list, ExprPtr row, ExprPtr key);
 bool same(const Expr& a, const Expr& b);
 /// A total order by what is written, sharing ignored. Unlike same(), it tells 0.0 from -0.0.
 std::strong_ordering compare(const Expr& a, const Expr& b);
+/// Is this so of any node of the expression?
+template <typename Question>
+bool any_node(const Expr& e, const Question& is_so) {
+  return is_so(e) || std::any_of(e.args.begin(), e.args.end(), [&](const ExprPtr& x) { return any_node(*x, is_so); });
+}
+
 /// Is `v` read anywhere in the expression?
 bool reads(const Expr& e, Variable v);
 

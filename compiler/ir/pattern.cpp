@@ -11,8 +11,7 @@ namespace {
 constexpr std::int64_t kManyNodes = std::int64_t{1} << 40;
 
 bool reads_inputs(const Expr& e) {
-  return e.op == Op::input || e.items > 0 ||
-         std::any_of(e.args.begin(), e.args.end(), [](const auto& x) { return reads_inputs(*x); });
+  return any_node(e, [](const Expr& node) { return node.op == Op::input || node.items > 0; });
 }
 
 SetPtr finish(Set set) {

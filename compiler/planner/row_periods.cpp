@@ -17,8 +17,7 @@ constexpr std::int64_t kMostPeriod = 4096;            ///< rows
 constexpr std::int64_t kFar = std::int64_t{1} << 24;  ///< tokens, so that no end is near
 
 bool reads_inputs(const ir::ExprPtr& e) {
-  return e && (e->op == ir::Op::input || e->op == ir::Op::listed ||
-               std::any_of(e->args.begin(), e->args.end(), [](const auto& arg) { return reads_inputs(arg); }));
+  return e && ir::any_node(*e, [](const auto& node) { return node.op == ir::Op::input || node.op == ir::Op::listed; });
 }
 
 bool asks_rows_alone(const ir::Predicate& p, ir::Stationary stationary) {

@@ -19,9 +19,10 @@ constexpr std::int64_t kLongRun = ir::kSummaryBlock / 2;
 
 /// Does an input stand in it that is indexed by all of these?
 bool reads_input_by(const Expr& e, std::initializer_list<Variable> variables) {
-  const auto by = [&](Variable v) { return ir::reads(e, v); };
-  if (e.op == ir::Op::input && std::all_of(variables.begin(), variables.end(), by)) return true;
-  return std::any_of(e.args.begin(), e.args.end(), [&](const auto& arg) { return reads_input_by(*arg, variables); });
+  return ir::any_node(e, [&](const Expr& node) {
+    const auto by = [&](Variable v) { return ir::reads(node, v); };
+    return node.op == ir::Op::input && std::all_of(variables.begin(), variables.end(), by);
+  });
 }
 
 /// For conditions of which only a look at the caller's tensors tells what keys say to them.
