@@ -59,6 +59,18 @@ double draw(const ir::Input& input, std::int64_t n, RandomNumbers& random, doubl
   return static_cast<double>(random.between(input.type == ir::InputType::u8 ? 0 : -2, 9));
 }
 
+/// Documents as in packed sequences: one behind the other, of twenty keys in the mean, and at the end of some sequences
+/// keys of none.
+void pack_documents(ir::Tensor& t, std::int64_t tokens, RandomNumbers& random) {
+  std::int64_t number = 0, padding = 0, at = 0;
+  for (auto& value : t.data) {
+    if (at == 0) padding = random.one_in(2) ? random.between(0, tokens / 3) : 0;
+    if (random.one_in(20)) ++number;
+    value = at < tokens - padding ? static_cast<double>(number + 1) : 0;
+    at = at + 1 < tokens ? at + 1 : 0;
+  }
+}
+
 ir::Tensor normal(std::vector<std::int64_t> extents, ir::DType dtype, std::uint64_t seed) {
   ir::Tensor t(std::move(extents));
   RandomNumbers random(seed);
@@ -150,10 +162,12 @@ ir::InputValues draw_inputs(const ir::Pattern& pattern, const ir::Shape& shape, 
   for (const auto& input : pattern.inputs) {
     std::vector<std::int64_t> extents;
     for (const auto& axis : input.axes) extents.push_back(extent_of(axis, input, shape));
+    const std::int64_t last = extents.empty() ? 1 : extents.back();
     ir::Tensor t(std::move(extents));
     RandomNumbers random(seed ^ digest(input.name));
     double before = 0;
     for (auto& value : t.data) value = before = draw(input, shape.n_k, random, before);
+    if (input.name.starts_with("doc") && random.one_in(2)) pack_documents(t, last, random);
     values.push_back(std::move(t));
   }
   return values;
