@@ -129,6 +129,17 @@ class Writer {
       if (unit_of(plan_, i) == ir::kSummaryBlock) kind += kind.empty() ? "kByBlocks" : " | kByBlocks";
       return kind.empty() ? "0" : kind;
     });
+    number("spans_of", [&](std::size_t i) {
+      const int list = ir::summary_of(plan_, i);
+      const bool spans = list >= 0 && plan_.lists[static_cast<std::size_t>(list)].kind == ir::List::Kind::spans;
+      return fmt::format("{}", spans ? list : -1);
+    });
+    if (!has_spans(plan_)) {
+      w_.line("__device__ __forceinline__ bool find_keys_of_runs(const weft_args&, Shared&, const Tile&, int, int) {{");
+      w_.line("  return false;");
+      w_.line("}}");
+      w_.blank();
+    }
     number("modulus_of", [&](std::size_t i) {
       const std::int64_t modulus = plan_.predicates[i].modulus;
       return fmt::format("{}", modulus <= INT32_MAX ? modulus : 0);

@@ -121,6 +121,7 @@ walk::BlockShape shape_of(const ir::Plan& plan, ir::Regime regime) {
                          .counts = digits(plan) > 0,
                          .shares_tiles = shares_tiles(plan, regime),
                          .passes_over = passes_over_keys(plan),
+                         .by_spans = has_spans(plan),
                          .by_values = compares_values(plan),
                          .conditions = static_cast<int>(plan.predicates.size()),
                          .inputs = static_cast<int>(plan.inputs.size())},
@@ -176,7 +177,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
   constant("kConditions", static_cast<std::int64_t>(plan.predicates.size()), "on pairs, beyond bounds and congruences");
   constant.flag("kPassesOver", passes_over_keys(plan), "blocks of keys that no row keeps");
-  if (passes_over_keys(plan)) constant.flag("kSpans", has_spans(plan), "summaries tell of 4,096 keys at once");
+  constant.flag("kSpans", has_spans(plan), "summaries tell of 64 and of 4,096 keys at once what values they have");
   constant.flag("kByValues", compares_values(plan), "pairs by a value of the key, which rows compare");
   if (plan.phases.size() > 1 || plan.bind.gradient)
     constant("kPhases", static_cast<std::int64_t>(plan.phases.size()), "launches, with f32 state carried between them");

@@ -184,7 +184,7 @@ class Verifier {
       return say("condition {} of {}", l.predicate, plan_.predicates.size());
     const Predicate& p = plan_.predicates[static_cast<std::size_t>(l.predicate)];
     if ((l.kind == List::Kind::spans) != (p.key != nullptr)) say("a summary does not fit its condition");
-    if (!reads_key(p, Stationary::query)) say("a summary of a condition on rows");
+    if (!reads_key(p, plan_.stationary())) say("a summary of a condition on rows");
   }
 
   void list(const List& l) {

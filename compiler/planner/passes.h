@@ -61,6 +61,10 @@ void order_tiles(Draft& draft);
 /// room for lists and rows are queries.
 void summarize(Draft& draft);
 
+/// The plan that stands beside that of dQ, of keys, has the same lists. What a condition asks of queries there may be
+/// what a summary knows of keys, position by position: documents.
+void share_summaries(const ir::Plan& of_queries, ir::Plan& of_keys);
+
 // Pieces that passes share.
 
 /// One conjunction as a key range of a branch.

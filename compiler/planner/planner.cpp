@@ -86,6 +86,7 @@ Result<ir::Plan> plan(const ir::Pattern& pattern, const ir::Bind& bind, const Ta
   if (bind.gradient && target.kind == TargetKind::cuda && is_first(options)) {
     const auto beside = [&](const Options& further) -> Result<std::shared_ptr<const ir::Plan>> {
       WEFT_TRY(auto made, planner::plan(pattern, bind, target, further));
+      if (made.stationary() == ir::Stationary::key) share_summaries(p, made);
       return std::make_shared<const ir::Plan>(std::move(made));
     };
     Options of_keys = options, of_inputs = options;

@@ -49,4 +49,20 @@ void summarize(Draft& draft) {
   }
 }
 
+void share_summaries(const ir::Plan& of_queries, ir::Plan& of_keys) {
+  for (std::size_t i = of_keys.lists.size(); i < of_queries.lists.size(); ++i) {
+    ir::List list = of_queries.lists[i];
+    if (list.kind != List::Kind::spans) return;
+    const auto& key = of_queries.predicates[static_cast<std::size_t>(list.predicate)].key;
+    const auto said = ir::replace(key, Variable::k, ir::variable(Variable::q));
+    const auto same = std::find_if(of_keys.predicates.begin(), of_keys.predicates.end(),
+                                   [&](const Predicate& p) { return p.key && ir::same(*p.key, *said); });
+    if (same == of_keys.predicates.end()) return;
+    list.predicate = static_cast<int>(same - of_keys.predicates.begin());
+    of_keys.lists.push_back(list);
+    of_keys.reasons.push_back(
+        fmt::format("condition {} asks of queries what list {} knows of keys", list.predicate, i));
+  }
+}
+
 }  // namespace weft::planner

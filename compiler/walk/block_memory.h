@@ -25,6 +25,7 @@ struct BlockShape {
   bool counts = false;        ///< several branches may keep a pair
   bool shares_tiles = false;  ///< heads that share K and V may stand in one tile
   bool passes_over = false;   ///< blocks of keys that no row keeps
+  bool by_spans = false;      ///< the keys that rows keep by a value may follow each other
   bool by_values = false;     ///< rows compare a value of the key
   int conditions = 0, inputs = 0;
 
@@ -81,13 +82,12 @@ struct BlockShape {
   /// Of struct Shared: codegen/cuda/device/block.cuh. Behind it stand terms, kTermBytes each.
   constexpr int shared_bytes() const {
     constexpr int kTile = 48 + 64 + 8 + 8;  // struct Walk, struct Tile, the pass and two numbers
-    constexpr int kCondition = 64;
     const int list = 4 * (listed_keys() * (1 + (counts ? 1 : 0) + (lists_pages ? 2 : 0)) +
                           4 * ((counts ? 0 : 1) + (lists_pages ? 0 : 2)));
     const int of_rows = rows * (8 + 4) + (shares_tiles ? rows : 4);
     const int of_warps = 4 * warps() + (passes_over ? 4 * warps() : 4);
     return round_up(working_bytes() + kTile + of_rows + list + 4 * larger(1, inputs) + of_warps +
-                        kCondition * larger(1, conditions),
+                        (by_spans ? 128 : 64) * larger(1, conditions),
                     16);
   }
 };

@@ -12,6 +12,11 @@ constexpr const char* kSinks =
 constexpr const char* kSigmoids = "branch window(70, -2); branch window(30, -2); weights sigmoid(s - 2);";
 constexpr const char* kClasses = "branches dilated(segments: [512, 1024], rates: [3, 4]);";
 constexpr const char* kSettled = "branch causal; branch window(1200, 0);";
+constexpr const char* kDocuments =  // an input stands in it, so that there are summaries
+    "input t: i32[batch, tokens]; let of_k = (k + 17) / 45 + min(t[b, k], 0); let of_q = (q + 17) / 45 + min(t[b, q], "
+    "0);"
+    "branch where(of_k == of_q) on heads 0..1; branch causal - where(of_k == of_q) on heads 1..2;"
+    "branch where(of_k % 3 == of_q % 3) on heads 2..3; branch where(of_k <= of_q) on heads 3..4;";
 
 // Several blocks of keys, and so many that the list of them comes round.
 constexpr Size kSomeRows = {.queries = 200, .keys = 700, .heads = 1, .d = 32, .d_v = 16};
@@ -76,6 +81,26 @@ const std::vector<Text>& cuda_texts() {
                   {"second_condition_on_values_overlooked"},
                   {"negation_dropped_for_pairs"}},
        .size = {.heads = 5}},
+      // Documents of 45 tokens, by a head: one behind the other, all others, every third, those before. Keys of the
+      // first
+      // and of the last two follow each other.
+      {.name = "value_bounds",
+       .pattern = kDocuments,
+       .faults = {{"a_block_whose_largest_value_is_kept_is_kept"},
+                  {"blocks_that_are_partly_kept_are_none"},
+                  {"keys_with_others_between_are_an_interval"},
+                  {"every_run_keeps_the_first_ones_keys"},
+                  {"bounds_for_their_opposite"},
+                  {"the_first_run_bounds_the_tile"},
+                  {"what_some_runs_keep_all_must"},
+                  {"rows_that_begin_with_the_tile"},
+                  {"rows_that_end_with_the_tile"}},
+       .size = kFourHeads},
+      {.name = "value_bounds_of_matrices",
+       .pattern = kDocuments,
+       .faults = {{"rows_that_begin_with_the_tile"}, {"rows_that_end_with_the_tile"}},
+       .target = "sm_80",
+       .size = kFourHeads},
       // By lists: four runs of rows a tile, and blocks of keys that share an answer.
       {.name = "blocks",
        .pattern = "branch blocks(16, random(1, seed: 7)) on heads 0..1;"

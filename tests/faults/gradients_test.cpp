@@ -80,6 +80,17 @@ const Backward kBackward[] = {
      .dtype = ir::DType::f32,
      .shape = {.n_q = 100, .n_k = 100, .heads = 2, .kv_heads = 1, .d = 8, .d_v = 8},
      .faults = {{"part_of_what_inputs_get_lost"}}},
+    // Of five hundred queries the first two hundred have a key at their position. Documents of forty tokens follow each
+    // other in one branch, and come again in the other.
+    {.name = "values",
+     .text = "pattern p { input t: i32[batch, 500]; branch where(max(t[b, k], 9) + k / 40 == max(t[b, q], 9) + q / 40)"
+             " on heads 0..1; branch where(max(t[b, k], 9) + k / 40 % 11 == max(t[b, q], 9) + q / 40 % 11) on heads "
+             "1..2; }",
+     .target = "emulate:sm_61",
+     .dtype = ir::DType::f32,
+     .shape = {.n_q = 500, .n_k = 200, .heads = 2, .kv_heads = 2, .d = 8, .d_v = 8, .offset = {0}},
+     .faults = {{"queries_without_keys_beside_them_are_not_kept"},
+                {"summaries_read_behind_their_end", "out of bounds"}}},
     {.name = "matrices",
      .text = "pattern p { keep causal; keep window(90, 0); }",
      .target = "emulate:sm_80",

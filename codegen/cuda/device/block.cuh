@@ -12,17 +12,19 @@ constexpr int kKeyList = kShape.listed_keys();
 /// What the tile's rows say to one of the plan's conditions on pairs: see conditions.cuh.
 constexpr int kMostRuns = 8;
 struct __align__(16) Condition {
-  i64 lo, hi;          // of an interval: the least and the largest over the rows
-  int kind, runs;      // how many runs of rows agree; 0: more than follow
-  int row[kMostRuns];  // one of each
+  i64 lo, hi;                         // of an interval: the least and the largest over the rows
+  int kind, runs;                     // how many runs of rows agree; 0: more than follow
+  int row[kMostRuns];                 // one of each
+  int2 keys[kSpans ? kMostRuns : 1];  // of a bound: the first that each keeps, and what follows the last
 };
 enum ConditionKind {
   kOnRows = 1,
   kInterval = 2,
   kSomeMeet = 4,
   kSomeFail = 8,
-  kSmall = 16,    // the keys of an interval fit an int
-  kByBlocks = 32  // it says the same of all keys of a block of kSummaryBlock
+  kSmall = 16,     // the keys of an interval fit an int
+  kByBlocks = 32,  // it says the same of all keys of a block of kSummaryBlock
+  kBound = 64      // the keys that a run of rows keeps follow each other, in every run: see value_bounds.cuh
 };
 
 /// Facts of the tile, the same in every thread.
@@ -91,6 +93,16 @@ struct __align__(16) Term {
   int filters, filter_at;
   int conditions, condition_at;
   int open;  // of its conditions: see Open
+};
+
+/// What one row keeps by a term, congruences aside.
+struct Reach {
+  int lo, hi;      // keys
+  unsigned fails;  // bit i: condition i on rows is not met
+};
+/// What all rows of a tile may keep, and what each must.
+struct KeySpan {
+  int may_lo, may_hi, must_lo, must_hi;
 };
 
 /// Behind Shared: the terms, and four words or zones a term of each of the others.

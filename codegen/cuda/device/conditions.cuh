@@ -14,6 +14,7 @@ __device__ __forceinline__ i64 key_of(const weft_args& a, const Tile& t, int con
 __device__ __forceinline__ i64 lo_of(const weft_args& a, const Tile& t, int condition, int q);
 __device__ __forceinline__ i64 hi_of(const weft_args& a, const Tile& t, int condition, int q);
 __device__ __forceinline__ i64 form_of(const weft_args& a, const Tile& t, int form, int q);
+__device__ __forceinline__ int spans_of(int condition);  // number of the list that summarizes it so; -1 without one
 
 /// The first row of every run of rows that agree, in order.
 __device__ __forceinline__ int find_runs(const weft_args& a, Shared& s, const Tile& t, int condition) {
@@ -47,18 +48,28 @@ __device__ __forceinline__ void find_ends(const weft_args& a, Shared& s, const T
     put(ends[kRows + threadIdx.x], hi_of(a, t, condition, x));
   }
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  i64 lo = get(ends[0]), hi = get(ends[kRows]);
+  if (threadIdx.x >= 32) return;
+  i64 lo = get(ends[threadIdx.x]), hi = get(ends[kRows + threadIdx.x]);
 #pragma unroll 1
-  for (int r = 1; r < kRows; ++r) {
-    // fault(begins_of_the_first_row_alone) leaves this out
-    lo = min(lo, get(ends[r]));
-    // fault(ends_of_the_first_row_alone) leaves this out
-    hi = max(hi, get(ends[kRows + r]));
+  for (int r = 32; r < kRows; r += 32) {
+    lo = min(lo, get(ends[r + threadIdx.x]));
+    hi = max(hi, get(ends[kRows + r + threadIdx.x]));
   }
+#pragma unroll 1
+  for (int apart = 16; apart > 0; apart /= 2) {
+    // fault(begins_of_the_first_row_alone) leaves this out
+    lo = min(lo, __shfl_xor_sync(0xFFFFFFFFu, lo, apart));
+    // fault(ends_of_the_first_row_alone) leaves this out
+    hi = max(hi, __shfl_xor_sync(0xFFFFFFFFu, hi, apart));
+  }
+  if (threadIdx.x != 0) return;
   put(s.conditions[condition].lo, lo);
   put(s.conditions[condition].hi, hi);
 }
+
+/// Turns a condition into a bound of keys where it is one: value_bounds.cuh.
+__device__ __forceinline__ bool find_keys_of_runs(const weft_args& a, Shared& s, const Tile& t, int condition,
+                                                  int runs);
 
 __device__ __forceinline__ void describe_conditions(const weft_args& a, Shared& s, const Tile& t) {
 #pragma unroll 1
@@ -72,7 +83,8 @@ __device__ __forceinline__ void describe_conditions(const weft_args& a, Shared& 
     } else {
       runs = find_runs(a, s, t, i);
     }
-    if (kind & kInterval) find_ends(a, s, t, i);
+    if (kSpans && runs > 0 && spans_of(i) >= 0 && find_keys_of_runs(a, s, t, i, runs)) kind |= kBound;
+    if ((kind & (kInterval | kBound)) == kInterval) find_ends(a, s, t, i);
     if (threadIdx.x == 0) {
       put(s.conditions[i].kind, kind);
       put(s.conditions[i].runs, runs);
@@ -91,6 +103,12 @@ __device__ __forceinline__ Use use_of(const weft_args& a, const Term& term, int 
   return {(int)word(use + kPairNumber), word(use + kPairNegated) != 0};
 }
 
+/// Is it met by the keys of an interval of each run, which bounds say?
+__device__ __forceinline__ bool is_bound(const Shared& s, Use use) {
+  // fault(bounds_for_their_opposite) instead: return kSpans && (get(s.conditions[use.condition].kind) & kBound) != 0;
+  return kSpans && !use.negated && (get(s.conditions[use.condition].kind) & kBound) != 0;
+}
+
 /// Of a term's conditions: no row of the tile meets one; every row meets them all, or leaves them to the filter.
 struct Met {
   bool none, all;
@@ -100,6 +118,7 @@ __device__ __forceinline__ Met rows_meet(const weft_args& a, Shared& s, const Te
 #pragma unroll 1
   for (int i = 0; i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
+    if (is_bound(s, use)) continue;
     const Condition& c = s.conditions[use.condition];
     const int kind = get(c.kind);
     if (kind & kOnRows) {
@@ -119,7 +138,8 @@ __device__ __forceinline__ Met rows_meet(const weft_args& a, Shared& s, const Te
 __device__ __forceinline__ bool goes_by_blocks(const weft_args& a, Shared& s, const Term& term) {
 #pragma unroll 1
   for (int i = 0; i < get(term.conditions); ++i) {
-    if ((get(s.conditions[use_of(a, term, i).condition].kind) & (kOnRows | kByBlocks)) == 0) return false;
+    const Use use = use_of(a, term, i);
+    if (!is_bound(s, use) && (get(s.conditions[use.condition].kind) & (kOnRows | kByBlocks)) == 0) return false;
   }
   return true;
 }
@@ -143,7 +163,7 @@ __device__ __forceinline__ bool may_hold(const weft_args& a, Shared& s, const Ti
     const Use use = use_of(a, term, i);
     const Condition& c = s.conditions[use.condition];
     const int kind = get(c.kind), runs = get(c.runs);
-    if (kind & kOnRows) continue;
+    if (kind & kOnRows || is_bound(s, use)) continue;
     bool any = runs == 0;
     // fault(only_the_last_run_is_asked) value: max(runs - 1, 0)
 #pragma unroll 1
@@ -159,9 +179,9 @@ __device__ __forceinline__ bool may_hold(const weft_args& a, Shared& s, const Ti
   return true;
 }
 
-/// How a condition of a term is asked: of the row, of the key where all rows agree, by the run that a row lies in, by the
-/// key's value, or of the pair.
-enum Asked { kByRow, kByKey, kByRun, kByValue, kByPair };
+/// How a condition of a term is asked: not at all, as bounds say it; of the row; of the key where all rows agree; by the
+/// run that a row lies in; by the key's value; or of the pair.
+enum Asked { kByBounds, kByRow, kByKey, kByRun, kByValue, kByPair };
 
 /// A term's conditions one behind the other: so many stand in the bits of a row, and one is by value.
 constexpr int kSlots = 32 / kMostRuns;
@@ -169,7 +189,9 @@ struct Asking {
   int slots;
   bool value;
 };
-__device__ __forceinline__ Asked how_asked(const Condition& c, Asking& so_far) {
+__device__ __forceinline__ Asked how_asked(const Shared& s, Use use, Asking& so_far) {
+  const Condition& c = s.conditions[use.condition];
+  if (is_bound(s, use)) return kByBounds;
   const int kind = get(c.kind), runs = get(c.runs);
   if (kind & kOnRows) return kByRow;
   // fault(filter_accepted_for_rows_that_disagree) instead: if (runs >= 1) return kByKey;
@@ -195,6 +217,55 @@ __device__ __forceinline__ int run_of(const Condition& c, int x) {
   return run;
 }
 
+/// Narrows what all rows of a tile may keep, and what each must, by those of a term's conditions that are bounds. What is
+/// said to the others is asked pair by pair.
+__device__ __forceinline__ void narrow_span(const weft_args& a, Shared& s, Term& term, KeySpan& span) {
+  if (!kSpans) return;
+  const int conditions = get(term.conditions);
+  bool asks = false;
+#pragma unroll 1
+  for (int i = 0; i < conditions; ++i) {
+    const Use use = use_of(a, term, i);
+    const Condition& c = s.conditions[use.condition];
+    if (!is_bound(s, use)) {
+      asks = true;
+      continue;
+    }
+    KeySpan of_runs = {kLargest, -kLargest, -kLargest, kLargest};
+#pragma unroll 1
+    for (int r = 0; r < get(c.runs); ++r) {
+      const int2 keys = get(c.keys[r]);
+      // fault(the_first_run_bounds_the_tile) also: if (r > 0) break;
+      if (keys.x < keys.y) of_runs.may_lo = min(of_runs.may_lo, keys.x), of_runs.may_hi = max(of_runs.may_hi, keys.y);
+      of_runs.must_lo = max(of_runs.must_lo, keys.x);
+      of_runs.must_hi = min(of_runs.must_hi, keys.y);
+    }
+    span.may_lo = max(span.may_lo, of_runs.may_lo);
+    span.may_hi = min(span.may_hi, of_runs.may_hi);
+    span.must_lo = max(span.must_lo, of_runs.must_lo);
+    // fault(what_some_runs_keep_all_must) value: min(span.must_hi, of_runs.may_hi)
+    span.must_hi = min(span.must_hi, of_runs.must_hi);
+  }
+  if (!asks) put(term.conditions, 0);
+}
+
+/// … and what the row at position x keeps.
+__device__ __forceinline__ void narrow_reach(const weft_args& a, Shared& s, const Term& term, const i64* words, int x,
+                                             Reach& keys) {
+  if (!kSpans) return;
+#pragma unroll 1
+  for (int i = 0; i < (int)word(words + kPairCount); ++i) {
+    const Use use = use_of(a, term, i);
+    if (!is_bound(s, use)) continue;
+    const Condition& c = s.conditions[use.condition];
+    const int2 of_run = get(c.keys[run_of(c, x)]);
+    // fault(rows_that_begin_with_the_tile) leaves this out
+    keys.lo = max(keys.lo, of_run.x);
+    // fault(rows_that_end_with_the_tile) leaves this out
+    keys.hi = min(keys.hi, of_run.y);
+  }
+}
+
 __device__ __forceinline__ SaidByRow ask_row(const weft_args& a, Shared& s, const Tile& t, const Term& term, int x) {
   SaidByRow said = {true, 0, -kLargest - 1, kLargest};
   Asking asking = {};
@@ -202,7 +273,7 @@ __device__ __forceinline__ SaidByRow ask_row(const weft_args& a, Shared& s, cons
   for (int i = 0; i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
     const Condition& c = s.conditions[use.condition];
-    const Asked asked = how_asked(c, asking);
+    const Asked asked = how_asked(s, use, asking);
     if (asked == kByRow) said.meets = said.meets && holds(a, t, use.condition, x, 0) != use.negated;
     if (asked == kByRun) said.runs |= 1u << (kMostRuns * (asking.slots - 1) + run_of(c, x));
     if (asked == kByValue) {
@@ -224,7 +295,7 @@ __device__ __forceinline__ SaidOfKey ask_key(const weft_args& a, Shared& s, cons
   for (int i = 0; hit && i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
     const Condition& c = s.conditions[use.condition];
-    const Asked asked = how_asked(c, asking);
+    const Asked asked = how_asked(s, use, asking);
     if (asked == kByValue) said.value = (int)key_of(a, t, use.condition, y);
     if (asked != kByKey && asked != kByRun) continue;
     const int runs = get(c.runs);
@@ -247,7 +318,7 @@ __device__ __forceinline__ bool holds_pair(const weft_args& a, Shared& s, const 
 #pragma unroll 1
   for (int i = 0; i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
-    const bool open = how_asked(s.conditions[use.condition], asking) == kByPair;
+    const bool open = how_asked(s, use, asking) == kByPair;
     // fault(negation_dropped_for_pairs) instead: if (open && !holds(a, t, use.condition, q, k)) return false;
     if (open && holds(a, t, use.condition, q, k) == use.negated) return false;
   }
@@ -260,7 +331,7 @@ __device__ __forceinline__ int open_of(const weft_args& a, Shared& s, const Term
 #pragma unroll 1
   for (int i = 0; i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
-    const Asked asked = how_asked(s.conditions[use.condition], asking);
+    const Asked asked = how_asked(s, use, asking);
     // fault(second_condition_on_values_overlooked) leaves this out
     if (asked == kByPair) open |= kAsksPairs;
     // fault(negation_dropped_by_the_values) leaves this out

@@ -112,7 +112,7 @@ __device__ __forceinline__ void weigh_pairs(const weft_args& a, Shared& s, const
     __syncthreads();
     if (kKeepsMeets && threadIdx.x == 0) put(s.met_term, i);
     const int open = kConditions > 0 ? get(term.open) : 0;
-    const bool bounded = !mixed && bounds_decide(s);
+    const bool bounded = !mixed && bounds_decide(s, term);
     unsigned by_term[kBitWords];  // not at once into `group`: that takes a register more
     each_word(by_term, [&](unsigned& kept_by_term, int number) {
       const bool negated = (open & kValueNegated) != 0;

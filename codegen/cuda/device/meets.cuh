@@ -27,7 +27,8 @@ __device__ __forceinline__ int most_of(int x) {
 __device__ __forceinline__ void meet_row(const weft_args& a, Shared& s, const Tile& t, const i64* words,
                                          const Term& term, int row) {
   const int x = get(s.x[row]);
-  const Reach keys = reach_of(a, s, t, words, x, 0);
+  Reach keys = reach_of(a, s, t, words, x, 0);
+  narrow_reach(a, s, term, words, x, keys);
   const Bits bits = bits_of(words);
   const u64 met_bits = get(s.bits[row]);
   bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
@@ -107,8 +108,8 @@ __device__ __forceinline__ unsigned hits_of(Shared& s, int warp) {
 }
 
 /// Do bounds and hits alone decide what the term keeps of the block?
-__device__ __forceinline__ bool bounds_decide(Shared& s) {
-  if (kByValues) return false;
+__device__ __forceinline__ bool bounds_decide(Shared& s, const Term& term) {
+  if (kByValues && get(term.conditions) != 0) return false;
   int fails = 0;
 #pragma unroll
   for (int w = 0; w < kKeyWarps && kConditions > 0; ++w) fails |= get(s.meets.of_keys[w].w);

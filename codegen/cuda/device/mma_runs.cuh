@@ -49,7 +49,8 @@ __device__ __forceinline__ bool meet_run(const weft_args& a, Shared& s, int begi
     const bool conditional = (kConditions > 0 && get(term.conditions) != 0) || (kHasFilters && get(term.filters) != 0);
     if (!kCounts && again == (!conditional && get(term.rate) == step)) continue;
     const i64* const words = pass + kTermsAt + number * kTermWords;
-    const Reach keys = reach_of(a, s, t, words, x, 0);
+    Reach keys = reach_of(a, s, t, words, x, 0);
+    narrow_reach(a, s, term, words, x, keys);
     const Bits bits = bits_of(words);
     const bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
     const int from = max(keys.lo, begin), to = min(keys.hi, end);

@@ -18,12 +18,6 @@ __device__ __forceinline__ i64 value_of(const weft_args& a, const Shared& s, con
   return add;
 }
 
-/// What one row at position x keeps by a term, congruences aside.
-struct Reach {
-  int lo, hi;      // keys
-  unsigned fails;  // bit i: condition i on rows is not met
-};
-
 /// What bounds that are forms may fall by between rows is added, taken off or left, as `slack` is 1, -1 or 0.
 /// The bounds of a term from below, from above, and those of its conditions on rows lie one behind the other.
 __device__ __forceinline__ Reach reach_of(const weft_args& a, const Shared& s, const Tile& t, const i64* term, int x,
@@ -77,7 +71,8 @@ __device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const T
       met.none || ((bits.need & ~t.any) | (bits.miss & t.every)) != 0 || (at_first.fails & at_last.fails) != 0;
   const bool all =
       met.all && ((bits.need & ~t.every) | (bits.miss & t.any)) == 0 && (at_first.fails | at_last.fails) == 0;
-  const int may_lo = at_first.lo, may_hi = at_last.hi;
+  KeySpan span = {at_first.lo, at_last.hi, at_last.lo, at_first.hi};
+  narrow_span(a, s, to, span);
   i64 rate = word(term + kRate), segment = word(term + kSegment), residue = word(term + kResidue);
   const int lag = kConditions > 0 && rate == 1 ? lag_of(a, s, to) : -1;
   if (lag >= 0) {
@@ -85,12 +80,12 @@ __device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const T
     segment = 0;
     residue = get(s.conditions[lag].lo);
   }
-  const bool live = !none && may_lo < may_hi && residue < kLargest;
-  const bool must = live && all && at_last.lo < at_first.hi;
-  put(to.may_lo, may_lo);
-  put(to.may_hi, may_hi);
-  put(to.must_lo, must ? at_last.lo : may_hi);
-  put(to.must_hi, must ? at_first.hi : may_hi);
+  const bool live = !none && span.may_lo < span.may_hi && residue < kLargest;
+  const bool must = live && all && span.must_lo < span.must_hi;
+  put(to.may_lo, span.may_lo);
+  put(to.may_hi, span.may_hi);
+  put(to.must_lo, must ? span.must_lo : span.may_hi);
+  put(to.must_hi, must ? span.must_hi : span.may_hi);
   put(to.live, (int)live);
   put(to.whole, (int)word(term + kWhole));
   put(to.branch, (int)word(term + kBranch));
@@ -99,10 +94,10 @@ __device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const T
   put(to.residue, (int)residue);
   put(to.filters, (int)word(term + kFilterCount));
   put(to.filter_at, (int)word(term + kFilterAt));
-  put(cut[0], live ? may_lo : kLargest);
-  put(cut[1], live ? may_hi : kLargest);
-  put(cut[2], must ? at_last.lo : kLargest);
-  put(cut[3], must ? at_first.hi : kLargest);
+  put(cut[0], live ? span.may_lo : kLargest);
+  put(cut[1], live ? span.may_hi : kLargest);
+  put(cut[2], must ? span.must_lo : kLargest);
+  put(cut[3], must ? span.must_hi : kLargest);
 }
 
 /// The term's first hit at or behind `from`, without filters, and the end of that hit's segment.

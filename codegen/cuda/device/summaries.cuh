@@ -17,10 +17,20 @@ __device__ __forceinline__ int key_blocks(const weft_args& a) {
   return (int)((a.n_k + kSummaryBlock - 1) / kSummaryBlock);
 }
 
+/// Does the summary tell of this block? Of queries, where they are walked over, it tells what it knows of keys at their
+/// positions, which may lie before the first key or behind the last.
+__device__ __forceinline__ bool is_told(const weft_args& a, int block, bool wide) {
+  if (!kTransposed) return true;
+  const int blocks = key_blocks(a);
+  return block >= 0 && block < (wide ? (blocks + kSummaryBlock - 1) / kSummaryBlock : blocks);
+}
+
 /// By the least and the largest key of a block, or of kSummaryBlock blocks.
 __device__ __forceinline__ bool span_may_meet(const weft_args& a, const weft_list& list, const Tile& t,
                                               const Condition& c, Use use, int block, bool wide) {
   if (use.negated) return true;
+  // fault(summaries_read_behind_their_end) leaves this out
+  if (!is_told(a, block, wide)) return true;
   const int* const span = summary_of(list, t) + 2 * (i64)(wide ? key_blocks(a) + block : block);
   return load_global<int>(span + 1) >= stored_key(get(c.lo)) && load_global<int>(span) <= stored_key(get(c.hi) - 1);
 }

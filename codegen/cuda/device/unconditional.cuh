@@ -20,6 +20,8 @@ __device__ __forceinline__ SaidByRow ask_row(const weft_args&, Shared&, const Ti
 __device__ __forceinline__ SaidOfKey ask_key(const weft_args&, Shared&, const Tile&, const Term&, int, bool&) {
   return {0, 0};
 }
+__device__ __forceinline__ void narrow_span(const weft_args&, Shared&, Term&, KeySpan&) {}
+__device__ __forceinline__ void narrow_reach(const weft_args&, Shared&, const Term&, const i64*, int, Reach&) {}
 __device__ __forceinline__ int open_of(const weft_args&, Shared&, const Term&) { return 0; }
 __device__ __forceinline__ bool holds_pair(const weft_args&, Shared&, const Tile&, const Term&, int, int) {
   return true;

@@ -25,9 +25,9 @@ constexpr int kInputs = 2;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
 constexpr bool kPassesOver = true;   // blocks of keys that no row keeps
-constexpr bool kSpans = true;        // summaries tell of 4,096 keys at once
+constexpr bool kSpans = true;        // summaries tell of 64 and of 4,096 keys at once what values they have
 constexpr bool kByValues = true;     // pairs by a value of the key, which rows compare
-constexpr int kSharedFixed = 36784;  // bytes of shared memory, and more for each key range of a head
+constexpr int kSharedFixed = 36912;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,
                kDirect = false, kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false,
                kListsPages = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
@@ -54,6 +54,7 @@ constexpr Element kStored = Element::f16;
 #include "schedule.cuh"
 #include "skips.cuh"
 #include "summaries.cuh"
+#include "value_bounds.cuh"
 #include "keys.cuh"
 #include "tile.cuh"
 #include "meets.cuh"
@@ -159,6 +160,12 @@ __device__ __forceinline__ i64 form_of(const weft_args& a, const Tile& t, int fo
 __device__ __forceinline__ int kind_of(int condition) {
   if (condition == 0) return kInterval | kSmall;
   if (condition == 1) return 0;
+  return 0;
+}
+
+__device__ __forceinline__ int spans_of(int condition) {
+  if (condition == 0) return 0;
+  if (condition == 1) return -1;
   return 0;
 }
 

@@ -137,6 +137,16 @@ __device__ __forceinline__ int kind_of(int condition) {
   return 0;
 }
 
+__device__ __forceinline__ int spans_of(int condition) {
+  if (condition == 0) return -1;
+  if (condition == 1) return -1;
+  return 0;
+}
+
+__device__ __forceinline__ bool find_keys_of_runs(const weft_args&, Shared&, const Tile&, int, int) {
+  return false;
+}
+
 __device__ __forceinline__ int modulus_of(int condition) {
   if (condition == 0) return 0;
   if (condition == 1) return 0;
