@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What kernels execute, in instructions of a warp, on the machine that tests/machine has in place of a GPU.
 
-    ./dev bench machine [--only causal] [--target sm_80]
-    ./dev bench machine --where causal [--target sm_80] [--tokens 512]
+    ./dev bench machine [--only causal] [--target sm_80] [--of dq]
+    ./dev bench machine --where causal [--target sm_80] [--of dkdv] [--tokens 512]
 
 Of each pattern in f16: instructions for each product that the pattern asks for (HMMA of 16 x 8 x 16, on sm_61 FFMA), and
 what a warp executes for a block of keys that is full, for one that is masked, and for all else of a tile of rows. The
 last three are fitted, by least squares, to what several lengths execute: `off` is the largest share by which a length
-differs from them. Documents have 200 tokens. Time, stalls and memory are not known here.
+differs from them. Documents have 200 tokens. Time, stalls and memory are not known here. --of: the forward pass, or which
+one of the backward pass, where only the first column is known.
 
 With --where, of one pattern: in which functions of the device headers a warp's instructions are.
 """
@@ -46,6 +47,9 @@ PATTERNS = [
 
 
 OF_DOCUMENT = 200  # tokens
+
+# How many products of [rows, dim] and [dim, keys], or as large, each pass takes.
+PASSES = {"forward": 2, "dq": 3, "dkdv": 4}
 
 ALSO = {"explain": ["--json"], "emit": ["--stage", "cuda", "--whole"]}
 
@@ -119,38 +123,44 @@ def with_inputs(row, n, folder):
     return row[3] + (["--input", f"doc={documents(n, folder)}"] if "input doc" in row[1] else [])
 
 
-def executed(row, target, path, n, folder):
-    """What the log says of the first launch of the kernel, and where its profile is."""
+def executed(row, target, path, n, folder, of):
+    """What the log says of the pass's first launch, where the profile is, and which launch of the kernel it was."""
     log, profile = (pathlib.Path(folder) / f"{n}.{what}" for what in ("json", "profile"))
     environment = {"WEFT_CUDA_DRIVER": str(DRIVER), "WEFT_MACHINE_SM": target[3:], "WEFT_MACHINE_LOG": str(log),
                    "WEFT_MACHINE_PROFILE": str(profile)}
-    weft("run", path, row[2], with_inputs(row, n, folder), "cuda", n, environment)
+    gradients = ["--grad", "random"] if of != "forward" else []
+    weft("run", path, row[2], with_inputs(row, n, folder) + gradients, "cuda", n, environment)
     launches = [json.loads(line) for line in log.read_text().splitlines()]
-    return next(launch for launch in launches if launch["kernel"] == machine_where.KERNEL), profile
+    kernels = [i for i, launch in enumerate(launches) if launch["kernel"] == machine_where.KERNEL]
+    # Terms of queries stand before each backward pass.
+    begin = next((i for i, launch in enumerate(launches) if launch["kernel"] == "weft_terms"), 0)
+    number = next(i for i, at in enumerate(kernels) if at >= begin) + (of == "dkdv")
+    return launches[kernels[number]], profile, number
 
 
-def where(row, target, tokens):
+def where(row, target, tokens, of):
     with tempfile.TemporaryDirectory() as folder:
         path = file_of(row, folder)
-        launch, profile = executed(row, target, path, tokens, folder)
-        text = weft("emit", path, *row[2:], target)
-        machine_where.show(WEFT, text, target, profile, launch["blocks"] * launch["warps"], pathlib.Path(folder))
+        launch, profile, number = executed(row, target, path, tokens, folder, of)
+        options = {"forward": [], "dq": ["--grad"], "dkdv": ["--grad", "--transposed"]}[of]
+        text = weft("emit", path, row[2], row[3] + options, target)
+        machine_where.show(WEFT, text, target, profile, number, launch["blocks"] * launch["warps"], pathlib.Path(folder))
 
 
-def measure(row, target):
+def measure(row, target, of):
     name, _, pattern, _ = row
     instruction, products = PRODUCTS[target]
     with tempfile.TemporaryDirectory() as folder:
         path = file_of(row, folder)
         samples, ratio, keys = [], None, ""
         for n in LENGTHS:
-            main, _ = executed(row, target, path, n, folder)
+            main, _, _ = executed(row, target, path, n, folder, of)
             facts = json.loads(weft("explain", path, pattern, with_inputs(row, n, folder), target, n))
             instructions = sum(main["executed"].values())
             samples.append((instructions / main["warps"], facts["tiles"]["full"], facts["tiles"]["partial"], main["blocks"]))
-            ratio = instructions / (facts["pairs"] * 2 * DIM / products)
+            ratio = instructions / (facts["pairs"] * PASSES[of] * DIM / products)
             keys = facts["keys"]
-    (full, masked, rest), off = fitted(samples)
+    (full, masked, rest), off = fitted(samples) if of == "forward" else ([None] * 3, None)
     text = lambda x: "-" if x is None else f"{x:,.0f}"
     share = "-" if off is None else f"{100 * off:.0f} %"
     print(f"{name:14} {target}  {ratio:8.1f} an {instruction}  {text(full):>8} {text(masked):>8} {text(rest):>8}  {share:>5}  {keys}",
@@ -162,18 +172,19 @@ def main():
     parser.add_argument("--only")
     parser.add_argument("--target", choices=PRODUCTS)
     parser.add_argument("--where", choices=[row[0] for row in PATTERNS])
+    parser.add_argument("--of", choices=PASSES, default="forward")
     parser.add_argument("--tokens", type=int, default=512)
     options = parser.parse_args()
     if options.where is not None:
         row = next(row for row in PATTERNS if row[0] == options.where)
-        return where(row, options.target or "sm_80", options.tokens)
+        return where(row, options.target or "sm_80", options.tokens, options.of)
     print(f"f16, dim {DIM}, {LENGTHS[0]} to {LENGTHS[-1]} tokens, instructions of a warp; the first of {LENGTHS[-1]} tokens\n"
           f"{'':14} {'':5}  {'a useful product':>17}  {'full':>8} {'masked':>8} {'a tile':>8}  {'off':>5}  keys")
     for target in [options.target] if options.target else PRODUCTS:
         for row in PATTERNS:
             if options.only in (None, row[0]):
                 try:
-                    measure(row, target)
+                    measure(row, target, options.of)
                 except RuntimeError as error:
                     print(f"{row[0]:14} {target}  {error}", flush=True)
 

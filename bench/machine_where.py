@@ -86,13 +86,22 @@ def print_tree(sums, least=0.005):
     walk((), 0)
 
 
-def show(weft, text, target, profile, warps, folder):
-    """Of a kernel's text and what its first launch executed: instructions of one of so many warps, as a tree."""
-    counts = {}
+def executed(profile, number):
+    """Of the kernel's launch of that number: how often each instruction was executed, by its address."""
+    counts, launch = {}, -1
     for line in profile.open():
         kernel, address, count, _ = line.split(maxsplit=3)
-        if kernel == KERNEL:
-            counts.setdefault(int(address, 16), int(count) / warps)
+        address = int(address, 16)
+        if kernel == KERNEL and address == 0:
+            launch += 1
+        if kernel == KERNEL and launch == number:
+            counts[address] = int(count)
+    return counts
+
+
+def show(weft, text, target, profile, number, warps, folder):
+    """Of a kernel's text and what its launch of that number executed: instructions of one of so many warps, as a tree."""
+    counts = {address: count / warps for address, count in executed(profile, number).items()}
     cubin = folder / "kernel.cubin"
     compiled(nvrtc_of(weft, target), text, target, cubin)
     of_address = places(os.environ.get("WEFT_NVDISASM", "nvdisasm"), cubin)
