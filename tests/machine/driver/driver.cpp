@@ -119,6 +119,21 @@ void profile(const Program& program, const std::vector<std::uint64_t>& before) {
   }
 }
 
+/// A file for each launch, WEFT_MACHINE_PATH and its number: the path of the first warp of block
+/// WEFT_MACHINE_PATH_BLOCK, an i32 for each instruction's address. For models of clocks.
+void write_path(const Launch& launch) {
+  const char* path = std::getenv("WEFT_MACHINE_PATH");
+  if (path == nullptr || *path == '\0') return;
+  std::ofstream out(fmt::format("{}.{}", path, machine().launches.size() - 1), std::ios::binary);
+  out.write(reinterpret_cast<const char*>(launch.path.data()),
+            static_cast<std::streamsize>(launch.path.size() * sizeof launch.path[0]));
+}
+std::int64_t block_to_follow() {
+  if (std::getenv("WEFT_MACHINE_PATH") == nullptr) return -1;
+  const char* block = std::getenv("WEFT_MACHINE_PATH_BLOCK");
+  return block == nullptr ? 0 : std::atoll(block);
+}
+
 /// Empty, or what was wrong.
 std::string launched(Program& program, Launch& launch, void** parameters) {
   launch.program = &program;
@@ -136,6 +151,7 @@ std::string launched(Program& program, Launch& launch, void** parameters) {
   const auto before = program.executed;
   std::minstd_rand dice(machine().seed);
   if (machine().seed != 0) launch.dice = &dice;
+  launch.followed = block_to_follow();
   std::string wrong;
   try {
     run(launch);
@@ -146,6 +162,7 @@ std::string launched(Program& program, Launch& launch, void** parameters) {
   machine().launches.push_back(counted(program, launch, before));
   log(machine().launches.back());
   profile(program, before);
+  write_path(launch);
   return wrong.empty() ? wrong : program.code.name + ": " + wrong;
 }
 

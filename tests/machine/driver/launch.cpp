@@ -86,6 +86,7 @@ int Launch::index_of(int address) const {
 
 Mask begin(const Warp& warp, const Ready& ready, Launch& launch, Mask active) {
   ++*ready.executed;
+  if (&warp == launch.follows) launch.path.push_back(ready.of->address);
   if (++launch.executed > kEndless) fault("the kernel does not end");
   return ready.guard.read(warp) & active;
 }
@@ -153,6 +154,8 @@ void run(Launch& launch) {
         const auto before = launch.executed;
         Block block{.launch = &launch, .index = {x, y, z}, .shared = {launch.shared_bytes, launch.findings}};
         for (int i = 0; i < static_cast<int>(launch.block[0]) / kLanes; ++i) block.warps.push_back(start(block, i));
+        const bool is_followed = launch.followed == static_cast<std::int64_t>(launch.of_blocks.size());
+        launch.follows = is_followed ? block.warps.data() : nullptr;
         run_block(block, launch);
         launch.of_blocks.push_back(launch.executed - before);
       }

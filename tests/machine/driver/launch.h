@@ -27,6 +27,10 @@ struct Launch {
   Findings findings;
   std::uint64_t executed = 0;            ///< warp instructions
   std::vector<std::uint64_t> of_blocks;  ///< the same, of each block of the grid
+  /// Where the first warp of one block of the grid goes, address by address; -1: nobody wants to know.
+  std::int64_t followed = -1;
+  const Warp* follows = nullptr;
+  std::vector<std::int32_t> path;
   /// Which warp and which lanes go first, where the hardware is free to choose. Null: the first.
   std::minstd_rand* dice = nullptr;
 
