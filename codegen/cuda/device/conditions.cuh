@@ -19,7 +19,7 @@ __device__ __forceinline__ int spans_of(int condition);  // number of the list t
 /// The first row of every run of rows that agree, in order.
 __device__ __forceinline__ int find_runs(const weft_args& a, Shared& s, const Tile& t, int condition) {
   static_assert(kRows <= kThreads, "a thread asks for one row");
-  const int r = threadIdx.x;
+  const int r = (int)thread_anew();  // the sums of another head may stand in registers
   // fault(boundary_at_a_warp_missed) value: right && r != 32
   const bool starts =
       r < t.count && (r == 0 || !rows_agree(a, t, condition, get(s.x[r % kRows]), get(s.x[(r + kRows - 1) % kRows])));
@@ -42,18 +42,19 @@ __device__ __forceinline__ int find_runs(const weft_args& a, Shared& s, const Ti
 __device__ __forceinline__ void find_ends(const weft_args& a, Shared& s, const Tile& t, int condition) {
   i64* const ends = (i64*)&s;  // nobody needs the working memory yet
   static_assert(sizeof(WorkingMemory) >= 2 * kRows * sizeof(i64));
-  if (threadIdx.x < kRows) {
-    const int x = get(s.x[threadIdx.x]);
-    put(ends[threadIdx.x], lo_of(a, t, condition, x));
-    put(ends[kRows + threadIdx.x], hi_of(a, t, condition, x));
+  const unsigned thread = thread_anew();
+  if (thread < kRows) {
+    const int x = get(s.x[thread]);
+    put(ends[thread], lo_of(a, t, condition, x));
+    put(ends[kRows + thread], hi_of(a, t, condition, x));
   }
   __syncthreads();
-  if (threadIdx.x >= 32) return;
-  i64 lo = get(ends[threadIdx.x]), hi = get(ends[kRows + threadIdx.x]);
+  if (thread >= 32) return;
+  i64 lo = get(ends[thread]), hi = get(ends[kRows + thread]);
 #pragma unroll 1
   for (int r = 32; r < kRows; r += 32) {
-    lo = min(lo, get(ends[r + threadIdx.x]));
-    hi = max(hi, get(ends[kRows + r + threadIdx.x]));
+    lo = min(lo, get(ends[r + thread]));
+    hi = max(hi, get(ends[kRows + r + thread]));
   }
 #pragma unroll 1
   for (int apart = 16; apart > 0; apart /= 2) {
@@ -62,7 +63,7 @@ __device__ __forceinline__ void find_ends(const weft_args& a, Shared& s, const T
     // fault(ends_of_the_first_row_alone) leaves this out
     hi = max(hi, __shfl_xor_sync(0xFFFFFFFFu, hi, apart));
   }
-  if (threadIdx.x != 0) return;
+  if (thread != 0) return;
   put(s.conditions[condition].lo, lo);
   put(s.conditions[condition].hi, hi);
 }
@@ -220,11 +221,9 @@ __device__ __forceinline__ int run_of(const Condition& c, int x) {
 /// Narrows what all rows of a tile may keep, and what each must, by those of a term's conditions that are bounds. What is
 /// said to the others is asked pair by pair.
 __device__ __forceinline__ void narrow_span(const weft_args& a, Shared& s, Term& term, KeySpan& span) {
-  if (!kSpans) return;
-  const int conditions = get(term.conditions);
-  bool asks = false;
+  bool asks = !kSpans;
 #pragma unroll 1
-  for (int i = 0; i < conditions; ++i) {
+  for (int i = 0; kSpans && i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
     const Condition& c = s.conditions[use.condition];
     if (!is_bound(s, use)) {
@@ -252,9 +251,8 @@ __device__ __forceinline__ void narrow_span(const weft_args& a, Shared& s, Term&
 /// … and what the row at position x keeps.
 __device__ __forceinline__ void narrow_reach(const weft_args& a, Shared& s, const Term& term, const i64* words, int x,
                                              Reach& keys) {
-  if (!kSpans) return;
 #pragma unroll 1
-  for (int i = 0; i < (int)word(words + kPairCount); ++i) {
+  for (int i = 0; kSpans && i < (int)word(words + kPairCount); ++i) {
     const Use use = use_of(a, term, i);
     if (!is_bound(s, use)) continue;
     const Condition& c = s.conditions[use.condition];

@@ -72,10 +72,15 @@ __device__ __forceinline__ void move_behind(Zone& zone, Run& run, i64 behind) {
   run.next = zone.begin < zone.end ? zone.begin : -1;
 }
 
+/// Do blocks of the zone's keys wait for conditions that may pass over them?
+__device__ __forceinline__ bool is_passed_over(const Zone& zone) {
+  return kPassesOver && (zone.kind & kUnasked) == 0;
+}
+
 /// Appends the next keys of a zone in which every one counts.
 __device__ __forceinline__ void append_run(const weft_args& a, Shared& s, Zone& zone, KeyStream& stream, Run& run,
                                            int known) {
-  const i64 end = kPassesOver ? min(end_of_set(s, zone.begin, known), (i64)zone.end) : (i64)zone.end;
+  const i64 end = is_passed_over(zone) ? min(end_of_set(s, zone.begin, known), (i64)zone.end) : (i64)zone.end;
   const int far = (int)end - zone.begin;
   const int all = min(kHasStreams ? (far - 1) / zone.step + 1 : far, kTries * kThreads);
   const int at = stream.from + stream.ready;
@@ -91,7 +96,7 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone&
                                             int& known) {
   const Tile t = tile_of(s);
   const int terms = (int)word(get(s.pass) + kTerms);
-  pass_over(a, s, t, terms, zone, known);
+  if (is_passed_over(zone)) pass_over(a, s, t, terms, zone, known);
   if (zone.kind & kEvery) {
     if (zone.begin < zone.end) append_run(a, s, zone, stream, run, known);
     return;

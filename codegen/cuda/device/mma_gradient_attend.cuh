@@ -61,10 +61,11 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   KeyStream stream = {};
   Block block;
   block.is = 0;
+  if (threadIdx.x == 0) put(s.walk.zones, zones);
 #pragma unroll 1
   while (true) {
     const bool partial = block.is & kMarkPartial;
-    begin_walk(s, zones);
+    begin_walk(s);
     __syncthreads();
     const bool mixed = partial && stream.ready > 0;
     next_block(a, s, partial ? kPartial : kFull, stream);
