@@ -89,8 +89,10 @@ int digits(const ir::Plan& plan) {
   return most > 1 ? static_cast<int>(std::bit_width(most)) : 0;
 }
 
-/// Keys that a thread tries at once.
-int tries(const ir::Plan& plan) { return plan.predicates.empty() ? traits_of(plan.choices.kernel_class).tries : 1; }
+/// Keys that a thread tries at once; where conditions are asked of each, 128 of a block of threads.
+int tries(const ir::Plan& plan) {
+  return plan.predicates.empty() ? traits_of(plan.choices.kernel_class).tries : std::max(1, 128 / plan.choices.threads);
+}
 
 bool lists_pages(const ir::Plan& plan) { return plan.bind.paged && traits_of(plan.choices.kernel_class).lists_pages; }
 

@@ -129,7 +129,7 @@ class Verifier {
   /// The same of its matrix instructions: a warp has one or two tiles of 16 rows.
   void warps_of_tiles(const Choices& c) {
     if (plan_.bind.dtype == DType::f32) say("matrix instructions compute with f16 and bf16");
-    const bool rows = c.threads == 128 && c.sub_q == 16 && (c.micro_q == 1 || c.micro_q == 2);
+    const bool rows = (c.threads == 128 || c.threads == 64) && c.sub_q == 16 && (c.micro_q == 1 || c.micro_q == 2);
     if (!rows || c.tile_q != c.threads / 32 * c.sub_q * c.micro_q)
       say("{} threads do not cover {} rows, 16 x {} a warp", c.threads, c.tile_q, c.micro_q);
     if (c.tile_k > 64 || c.tile_k % 16 != 0 || c.sub_k != c.tile_k || c.micro_k != c.tile_k)

@@ -146,11 +146,20 @@ ir::Choices for_matrices(const Draft& draft, std::string& reason) {
   // Without asynchronous copies rows of K and V wait in registers.
   const int most_of_one = several && !draft.target.has_async_copy ? 32 : 64;
   const bool fill = columns > 128 || (several && columns > 64) || says_the_same_of_64(draft.plan);
-  (!fill && choose(2, 128, says_more && columns > 64 ? 48 : 64, 48)) || choose(2, 64, 64, 32) ||
-      choose(1, 64, most_of_one, 16);
+  const int most_of_two = says_more && columns > 64 ? 48 : 64;  // tiles of 16 rows a warp
+  (!fill && choose(2, 128, most_of_two, 48)) || choose(2, 64, 64, 32) || choose(1, 64, most_of_one, 16);
   // Measured on an H100: two stages make long runs faster, a third block of threads whatever else is waited for.
   if (c.tile_q == 64 && columns <= 128 && !several && fits(3, c.tile_q, c.tile_k)) c.resident = 3;
-  const bool twice = draft.target.has_async_copy && has_runs(draft.plan) && c.tile_q == 128;
+  // Two tiles of 16 rows a warp are worth two warps of four, where as many more blocks of threads find room.
+  constexpr int kBlocksOfTwoWarps = 4;
+  const int keys_of_two = std::min(c.tile_k, most_of_two);
+  if (c.resident == 3 && fits(kBlocksOfTwoWarps, c.tile_q, keys_of_two)) {
+    c.threads = 64;
+    c.micro_q = 2;
+    c.tile_k = c.sub_k = c.micro_k = keys_of_two;
+    c.resident = kBlocksOfTwoWarps;
+  }
+  const bool twice = draft.target.has_async_copy && has_runs(draft.plan) && c.micro_q == 2;
   if (twice && fits(c.resident, c.tile_q, c.tile_k, 2)) c.stages = 2;
   return c;
 }
