@@ -214,7 +214,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
           __syncthreads();
         }
         if (bounded || block.is & kMarkMasked || Pairs::kDrops) {
-          const bool found = find_strange<kValueBytes, kColumnTiles>(masked_values(s, block), false);
+          const bool found = find_strange<kValueBytes, kColumnTiles>(masked_values(s, block));
           mark(block, kMarkStrange, __syncthreads_or(found) != 0);
         }
         start_next();

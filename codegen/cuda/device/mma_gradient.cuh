@@ -246,7 +246,7 @@ __device__ __forceinline__ void sum_part(Shared& s, State& st, const Block& bloc
 template <int kPart>
 __device__ __forceinline__ void set_strange_apart(Shared& s, State& st, const Block& block) {
   unsigned char* const rows = rows_of_keys<kPart>(s) + stage_of(block);
-  if (__syncthreads_or(find_strange<kBytesOf<kPart>, kTilesOf<kPart>>(rows, false)) == 0) return;
+  if (__syncthreads_or(find_strange<kBytesOf<kPart>, kTilesOf<kPart>>(rows)) == 0) return;
   add_strange<kBytesOf<kPart>>(part_of<kPart>(st), block.kept, count_of(block), rows);
 }
 

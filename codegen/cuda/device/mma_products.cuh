@@ -107,29 +107,48 @@ __device__ __forceinline__ unsigned signs_of_strange(unsigned two) {
 __device__ __forceinline__ unsigned strange_of(unsigned two) { return signs_of_strange(two) & 0x80008000u; }
 __device__ __forceinline__ unsigned without_strange(unsigned two) { return two & ~((strange_of(two) >> 15) * 0xFFFFu); }
 
-/// Whether rows of keys have a NaN or an infinity in this thread's share of the block; puts zeros in their place where
-/// `clear`.
-template <int kApart, int kTiles>
-__device__ __forceinline__ bool find_strange(unsigned char* rows, bool clear) {
-  constexpr int kTwos = kTiles > 8 ? 1 : 2, kParts = 2 * kTiles / kTwos;  // of more columns registers are few
-  unsigned found = 0;
+/// Calls use(place) for each part of the block's rows of keys, of so many bytes, that is this thread's share.
+template <int kApart, int kTiles, int kBytes, typename Use>
+__device__ __forceinline__ void each_part_of_rows(unsigned char* rows, const Use& use) {
+  constexpr int kParts = 16 * kTiles / kBytes, kRowsAtOnce = kThreads / kParts;
+  const unsigned thread = thread_anew();
+  if constexpr (kThreads % kParts == 0 && kKeys % kRowsAtOnce == 0) {
+    // From each row to the next there are as many bytes: one address serves all.
+    unsigned char* const first = rows + place_of_byte<kApart>((int)(thread / kParts), (int)(thread % kParts) * kBytes);
+#pragma unroll
+    for (int row = 0; row < kKeys; row += kRowsAtOnce) use(first + place_of_byte<kApart>(row, 0));
+  } else {
 #pragma unroll 1
-  for (int i = threadIdx.x; i < kKeys * kParts; i += kThreads) {
-    unsigned char* const at = rows + place_of_byte<kApart>(i / kParts, i % kParts * (8 * kTwos));
-    uint4 x = {};
-    if constexpr (kTwos == 2) {
-      x = load_shared<uint4>(at);
+    for (int i = (int)thread; i < kKeys * kParts; i += kThreads)
+      use(rows + place_of_byte<kApart>(i / kParts, i % kParts * kBytes));
+  }
+}
+
+/// Whether rows of keys have a NaN or an infinity in this thread's share of the block.
+template <int kApart, int kTiles>
+__device__ __forceinline__ bool find_strange(unsigned char* rows) {
+  constexpr int kBytes = kTiles > 8 ? 8 : 16;  // of more columns registers are few
+  unsigned found = 0;
+  each_part_of_rows<kApart, kTiles, kBytes>(rows, [&](const unsigned char* at) {
+    if constexpr (kBytes == 16) {
+      const uint4 x = load_shared<uint4>(at);
+      found |= signs_of_strange(x.x) | signs_of_strange(x.y);
       found |= signs_of_strange(x.z) | signs_of_strange(x.w);
     } else {
-      const uint2 two = load_shared<uint2>(at);
-      x = make_uint4(two.x, two.y, 0, 0);
+      const uint2 x = load_shared<uint2>(at);
+      found |= signs_of_strange(x.x) | signs_of_strange(x.y);
     }
-    found |= signs_of_strange(x.x) | signs_of_strange(x.y);
-    if (!clear) continue;
-    store_shared(at, make_uint2(without_strange(x.x), without_strange(x.y)));
-    if constexpr (kTwos == 2) store_shared(at + 8, make_uint2(without_strange(x.z), without_strange(x.w)));
-  }
+  });
   return (found & 0x80008000u) != 0;
+}
+
+/// Puts zeros in their place.
+template <int kApart, int kTiles>
+__device__ __forceinline__ void clear_strange(unsigned char* rows) {
+  each_part_of_rows<kApart, kTiles, 8>(rows, [](unsigned char* at) {
+    const uint2 x = load_shared<uint2>(at);
+    store_shared(at, make_uint2(without_strange(x.x), without_strange(x.y)));
+  });
 }
 
 /// Adds NaNs and infinities of `count` rows of keys to the rows that keep them, and takes them away: the product would
@@ -166,7 +185,7 @@ __device__ __forceinline__ void add_strange(float (&sums)[kTilesEach][kTiles][4]
     }
   }
   __syncthreads();
-  find_strange<kApart, kTiles>(rows, true);
+  clear_strange<kApart, kTiles>(rows);
   show_groups();
   __syncthreads();
 }
