@@ -16,12 +16,15 @@ constexpr const char* kDocuments =  // an input stands in it, so that there are 
     "input t: i32[batch, tokens]; let of_k = (k + 17) / 45 + min(t[b, k], 0); let of_q = (q + 17) / 45 + min(t[b, q], "
     "0);"
     "branch where(of_k == of_q) on heads 0..1; branch causal - where(of_k == of_q) on heads 1..2;"
-    "branch where(of_k % 3 == of_q % 3) on heads 2..3; branch where(of_k <= of_q) on heads 3..4;";
+    "branch where(of_k % 3 == of_q % 3) on heads 2..3;"
+    "branch where(of_k <= of_q) on heads 3..4;"
+    "branch where(of_k <= of_q) & blocks(16, random(3, seed: 7)) on heads 4..6;";
 
 // Several blocks of keys, and so many that the list of them comes round.
 constexpr Size kSomeRows = {.queries = 200, .keys = 700, .heads = 1, .d = 32, .d_v = 16};
 constexpr Size kManyRows = {.queries = 600, .heads = 1, .d = 32};
 constexpr Size kFourHeads = {.queries = 150, .heads = 4, .kv_heads = 2, .d = 32, .d_v = 16};
+constexpr Size kSixHeads = {.queries = 150, .heads = 6, .kv_heads = 2, .d = 32, .d_v = 16};
 constexpr Size kManyKeys = {.queries = 150, .keys = 1500, .heads = 1, .d = 32};
 
 }  // namespace
@@ -81,9 +84,8 @@ const std::vector<Text>& cuda_texts() {
                   {"second_condition_on_values_overlooked"},
                   {"negation_dropped_for_pairs"}},
        .size = {.heads = 5}},
-      // Documents of 45 tokens, by a head: one behind the other, all others, every third, those before. Keys of the
-      // first
-      // and of the last two follow each other.
+      // Documents of 45 tokens, by a head: its own, all others, every third, those before, chosen blocks of those. But
+      // for the second and the third, the keys of a row follow each other.
       {.name = "value_bounds",
        .pattern = kDocuments,
        .faults = {{"a_block_whose_largest_value_is_kept_is_kept"},
@@ -94,13 +96,14 @@ const std::vector<Text>& cuda_texts() {
                   {"the_first_run_bounds_the_tile"},
                   {"what_some_runs_keep_all_must"},
                   {"rows_that_begin_with_the_tile"},
-                  {"rows_that_end_with_the_tile"}},
-       .size = kFourHeads},
+                  {"rows_that_end_with_the_tile"},
+                  {"blocks_asked_of_bounds"}},
+       .size = kSixHeads},
       {.name = "value_bounds_of_matrices",
        .pattern = kDocuments,
        .faults = {{"rows_that_begin_with_the_tile"}, {"rows_that_end_with_the_tile"}},
        .target = "sm_80",
-       .size = kFourHeads},
+       .size = kSixHeads},
       // By lists: four runs of rows a tile, and blocks of keys that share an answer.
       {.name = "blocks",
        .pattern = "branch blocks(16, random(1, seed: 7)) on heads 0..1;"

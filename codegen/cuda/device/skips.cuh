@@ -41,7 +41,11 @@ __device__ __forceinline__ bool block_may_count(const weft_args& a, Shared& s, c
     if (!get(term.live) || begin >= get(term.may_hi) || end <= get(term.may_lo)) continue;
     bool may = true;
 #pragma unroll 1
-    for (int j = 0; j < get(term.conditions) && may; ++j) may = may_meet(a, s, t, use_of(a, term, j), block, wide);
+    for (int j = 0; j < get(term.conditions) && may; ++j) {
+      const Use use = use_of(a, term, j);
+      // fault(blocks_asked_of_bounds) value: may_meet(a, s, t, use, block, wide)
+      may = is_bound(s, use) || may_meet(a, s, t, use, block, wide);
+    }
     if (may) return true;
   }
   return false;
