@@ -126,14 +126,14 @@ ir::Choices for_matrices(const Draft& draft, std::string& reason) {
   const auto fits = [&](int blocks, int rows, int keys, int stages = 1) {
     return matrices_fit(draft, blocks, rows, keys, stages);
   };
+  int on_an_sm = 0;
   const auto choose = [&](int blocks, int rows, int most, int least) {
     for (int keys = most; keys >= least; keys -= 16) {
       if (!fits(blocks, rows, keys)) continue;
       c.micro_q = rows / 64;
       c.tile_q = rows;
       c.tile_k = c.sub_k = c.micro_k = keys;
-      reason = fmt::format("matrix instructions for {}: {} x {} a block of threads, {} on an SM",
-                           bind.dtype == ir::DType::f16 ? "f16" : "bf16", rows, keys, blocks);
+      on_an_sm = blocks;
       return true;
     }
     return false;
@@ -149,7 +149,7 @@ ir::Choices for_matrices(const Draft& draft, std::string& reason) {
   const int most_of_two = says_more && columns > 64 ? 48 : 64;  // tiles of 16 rows a warp
   (!fill && choose(2, 128, most_of_two, 48)) || choose(2, 64, 64, 32) || choose(1, 64, most_of_one, 16);
   // Measured on an H100: two stages make long runs faster, a third block of threads whatever else is waited for.
-  if (c.tile_q == 64 && columns <= 128 && !several && fits(3, c.tile_q, c.tile_k)) c.resident = 3;
+  if (c.tile_q == 64 && columns <= 128 && !several && fits(3, c.tile_q, c.tile_k)) c.resident = on_an_sm = 3;
   // Two tiles of 16 rows a warp are worth two warps of four, where as many more blocks of threads find room.
   constexpr int kBlocksOfTwoWarps = 4;
   const int keys_of_two = std::min(c.tile_k, most_of_two);
@@ -157,10 +157,12 @@ ir::Choices for_matrices(const Draft& draft, std::string& reason) {
     c.threads = 64;
     c.micro_q = 2;
     c.tile_k = c.sub_k = c.micro_k = keys_of_two;
-    c.resident = kBlocksOfTwoWarps;
+    c.resident = on_an_sm = kBlocksOfTwoWarps;
   }
   const bool twice = draft.target.has_async_copy && has_runs(draft.plan) && c.micro_q == 2;
   if (twice && fits(c.resident, c.tile_q, c.tile_k, 2)) c.stages = 2;
+  reason = fmt::format("matrix instructions for {}: {} x {} a block of {} threads, {} on an SM",
+                       bind.dtype == ir::DType::f16 ? "f16" : "bf16", c.tile_q, c.tile_k, c.threads, on_an_sm);
   return c;
 }
 
