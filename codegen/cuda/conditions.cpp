@@ -190,6 +190,11 @@ bool compares_values(const ir::Plan& plan) {
                      [&](const ir::Predicate& p) { return is_small(p, plan); });
 }
 
+bool narrows_keys(const ir::Plan& plan) {
+  return has_spans(plan) || std::any_of(plan.predicates.begin(), plan.predicates.end(),
+                                        [&](const ir::Predicate& p) { return on_rows(p, plan.stationary()); });
+}
+
 bool passes_over_keys(const ir::Plan& plan) {
   for (std::size_t i = 0; i < plan.predicates.size(); ++i) {
     if (unit_of(plan, i) > 0) return true;

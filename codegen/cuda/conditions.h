@@ -9,6 +9,8 @@ namespace weft::codegen::cuda {
 inline bool has_conditions(const ir::Plan& plan) { return !plan.predicates.empty() || !plan.forms.empty(); }
 /// Does some condition on pairs compare values of the key that ints hold?
 bool compares_values(const ir::Plan& plan);
+/// May one of them be a bound of keys? See codegen/cuda/device/value_bounds.cuh; one on rows alone is.
+bool narrows_keys(const ir::Plan& plan);
 /// Is there something that says of many keys at once that no row keeps one? See codegen/cuda/device/skips.cuh.
 bool passes_over_keys(const ir::Plan& plan);
 void write_conditions(TextWriter& w, const ir::Plan& plan);

@@ -180,6 +180,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
   constant("kConditions", static_cast<std::int64_t>(plan.predicates.size()), "on pairs, beyond bounds and congruences");
   constant.flag("kPassesOver", passes_over_keys(plan), "blocks of keys that no row keeps");
   constant.flag("kSpans", has_spans(plan), "summaries tell of 64 and of 4,096 keys at once what values they have");
+  constant.flag("kNarrows", narrows_keys(plan), "rows keep an interval of keys by some of them, or none");
   constant.flag("kByValues", compares_values(plan), "pairs by a value of the key, which rows compare");
   if (plan.phases.size() > 1 || plan.bind.gradient)
     constant("kPhases", static_cast<std::int64_t>(plan.phases.size()), "launches, with f32 state carried between them");

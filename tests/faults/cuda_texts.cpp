@@ -147,6 +147,7 @@ const std::vector<Text>& cuda_texts() {
                   {"keys_before_the_last_row_begins"},
                   {"rows_that_meet_are_overlooked"},
                   {"rows_that_fail_are_overlooked"},
+                  {"rows_that_fail_keep_all"},
                   {"keys_that_the_first_row_does_not_keep"}},
        .size = {.heads = 6}},
 

@@ -104,10 +104,13 @@ __device__ __forceinline__ Use use_of(const weft_args& a, const Term& term, int 
   return {(int)word(use + kPairNumber), word(use + kPairNegated) != 0};
 }
 
-/// Is it met by the keys of an interval of each run, which bounds say?
+/// Is it met by the keys of an interval of each row, which bounds say? Of a condition on rows alone that has all keys, or
+/// none.
 __device__ __forceinline__ bool is_bound(const Shared& s, Use use) {
-  // fault(bounds_for_their_opposite) instead: return kSpans && (get(s.conditions[use.condition].kind) & kBound) != 0;
-  return kSpans && !use.negated && (get(s.conditions[use.condition].kind) & kBound) != 0;
+  if (!kNarrows) return false;
+  // fault(bounds_for_their_opposite) value: kOnRows | kBound
+  const int bounds = use.negated ? kOnRows : kOnRows | kBound;
+  return (get(s.conditions[use.condition].kind) & bounds) != 0;
 }
 
 /// Of a term's conditions: no row of the tile meets one; every row meets them all, or leaves them to the filter.
@@ -119,7 +122,6 @@ __device__ __forceinline__ Met rows_meet(const weft_args& a, Shared& s, const Te
 #pragma unroll 1
   for (int i = 0; i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
-    if (is_bound(s, use)) continue;
     const Condition& c = s.conditions[use.condition];
     const int kind = get(c.kind);
     if (kind & kOnRows) {
@@ -127,7 +129,7 @@ __device__ __forceinline__ Met rows_meet(const weft_args& a, Shared& s, const Te
       met.none |= (kind & (use.negated ? kSomeFail : kSomeMeet)) == 0;
       // fault(rows_that_fail_are_overlooked) leaves this out
       met.all &= (kind & (use.negated ? kSomeMeet : kSomeFail)) == 0;
-    } else {
+    } else if (!is_bound(s, use)) {
       // fault(zone_full_for_rows_that_disagree) instead: met.all &= get(c.runs) >= 1;
       met.all &= get(c.runs) == 1;
     }
@@ -140,7 +142,7 @@ __device__ __forceinline__ bool goes_by_blocks(const weft_args& a, Shared& s, co
 #pragma unroll 1
   for (int i = 0; i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
-    if (!is_bound(s, use) && (get(s.conditions[use.condition].kind) & (kOnRows | kByBlocks)) == 0) return false;
+    if (!is_bound(s, use) && (get(s.conditions[use.condition].kind) & kByBlocks) == 0) return false;
   }
   return true;
 }
@@ -164,7 +166,7 @@ __device__ __forceinline__ bool may_hold(const weft_args& a, Shared& s, const Ti
     const Use use = use_of(a, term, i);
     const Condition& c = s.conditions[use.condition];
     const int kind = get(c.kind), runs = get(c.runs);
-    if (kind & kOnRows || is_bound(s, use)) continue;
+    if (is_bound(s, use)) continue;
     bool any = runs == 0;
     // fault(only_the_last_run_is_asked) value: max(runs - 1, 0)
 #pragma unroll 1
@@ -180,9 +182,9 @@ __device__ __forceinline__ bool may_hold(const weft_args& a, Shared& s, const Ti
   return true;
 }
 
-/// How a condition of a term is asked: not at all, as bounds say it; of the row; of the key where all rows agree; by the
-/// run that a row lies in; by the key's value; or of the pair.
-enum Asked { kByBounds, kByRow, kByKey, kByRun, kByValue, kByPair };
+/// How a condition of a term is asked: not at all, as bounds say it; of the key where all rows agree; by the run that a row
+/// lies in; by the key's value; or of the pair.
+enum Asked { kByBounds, kByKey, kByRun, kByValue, kByPair };
 
 /// A term's conditions one behind the other: so many stand in the bits of a row, and one is by value.
 constexpr int kSlots = 32 / kMostRuns;
@@ -194,7 +196,6 @@ __device__ __forceinline__ Asked how_asked(const Shared& s, Use use, Asking& so_
   const Condition& c = s.conditions[use.condition];
   if (is_bound(s, use)) return kByBounds;
   const int kind = get(c.kind), runs = get(c.runs);
-  if (kind & kOnRows) return kByRow;
   // fault(filter_accepted_for_rows_that_disagree) instead: if (runs >= 1) return kByKey;
   if (runs == 1) return kByKey;
   if (runs > 1 && so_far.slots < kSlots) {
@@ -221,15 +222,13 @@ __device__ __forceinline__ int run_of(const Condition& c, int x) {
 /// Narrows what all rows of a tile may keep, and what each must, by those of a term's conditions that are bounds. What is
 /// said to the others is asked pair by pair.
 __device__ __forceinline__ void narrow_span(const weft_args& a, Shared& s, Term& term, KeySpan& span) {
-  bool asks = !kSpans;
+  bool asks = !kNarrows;
 #pragma unroll 1
-  for (int i = 0; kSpans && i < get(term.conditions); ++i) {
+  for (int i = 0; kNarrows && i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
     const Condition& c = s.conditions[use.condition];
-    if (!is_bound(s, use)) {
-      asks = true;
-      continue;
-    }
+    if (!is_bound(s, use)) asks = true;
+    if (!kSpans || !is_bound(s, use) || get(c.kind) & kOnRows) continue;
     KeySpan of_runs = {kLargest, -kLargest, -kLargest, kLargest};
 #pragma unroll 1
     for (int r = 0; r < get(c.runs); ++r) {
@@ -249,13 +248,19 @@ __device__ __forceinline__ void narrow_span(const weft_args& a, Shared& s, Term&
 }
 
 /// … and what the row at position x keeps.
-__device__ __forceinline__ void narrow_reach(const weft_args& a, Shared& s, const Term& term, const i64* words, int x,
-                                             Reach& keys) {
+__device__ __forceinline__ void narrow_reach(const weft_args& a, Shared& s, const Tile& t, const Term& term,
+                                             const i64* words, int x, Reach& keys) {
 #pragma unroll 1
-  for (int i = 0; kSpans && i < (int)word(words + kPairCount); ++i) {
+  for (int i = 0; kNarrows && i < (int)word(words + kPairCount); ++i) {
     const Use use = use_of(a, term, i);
     if (!is_bound(s, use)) continue;
     const Condition& c = s.conditions[use.condition];
+    if (get(c.kind) & kOnRows) {
+      // fault(rows_that_fail_keep_all) leaves this out
+      if (holds(a, t, use.condition, x, 0) == use.negated) keys.hi = keys.lo;
+      continue;
+    }
+    if (!kSpans) continue;
     const int2 of_run = get(c.keys[run_of(c, x)]);
     // fault(rows_that_begin_with_the_tile) leaves this out
     keys.lo = max(keys.lo, of_run.x);
@@ -265,14 +270,13 @@ __device__ __forceinline__ void narrow_reach(const weft_args& a, Shared& s, cons
 }
 
 __device__ __forceinline__ SaidByRow ask_row(const weft_args& a, Shared& s, const Tile& t, const Term& term, int x) {
-  SaidByRow said = {true, 0, -kLargest - 1, kLargest};
+  SaidByRow said = {0, -kLargest - 1, kLargest};
   Asking asking = {};
 #pragma unroll 1
   for (int i = 0; i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
     const Condition& c = s.conditions[use.condition];
     const Asked asked = how_asked(s, use, asking);
-    if (asked == kByRow) said.meets = said.meets && holds(a, t, use.condition, x, 0) != use.negated;
     if (asked == kByRun) said.runs |= 1u << (kMostRuns * (asking.slots - 1) + run_of(c, x));
     if (asked == kByValue) {
       const i64 lo = max(lo_of(a, t, use.condition, x), -(i64)kLargest - 1);

@@ -28,14 +28,13 @@ __device__ __forceinline__ void meet_row(const weft_args& a, Shared& s, const Ti
                                          const Term& term, int row) {
   const int x = get(s.x[row]);
   Reach keys = reach_of(a, s, t, words, x, 0);
-  narrow_reach(a, s, term, words, x, keys);
+  narrow_reach(a, s, t, term, words, x, keys);
   const Bits bits = bits_of(words);
   const u64 met_bits = get(s.bits[row]);
-  bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
-  SaidByRow said = {true, 0, 0, 0};
+  const bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
+  SaidByRow said = {0, 0, 0};
   if (kConditions > 0) {
     said = ask_row(a, s, t, term, x);
-    met = met && said.meets;
     put(s.meets.runs[row], said.runs);
     if (kByValues) {
       put(s.meets.least[row], said.least);

@@ -21,10 +21,9 @@ struct __align__(16) Meets {
   int least[kByValues ? kRows : 4], most[kByValues ? kRows : 4], value[kByValues ? kKeys : 4];
 };
 
-/// What a row says to a term's conditions: does it meet those on rows, a bit for its run of each condition by runs, and
-/// the values of keys that it keeps.
+/// What a row says to a term's conditions: a bit for its run of each condition by runs, and the values of keys that it
+/// keeps.
 struct SaidByRow {
-  bool meets;
   unsigned runs;
   int least, most;
 };

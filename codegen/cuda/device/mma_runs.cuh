@@ -50,7 +50,7 @@ __device__ __forceinline__ bool meet_run(const weft_args& a, Shared& s, int begi
     if (!kCounts && again == (!conditional && get(term.rate) == step)) continue;
     const i64* const words = pass + kTermsAt + number * kTermWords;
     Reach keys = reach_of(a, s, t, words, x, 0);
-    narrow_reach(a, s, term, words, x, keys);
+    narrow_reach(a, s, t, term, words, x, keys);
     const Bits bits = bits_of(words);
     const bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
     const int from = max(keys.lo, begin), to = min(keys.hi, end);

@@ -26,6 +26,7 @@ constexpr int kLengths = 0;          // those of them that are lengths, which bo
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
 constexpr bool kPassesOver = true;   // blocks of keys that no row keeps
 constexpr bool kSpans = true;        // summaries tell of 64 and of 4,096 keys at once what values they have
+constexpr bool kNarrows = true;      // rows keep an interval of keys by some of them, or none
 constexpr bool kByValues = true;     // pairs by a value of the key, which rows compare
 constexpr int kSharedFixed = 36912;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,

@@ -29,9 +29,9 @@ constexpr int kSharedFixed = 36784;  // bytes of shared memory, and more for eac
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,
                kDirect = false, kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false,
-               kListsPages = false, kSpans = false, kByValues = false, kHasClasses = false, kHasRowBits = false,
-               kHasRowConditions = false, kHasStreams = false, kHasFilters = false, kHasSlots = false,
-               kHasForms = false, kHasParts = false;  // what this kernel does without
+               kListsPages = false, kSpans = false, kNarrows = false, kByValues = false, kHasClasses = false,
+               kHasRowBits = false, kHasRowConditions = false, kHasStreams = false, kHasFilters = false,
+               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
