@@ -108,7 +108,9 @@ __device__ __forceinline__ unsigned hits_of(Shared& s, int warp) {
 
 /// Do bounds and hits alone decide what the term keeps of the block?
 __device__ __forceinline__ bool bounds_decide(Shared& s, const Term& term) {
-  if (kByValues && get(term.conditions) != 0) return false;
+  // Where bounds make runs, those decide nearly all that is left to them.
+  constexpr bool kAsks = !kGradient && kDim <= 64;
+  if (kByValues && (kAsks || get(term.conditions) != 0)) return false;
   int fails = 0;
 #pragma unroll
   for (int w = 0; w < kKeyWarps && kConditions > 0; ++w) fails |= get(s.meets.of_keys[w].w);

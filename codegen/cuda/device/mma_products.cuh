@@ -142,13 +142,14 @@ __device__ __forceinline__ bool find_strange(unsigned char* rows) {
   return (found & 0x80008000u) != 0;
 }
 
-/// Puts zeros in their place.
+/// Puts zeros in their place, which hardly ever happens.
 template <int kApart, int kTiles>
 __device__ __forceinline__ void clear_strange(unsigned char* rows) {
-  each_part_of_rows<kApart, kTiles, 8>(rows, [](unsigned char* at) {
-    const uint2 x = load_shared<uint2>(at);
-    store_shared(at, make_uint2(without_strange(x.x), without_strange(x.y)));
-  });
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kKeys * 4 * kTiles; i += kThreads) {
+    unsigned char* const at = rows + place_of_byte<kApart>(i / (4 * kTiles), i % (4 * kTiles) * 4);
+    store_shared(at, without_strange(load_shared<unsigned>(at)));
+  }
 }
 
 /// Adds NaNs and infinities of `count` rows of keys to the rows that keep them, and takes them away: the product would
