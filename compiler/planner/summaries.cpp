@@ -43,9 +43,13 @@ void summarize(Draft& draft) {
     const auto kind = summary_for(plan.predicates[i]);
     if (!kind) continue;
     plan.lists.push_back({.kind = *kind, .block = ir::kSummaryBlock, .predicate = static_cast<int>(i)});
-    plan.reasons.push_back(fmt::format(
-        "condition {} is summarized for every {} keys{}: tiles pass over those that none keep", i, ir::kSummaryBlock,
-        plan.predicates[i].key ? "" : fmt::format(" and {} queries", ir::kSummaryBlock)));
+    const bool is_spans = plan.predicates[i].key != nullptr;
+    plan.reasons.push_back(
+        fmt::format("condition {} is summarized for every {} keys{}: tiles pass over those that none keep{}", i,
+                    ir::kSummaryBlock, is_spans ? "" : fmt::format(" and {} queries", ir::kSummaryBlock),
+                    is_spans && draft.target.kind == TargetKind::cuda
+                        ? ", and what they keep is a bound where keys follow each other"
+                        : ""));
   }
 }
 
