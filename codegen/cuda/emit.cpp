@@ -171,7 +171,9 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
   constant.flag("kSharesTiles", shares_tiles(plan, regime), "heads that share K and V may stand in one tile");
   constant.flag("kTransposed", plan.stationary() == ir::Stationary::key,
                 "tiles hold keys, and queries are walked over");
-  constant.flag("kPaged", plan.bind.paged, "K and V come in pages");
+  const bool pools = has_prepass(plan, regime) && chooses_keys(plan);
+  if (!plan.bind.gradient || c.kernel_class == ir::KernelClass::mma || pools)  // the others have no use for it
+    constant.flag("kPaged", plan.bind.paged, "K and V come in pages");
   constant.flag("kListsPages", lists_pages(plan), "the list of keys says in which");
   constant("kTries", tries(plan), "keys that a thread tries at once");
   constant("kAhead", of_class.ahead, "blocks of keys that are known ahead of the one at hand");
@@ -180,7 +182,8 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
   constant("kConditions", static_cast<std::int64_t>(plan.predicates.size()), "on pairs, beyond bounds and congruences");
   constant.flag("kPassesOver", passes_over_keys(plan), "blocks of keys that no row keeps");
   constant.flag("kSpans", has_spans(plan), "summaries tell of 64 and of 4,096 keys at once what values they have");
-  constant.flag("kNarrows", narrows_keys(plan), "rows keep an interval of keys by some of them, or none");
+  if (has_conditions(plan))
+    constant.flag("kNarrows", narrows_keys(plan), "rows keep an interval of keys by some of them, or none");
   constant.flag("kByValues", compares_values(plan), "pairs by a value of the key, which rows compare");
   if (plan.phases.size() > 1 || plan.bind.gradient)
     constant("kPhases", static_cast<std::int64_t>(plan.phases.size()), "launches, with f32 state carried between them");

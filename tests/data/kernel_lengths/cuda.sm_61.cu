@@ -26,9 +26,9 @@ constexpr int kSharedFixed = 36704;  // bytes of shared memory, and more for eac
 constexpr bool kHasRowConditions = true; // ranges of rows only
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,
                kDirect = false, kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false,
-               kListsPages = false, kPassesOver = false, kSpans = false, kNarrows = false, kByValues = false,
-               kHasClasses = false, kHasRowBits = false, kHasStreams = false, kHasFilters = false, kHasSegments = false,
-               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+               kListsPages = false, kPassesOver = false, kSpans = false, kByValues = false, kHasClasses = false,
+               kHasRowBits = false, kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false,
+               kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
