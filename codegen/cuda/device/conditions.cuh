@@ -219,8 +219,8 @@ __device__ __forceinline__ int run_of(const Condition& c, int x) {
   return run;
 }
 
-/// Narrows what all rows of a tile may keep, and what each must, by those of a term's conditions that are bounds. What is
-/// said to the others is asked pair by pair.
+/// Narrows what all rows of a tile may keep, and what each must, by those of a term's conditions that are bounds; a term
+/// without others has none to ask.
 __device__ __forceinline__ void narrow_span(const weft_args& a, Shared& s, Term& term, KeySpan& span) {
   bool asks = !kNarrows;
 #pragma unroll 1
