@@ -1,0 +1,41 @@
+#include "compiler/planner/planner.h"
+#include "tests/support/program.h"
+
+#include <gtest/gtest.h>
+
+/// What GPU plans choose that results do not show.
+namespace weft::ir {
+namespace {
+
+Plan planned(const char* text, const char* target, std::int64_t d, bool gradient = false) {
+  const auto pattern = test::lowered({.text = text, .pattern = "p"}).value();
+  const Bind bind{.d = d, .d_v = d, .dtype = DType::f16, .gradient = gradient};
+  return planner::plan(pattern, bind, find_target(target).value()).value();
+}
+
+TEST(Choices, TilesOf64RowsAreOfTwoWarpsWhereFourBlocksOfThreadsFindRoom) {
+  const char* const blocks = "pattern p { branch blocks(64, window(1, 1) | random(2, seed: 7)); }";
+  for (const auto& [target, d, threads] :
+       {std::tuple("sm_80", 64, 64), {"sm_80", 128, 128}, {"sm_86", 64, 128}, {"sm_90", 64, 64}, {"sm_90", 128, 64}}) {
+    const Choices c = planned(blocks, target, d).choices;
+    EXPECT_EQ(c.tile_q, 64) << target << " d " << d;
+    EXPECT_EQ(c.threads, threads) << target << " d " << d;
+    EXPECT_EQ(c.micro_q, threads == 64 ? 2 : 1) << target << " d " << d;
+  }
+}
+
+TEST(Choices, KeysAskTheSummariesOfQueriesWhereBothSayTheSame) {
+  const Plan documents =
+      planned("pattern p { input doc: i32[batch, tokens]; keep causal & document(doc); }", "sm_80", 64, true);
+  ASSERT_EQ(documents.lists.size(), 1U);
+  EXPECT_EQ(documents.transposed->lists, documents.lists);
+  const Plan two = planned(
+      "pattern p { input a: i32[batch, tokens]; input other: i32[batch, tokens]; branch where(a[b, k] <= other[b, q]); "
+      "}",
+      "sm_80", 64, true);
+  ASSERT_EQ(two.lists.size(), 1U);
+  EXPECT_TRUE(two.transposed->lists.empty());
+}
+
+}  // namespace
+}  // namespace weft::ir
