@@ -3,6 +3,7 @@
 
     ./dev bench machine [--only causal] [--target sm_80] [--of dq]
     ./dev bench machine --where causal [--target sm_80] [--of dkdv] [--tokens 512]
+    ./dev bench machine --clocks causal [--blocks 2] [--target sm_80] …
 
 Of each pattern in f16: instructions for each product that the pattern asks for (HMMA of 16 x 8 x 16, on sm_61 FFMA), and
 what a warp executes for a block of keys that is full, for one that is masked, and for all else of a tile of rows. The
@@ -10,7 +11,8 @@ last three are fitted, by least squares, to what several lengths execute: `off` 
 differs from them. Documents have 200 tokens. Time, stalls and memory are not known here. --of: the forward pass, or which
 one of the backward pass, where only the first column is known.
 
-With --where, of one pattern: in which functions of the device headers a warp's instructions are.
+With --where, of one pattern: in which functions of the device headers a warp's instructions are. With --clocks, where by a
+model of an SM its time goes: machine_clocks.py.
 """
 
 import argparse
@@ -21,6 +23,7 @@ import struct
 import subprocess
 import tempfile
 
+import machine_clocks
 import machine_where
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -127,7 +130,7 @@ def executed(row, target, path, n, folder, of):
     """What the log says of the pass's first launch, where the profile is, and which launch of the kernel it was."""
     log, profile = (pathlib.Path(folder) / f"{n}.{what}" for what in ("json", "profile"))
     environment = {"WEFT_CUDA_DRIVER": str(DRIVER), "WEFT_MACHINE_SM": target[3:], "WEFT_MACHINE_LOG": str(log),
-                   "WEFT_MACHINE_PROFILE": str(profile)}
+                   "WEFT_MACHINE_PROFILE": str(profile), "WEFT_MACHINE_PATH": str(pathlib.Path(folder) / f"{n}.path")}
     gradients = ["--grad", "random"] if of != "forward" else []
     weft("run", path, row[2], with_inputs(row, n, folder) + gradients, "cuda", n, environment)
     launches = [json.loads(line) for line in log.read_text().splitlines()]
@@ -135,16 +138,22 @@ def executed(row, target, path, n, folder, of):
     # Terms of queries stand before each backward pass.
     begin = next((i for i, launch in enumerate(launches) if launch["kernel"] == "weft_terms"), 0)
     number = next(i for i, at in enumerate(kernels) if at >= begin) + (of == "dkdv")
-    return launches[kernels[number]], profile, number
+    return {**launches[kernels[number]], "number": kernels[number]}, profile, number
 
 
-def where(row, target, tokens, of):
+def where(row, target, tokens, of, blocks):
+    """By instructions; by clocks, where so many `blocks` of threads share an SM."""
     with tempfile.TemporaryDirectory() as folder:
         path = file_of(row, folder)
         launch, profile, number = executed(row, target, path, tokens, folder, of)
         options = {"forward": [], "dq": ["--grad"], "dkdv": ["--grad", "--transposed"]}[of]
         text = weft("emit", path, row[2], row[3] + options, target)
-        machine_where.show(WEFT, text, target, profile, number, launch["blocks"] * launch["warps"], pathlib.Path(folder))
+        warps, folder = launch["warps"], pathlib.Path(folder)
+        if blocks > 0:
+            taken = folder / f"{tokens}.path.{launch['number']}"
+            machine_clocks.show(WEFT, text, target, taken, blocks, warps, folder)
+        else:
+            machine_where.show(WEFT, text, target, profile, number, launch["blocks"] * warps, folder)
 
 
 def measure(row, target, of):
@@ -172,12 +181,15 @@ def main():
     parser.add_argument("--only")
     parser.add_argument("--target", choices=PRODUCTS)
     parser.add_argument("--where", choices=[row[0] for row in PATTERNS])
+    parser.add_argument("--clocks", choices=[row[0] for row in PATTERNS])
+    parser.add_argument("--blocks", type=int, default=2, help="of threads on an SM, with --clocks")
     parser.add_argument("--of", choices=PASSES, default="forward")
     parser.add_argument("--tokens", type=int, default=512)
     options = parser.parse_args()
-    if options.where is not None:
-        row = next(row for row in PATTERNS if row[0] == options.where)
-        return where(row, options.target or "sm_80", options.tokens, options.of)
+    if name := options.where or options.clocks:
+        row = next(row for row in PATTERNS if row[0] == name)
+        blocks = options.blocks if options.clocks else 0
+        return where(row, options.target or "sm_80", options.tokens, options.of, blocks)
     print(f"f16, dim {DIM}, {LENGTHS[0]} to {LENGTHS[-1]} tokens, instructions of a warp; the first of {LENGTHS[-1]} tokens\n"
           f"{'':14} {'':5}  {'a useful product':>17}  {'full':>8} {'masked':>8} {'a tile':>8}  {'off':>5}  keys")
     for target in [options.target] if options.target else PRODUCTS:

@@ -204,6 +204,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
 
 constexpr const char* kOnePass = R"(
   // One softmax over the keys of every branch.
+  start_tile(a, shared, views, tile);
   const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt));
   clear(shared, state);
   attend(a, shared, state, views, tile, zones);
@@ -229,6 +230,7 @@ constexpr const char* kSeveralPasses = R"(
   }
 #pragma unroll 1
   for (; p < end; ++p) {
+    start_tile(a, shared, views, tile);
     const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt + p));
     clear(shared, state);
     attend(a, shared, state, views, tile, zones);
@@ -252,6 +254,8 @@ constexpr const char* kSeveralPhases = R"(
   if (zones == 0 && !first && !last) return;  // these rows keep their state where it is
   clear(shared, state);
   if (!first) take_up(a, shared, state);
+  start_tile(a, shared, views, tile);
+  __syncthreads();
   attend(a, shared, state, views, tile, zones);
   if (!last) {
     hand_on(a, shared, state);
@@ -284,7 +288,9 @@ void kernel(TextWriter& w, const ir::Plan& plan) {
   w.line("  const Views views = open_views(a, shared, tile);");
   w.line("  State state;");
   std::string body = plan.phases.size() > 1 ? kSeveralPhases : most_passes(plan) > 1 ? kSeveralPasses : kOnePass;
-  if (has_pairs(plan)) body.insert(body.find("attend(a,") + 6, "<Pairs>");
+  for (const std::string_view called : {"start_tile", "attend"}) {
+    if (has_pairs(plan)) body.insert(body.find(fmt::format("{}(a,", called)) + called.size(), "<Pairs>");
+  }
   w.raw(body);
   w.line("}}");
 }

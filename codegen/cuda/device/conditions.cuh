@@ -56,13 +56,10 @@ __device__ __forceinline__ void find_ends(const weft_args& a, Shared& s, const T
     lo = min(lo, get(ends[r + thread]));
     hi = max(hi, get(ends[kRows + r + thread]));
   }
-#pragma unroll 1
-  for (int apart = 16; apart > 0; apart /= 2) {
-    // fault(begins_of_the_first_row_alone) leaves this out
-    lo = min(lo, __shfl_xor_sync(0xFFFFFFFFu, lo, apart));
-    // fault(ends_of_the_first_row_alone) leaves this out
-    hi = max(hi, __shfl_xor_sync(0xFFFFFFFFu, hi, apart));
-  }
+  // fault(begins_of_the_first_row_alone) leaves this out
+  lo = least_of<32, 1>(lo);
+  // fault(ends_of_the_first_row_alone) leaves this out
+  hi = most_of<32, 1>(hi);
   if (thread != 0) return;
   put(s.conditions[condition].lo, lo);
   put(s.conditions[condition].hi, hi);

@@ -37,6 +37,7 @@ __device__ __forceinline__ void sum_up_gradients(const weft_args& a, Shared& s, 
     const Views views = open_views(a, s, tile);
 #pragma unroll 1
     for (int n = 0; n < softmaxes(a); ++n) {
+      start_tile(a, s, views, tile, n);
       const int zones = make_zones(a, s, tile, a.tables + word(head + kPassesAt + n));
       state.softmax = n;
       attend<Pairs>(a, s, state, views, tile, zones);

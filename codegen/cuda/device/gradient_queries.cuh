@@ -17,6 +17,7 @@ __device__ __forceinline__ void sum_up_gradients(const weft_args& a, Shared& s, 
   const int count = softmaxes(a);
 #pragma unroll 1
   for (int n = 0; n < count; ++n) {
+    start_tile(a, s, views, tile, n);
     const int zones = make_zones(a, s, tile, a.tables + word(head + kPassesAt + n));
     if (!empty) load_row_terms(a, s, tile, n);
     __syncthreads();

@@ -7,22 +7,6 @@
 // every pair is asked. Rows in groups and keys in warps say the same together: where that decides all pairs of a group, none
 // is looked at.
 
-/// Over `kLanes` neighbouring lanes of a warp.
-template <int kLanes, typename Of>
-__device__ __forceinline__ int over_lanes(int x, const Of& of) {
-#pragma unroll
-  for (int apart = kLanes / 2; apart > 0; apart /= 2) x = of(x, __shfl_xor_sync(0xFFFFFFFFu, x, apart));
-  return x;
-}
-template <int kLanes>
-__device__ __forceinline__ int least_of(int x) {
-  return over_lanes<kLanes>(x, [](int a, int b) { return min(a, b); });
-}
-template <int kLanes>
-__device__ __forceinline__ int most_of(int x) {
-  return over_lanes<kLanes>(x, [](int a, int b) { return max(a, b); });
-}
-
 /// The keys that a row keeps by the term, and what it says to the term's conditions; and what its group says.
 __device__ __forceinline__ void meet_row(const weft_args& a, Shared& s, const Tile& t, const i64* words,
                                          const Term& term, int row) {

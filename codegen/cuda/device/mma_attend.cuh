@@ -107,11 +107,8 @@ __device__ __forceinline__ void close_full_block(const weft_args& a, Shared& s, 
 }
 
 template <typename Pairs = PlainPairs>
-__device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
-                                       int zones) {
-  if (zones == 0) return;
-  // Scores of plain pairs are only scaled: a sign of the scale is one of Q.
-  stage_queries(s, w, t, !Pairs::kScored && a.scale < 0 ? 0x80008000u : 0);
+__device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st, const Views&, const Tile&, int zones) {
+  if (zones == 0) return end_copies();
   if (kCounts) {
 #pragma unroll 1
     for (int i = threadIdx.x; i < kKeyList; i += kThreads) put(s.key_weight[i], 0.0f);
@@ -127,7 +124,6 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   settled.rounds = 0;
   Block block;
   constexpr bool kHasRuns = kRuns<Pairs>;
-  if (kHasRuns) __syncthreads();
   unsigned sweep = kHasRuns && runs_pay(s) ? kMarkRun | kMarkOdd : 0;  // what its blocks are
 #pragma unroll 1
   while (true) {
@@ -253,4 +249,5 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
     }
     sweep = kMarkPartial;  // the last one closes the sums
   }
+  end_copies();
 }

@@ -46,10 +46,8 @@ __device__ __forceinline__ void start_block(const weft_args& a, Shared& s, Rows<
 }
 
 template <typename Pairs = PlainPairs, typename State>
-__device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st, const Views& w, const Tile& t,
-                                       int zones) {
-  if (zones == 0) return;
-  stage_rows(a, s, w, t, st.softmax);
+__device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st, const Views&, const Tile&, int zones) {
+  if (zones == 0) return end_copies();
   if (kCounts) {
 #pragma unroll 1
     for (int i = threadIdx.x; i < kKeyList; i += kThreads) put(s.key_weight[i], 1.0f);
@@ -105,5 +103,6 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
     block.is |= kMarkPartial;
   }
   end_round(s, st, &settled, true);
+  end_copies();
   __syncthreads();
 }

@@ -52,10 +52,10 @@ __device__ __forceinline__ unsigned char* rows_of_keys(Shared& s) {
 }
 
 template <int kPart>
-__device__ __forceinline__ void stage_part(const weft_args& a, Shared& s, const Views& w, const Tile& t) {
+__device__ __forceinline__ void start_part(const weft_args& a, Shared& s, const Views& w, const Tile& t) {
   const RowsOfTensor rows = w.rows[kPart];
-  stage_tile<kDimOf<kPart>>(t, rows_of_tile<kPart>(s), w.aligned, 0,
-                            [&](int r) { return rows.base + times(row_in_memory(s, t, r), rows.step); });
+  start_rows_of_tile<kDimOf<kPart>>(t, rows_of_tile<kPart>(s), w.aligned, 0,
+                                    [&](int r) { return rows.base + times(row_in_memory(s, t, r), rows.step); });
 #pragma unroll
   for (int i = 0; i < kStages; ++i) clear_padding<kDimOf<kPart>>(rows_of_keys<kPart>(s) + i * kStageBytes, kKeys);
   if (threadIdx.x != 0) return;
@@ -65,11 +65,11 @@ __device__ __forceinline__ void stage_part(const weft_args& a, Shared& s, const 
   put(s.of_keys[kPart].first, t.key_begin - (int)a.row_begin);
 }
 
-/// The tile's rows to shared memory, and where those of keys are; behind a barrier of the caller's.
-__device__ __forceinline__ void stage_rows(const weft_args& a, Shared& s, const Views& w, const Tile& t, int softmax) {
-  __syncthreads();
-  stage_part<0>(a, s, w, t);
-  stage_part<1>(a, s, w, t);
+/// Behind a barrier, before the zones are known: begins to copy the tile's rows, which arrive meanwhile. Also where those
+/// of keys are.
+__device__ __forceinline__ void start_tile(const weft_args& a, Shared& s, const Views& w, const Tile& t, int softmax) {
+  start_part<0>(a, s, w, t);
+  start_part<1>(a, s, w, t);
   if (threadIdx.x != 0) return;
   put(s.units, scale_of_gradients(a, t.b, t.h));
   if (!kTransposed || kDirect) return;

@@ -128,6 +128,11 @@ __device__ __forceinline__ void finish_rows(const Rows<kOfRow>& rows, const Sour
   show_groups();
 }
 
+/// Before results stand where rows of a tile that had no key may still arrive; behind this and a barrier none do.
+__device__ __forceinline__ void end_copies() {
+  if constexpr (kAsync) wait_for_copies();
+}
+
 /// Zeros behind the last column of every row, up to a whole fragment.
 template <int kOfRow>
 __device__ __forceinline__ void clear_padding(unsigned char* rows, int count) {
@@ -141,11 +146,15 @@ __device__ __forceinline__ void clear_padding(unsigned char* rows, int count) {
   }
 }
 
-/// The tile's rows of a tensor to shared memory; row_at(r) is where row r of the tile begins, `flip` changes signs where it
-/// says so.
+__device__ __forceinline__ uint4 flipped(uint4 x, unsigned bits) {
+  return make_uint4(x.x ^ bits, x.y ^ bits, x.z ^ bits, x.w ^ bits);
+}
+
+/// Begins to copy the tile's rows of a tensor: behind wait_for_copies() and a barrier they are there. row_at(r) is where
+/// row r of the tile begins, `flip` changes signs where it says so.
 template <int kOfRow, typename RowAt>
-__device__ __forceinline__ void stage_tile(const Tile& t, unsigned char* to, bool aligned, unsigned flip,
-                                           const RowAt& row_at) {
+__device__ __forceinline__ void start_rows_of_tile(const Tile& t, unsigned char* to, bool aligned, unsigned flip,
+                                                   const RowAt& row_at) {
   using By = Deal<kOfRow>;
   if (aligned) {
     const int chunk = By::chunk_of(threadIdx.x);
@@ -153,9 +162,12 @@ __device__ __forceinline__ void stage_tile(const Tile& t, unsigned char* to, boo
     // fault(rows_behind_the_last_read) value: t.apart != 0
     const bool even = t.apart != 0 && t.from == 0 && t.to == kRows;  // others stand for rows that are not there
     const auto copy = [&](int row, const unsigned char* at) {
-      uint4 x = load_global<uint4>(at);
-      x = make_uint4(x.x ^ flip, x.y ^ flip, x.z ^ flip, x.w ^ flip);
-      store_shared(to + place_of<By::kApart>(row, chunk), x);
+      unsigned char* const place = to + place_of<By::kApart>(row, chunk);
+      if constexpr (kAsync) {
+        copy_async(place, at);
+      } else {
+        store_shared(place, flipped(load_global<uint4>(at), flip));
+      }
     };
     const auto place = [&](int row) { return row_at(row) + chunk * 16; };
     const int first = By::row_of(threadIdx.x);
@@ -164,6 +176,14 @@ __device__ __forceinline__ void stage_tile(const Tile& t, unsigned char* to, boo
     } else {
 #pragma unroll 4
       for (int row = first; is_there && row < kRows; row += By::kAtOnce) copy(row, place(row));
+    }
+    if (kAsync && flip != 0) {
+      wait_for_copies();
+#pragma unroll 1
+      for (int row = first; is_there && row < kRows; row += By::kAtOnce) {
+        unsigned char* const at = to + place_of<By::kApart>(row, chunk);
+        store_shared(at, flipped(load_shared<uint4>(at), flip));
+      }
     }
   } else {
 #pragma unroll 1

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "codegen/cuda/device/mma_stage.cuh"
+#include "codegen/cuda/device/pairs.cuh"
 
 // Where rows of Q, K and V lie.
 
@@ -37,14 +38,15 @@ __device__ __forceinline__ unsigned char* q_rows(Shared& s) { return s.bytes; }
 __device__ __forceinline__ unsigned char* k_rows(Shared& s) { return s.bytes + kRows * kRowBytes; }  // of the first stage
 __device__ __forceinline__ unsigned char* v_rows(Shared& s) { return s.bytes + (kRows + kKeys) * kRowBytes; }
 
-/// The tile's rows of Q; `flip` changes their signs where it says so. Also what no copy ever writes, and where keys and
-/// values are.
-__device__ __forceinline__ void stage_queries(Shared& s, const Views& w, const Tile& t, unsigned flip) {
+/// Behind a barrier, before the zones are known: begins to copy the tile's rows of Q, which arrive meanwhile. Also what no
+/// copy ever writes, and where keys and values are.
+template <typename Pairs = PlainPairs>
+__device__ __forceinline__ void start_tile(const weft_args& a, Shared& s, const Views& w, const Tile& t) {
   const auto row_of_q = [&](int r) {
     return w.q + times(row_in_memory(s, t, r), w.q_step) + times(head_of_row(s, r), w.q_head);
   };
-  __syncthreads();
-  stage_tile<kDim>(t, q_rows(s), w.aligned, flip, row_of_q);
+  // Scores of plain pairs are only scaled: a sign of the scale is one of Q.
+  start_rows_of_tile<kDim>(t, q_rows(s), w.aligned, !Pairs::kScored && a.scale < 0 ? 0x80008000u : 0, row_of_q);
   if (threadIdx.x == 0) {
     put(s.keys.base, w.k);
     put(s.keys.step, w.k_step);

@@ -2,7 +2,7 @@
 
 #include "codegen/cuda/device/ptx.cuh"
 
-// Numbers: floored division, and four stored elements as floats.
+// Numbers: floored division, what lanes have together, and four stored elements as floats.
 
 using i64 = std::int64_t;
 using u64 = std::uint64_t;
@@ -46,6 +46,26 @@ __device__ __forceinline__ i64 times(int index, i64 step) {
 /// Of a number from 0 to below 2^31.
 __device__ __forceinline__ int divided(int number, const weft_divisor& by) {
   return (int)(__umulhi(2u * (unsigned)number, by.factor) >> by.shift);
+}
+
+/// Over `kLanes` neighbouring lanes of a warp; steps stand in the text kAtOnce at a time.
+template <int kLanes, int kAtOnce = 5, typename T, typename Of>
+__device__ __forceinline__ T over_lanes(T x, const Of& of) {
+#pragma unroll(kAtOnce)
+  for (int apart = kLanes / 2; apart > 0; apart /= 2) x = of(x, __shfl_xor_sync(0xFFFFFFFFu, x, apart));
+  return x;
+}
+template <int kLanes, int kAtOnce = 5, typename T>
+__device__ __forceinline__ T least_of(T x) {
+  return over_lanes<kLanes, kAtOnce>(x, [](T a, T b) { return min(a, b); });
+}
+template <int kLanes, int kAtOnce = 5, typename T>
+__device__ __forceinline__ T most_of(T x) {
+  return over_lanes<kLanes, kAtOnce>(x, [](T a, T b) { return max(a, b); });
+}
+template <int kLanes, int kAtOnce = 5, typename T>
+__device__ __forceinline__ T sum_of(T x) {
+  return over_lanes<kLanes, kAtOnce>(x, [](T a, T b) { return a + b; });
 }
 
 /// Divisors from tables may exceed every position; positions lie between -kLargest and kLargest.

@@ -91,11 +91,9 @@ __device__ __forceinline__ void gather_bits(Shared& s, Tile& t) {
     t.every &= bits;
     t.any |= bits;
   }
-#pragma unroll 1
-  for (int apart = 16; kHasRowBits && apart > 0; apart /= 2) {
-    t.every &= __shfl_xor_sync(0xFFFFFFFFu, t.every, apart);
-    t.any |= __shfl_xor_sync(0xFFFFFFFFu, t.any, apart);
-  }
+  if (!kHasRowBits) return;
+  t.every = over_lanes<32, 1>(t.every, [](u64 x, u64 y) { return x & y; });
+  t.any = over_lanes<32, 1>(t.any, [](u64 x, u64 y) { return x | y; });
 }
 
 /// Fills s.x, s.head and s.bits and the tile's facts. Rows behind the last repeat it, so that they neither widen an

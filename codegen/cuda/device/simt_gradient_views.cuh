@@ -57,6 +57,9 @@ __device__ __forceinline__ Views open_views(const weft_args& a, Shared& s, const
           {row_of_tensor(s, kOfRows<0>, row) + from, row_of_tensor(s, kOfRows<1>, row) + from}};
 }
 
+/// Rows are staged chunk by chunk with the products.
+__device__ __forceinline__ void start_tile(const weft_args&, Shared&, const Views&, const Tile&, int) {}
+
 /// The terms of the tile's queries for a softmax; behind a barrier of the caller's.
 __device__ __forceinline__ void load_row_terms(const weft_args& a, Shared& s, const Tile& t, int softmax) {
   if (kTransposed || threadIdx.x >= kRows) return;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "codegen/cuda/device/pairs.cuh"
 #include "codegen/cuda/device/simt_stage.cuh"
 
 // Where rows of Q, K and V are.
@@ -41,6 +42,10 @@ __device__ __forceinline__ Views open_views(const weft_args& a, Shared& s, const
   const int misaligned = get(s.misaligned[kQ]) | get(s.misaligned[kK]) | get(s.misaligned[kV]);
   return {kDim % kDepth == 0 && kDimV == kColumns && misaligned == 0, q};
 }
+
+/// Rows are staged chunk by chunk with the products.
+template <typename Pairs = PlainPairs>
+__device__ __forceinline__ void start_tile(const weft_args&, Shared&, const Views&, const Tile&) {}
 
 /// Where a key has its row of K or V.
 __device__ __forceinline__ const unsigned char* row_of_key(const weft_args& a, const Shared& s, const Tile& t,

@@ -85,12 +85,7 @@ __device__ __forceinline__ Span span_of(const weft_args& a, const Tile& t, int c
     const int key = stored_key(key_of(a, t, condition, (int)min(y, a.n_k - 1)));
     span = joined(span, {key, key});
   }
-#pragma unroll
-  for (int apart = 16; apart > 0; apart /= 2) {
-    span =
-        joined(span, {__shfl_xor_sync(0xFFFFFFFFu, span.least, apart), __shfl_xor_sync(0xFFFFFFFFu, span.most, apart)});
-  }
-  return span;
+  return {least_of<32>(span.least), most_of<32>(span.most)};
 }
 
 /// One unit: kSummaryBlock blocks of keys, and what they come to together.

@@ -28,11 +28,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) weft_terms(const weft_arg
       if (kSums) sum = __fmaf_rn(load1<kStored>(o + c * kBytes<kStored>), x, sum);
       if (kScalesGradients && fabsf(x) < infinity()) most = fmaxf(most, fabsf(x));
     }
-#pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) {
-      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, apart);
-      most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFu, most, apart));
-    }
+    sum = sum_of<32>(sum);
+    most = over_lanes<32>(most, [](float x, float y) { return fmaxf(x, y); });
   }
   if (lane != 0) return;
   if (kScalesGradients && most > 0)

@@ -63,10 +63,10 @@ __device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
 #include "written.cuh"
 #include "carried.cuh"
 #include "mma_stage.cuh"
-#include "mma_views.cuh"
 #include "mma_lanes.cuh"
 #include "mask.cuh"
 #include "pairs.cuh"
+#include "mma_views.cuh"
 #include "settle.cuh"
 #include "mma_products.cuh"
 #include "mma_warps.cuh"
@@ -89,6 +89,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   State state;
 
   // One softmax over the keys of every branch.
+  start_tile(a, shared, views, tile);
   const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt));
   clear(shared, state);
   attend(a, shared, state, views, tile, zones);

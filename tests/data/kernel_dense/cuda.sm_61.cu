@@ -84,6 +84,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   State state;
 
   // One softmax over the keys of every branch.
+  start_tile(a, shared, views, tile);
   const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt));
   clear(shared, state);
   attend(a, shared, state, views, tile, zones);

@@ -98,6 +98,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   }
 #pragma unroll 1
   for (; p < end; ++p) {
+    start_tile(a, shared, views, tile);
     const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt + p));
     clear(shared, state);
     attend(a, shared, state, views, tile, zones);

@@ -94,6 +94,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   if (zones == 0 && !first && !last) return;  // these rows keep their state where it is
   clear(shared, state);
   if (!first) take_up(a, shared, state);
+  start_tile(a, shared, views, tile);
+  __syncthreads();
   attend(a, shared, state, views, tile, zones);
   if (!last) {
     hand_on(a, shared, state);
