@@ -41,6 +41,8 @@ const char* name(FaultKind kind) {
       return "exited lane";
     case FaultKind::deadlock:
       return "deadlock";
+    case FaultKind::pending_copy:
+      return "copy that nobody waits for";
   }
   return "fault";
 }

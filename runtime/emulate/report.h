@@ -16,6 +16,7 @@ enum class FaultKind {
   divergent_warp,     ///< the lanes of a warp operation do not agree on it
   exited_lane,        ///< a warp operation asks for a lane that has left
   deadlock,           ///< nobody can go on
+  pending_copy,       ///< a thread leaves, and never waited for a copy to shared memory that it began
 };
 const char* name(FaultKind kind);
 

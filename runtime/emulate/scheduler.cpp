@@ -162,6 +162,10 @@ void Scheduler::run_fiber(void* data) {
   auto& self = *static_cast<Scheduler*>(data);
   self.entry_(self.launch_.args);
   const auto thread = static_cast<std::size_t>(self.current());
+  if (const auto& copies = self.fibers_[thread].copies; !copies.empty()) {
+    self.record({.kind = FaultKind::pending_copy, .text = "it may arrive over what stands there by then"},
+                self.current(), copies.front().site.line);
+  }
   self.fibers_[thread].state = State::exited;
   self.warps_[thread / 32].ready &= ~(1U << (thread % 32));
   self.warps_[thread / 32].exited |= 1U << (thread % 32);

@@ -6,6 +6,7 @@ namespace {
 
 constexpr const char* kRace = "race";
 constexpr const char* kOutOfBounds = "out of bounds";
+constexpr const char* kPending = "copy that nobody waits for";
 
 constexpr const char* kSinks =
     "branch window(70, -2); branch window(30, -2); sink_logit h * 6 - 3;";  // above and below its head's scores
@@ -231,6 +232,12 @@ const std::vector<Text>& cuda_texts() {
        .target = "sm_80",
        .size = kSomeRows,
        .sharpness = 8},
+      // Tiles of rows that no zone is kept by, or no key of one.
+      {.name = "tiles_without_keys",
+       .pattern = "branch window(600, -100) on heads 0..1; branch where(k * k == q / 64 + 99990) on heads 1..2;",
+       .faults = {{"copies_of_no_zone_not_waited_for", kPending}, {"copies_of_no_key_not_waited_for", kPending}},
+       .target = "sm_80",
+       .size = {.queries = 150, .heads = 2, .d = 32, .d_v = 16}},
       // Rows that lie evenly, and some that do not: of rates 3 and 4, three rows of twelve keep what the first alone
       // keeps.
       {.name = "classes",

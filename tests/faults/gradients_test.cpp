@@ -15,6 +15,7 @@ namespace weft::test {
 namespace {
 
 constexpr const char* kRace = "races with";
+constexpr const char* kPending = "copy that nobody waits for";
 
 struct Backward {
   const char* name;
@@ -97,6 +98,13 @@ const Backward kBackward[] = {
      .dtype = ir::DType::f16,
      .shape = {.n_q = 300, .n_k = 300, .heads = 2, .kv_heads = 1, .d = 16, .d_v = 16},
      .faults = {{"tiles_half_kept_are_not_masked_in_gradients"}}},
+    {.name = "tiles_of_matrices_without_keys",
+     .text =
+         "pattern p { branch window(600, -100) on heads 0..1; branch where(k * k == q / 64 + 99990) on heads 1..2; }",
+     .target = "emulate:sm_80",
+     .dtype = ir::DType::f16,
+     .shape = {.n_q = 150, .n_k = 150, .heads = 2, .kv_heads = 2, .d = 16, .d_v = 16},
+     .faults = {{"rows_of_no_zone_not_waited_for", kPending}, {"rows_of_no_key_not_waited_for", kPending}}},
     {.name = "matrices_by_one_stage",
      .text = "pattern p { keep causal; }",
      .target = "emulate:sm_75",

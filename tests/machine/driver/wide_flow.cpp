@@ -103,6 +103,8 @@ void flow(Warp& warp, const Ready& ready, Launch& launch, Mask lanes) {
               [&](int l) { place(warp, Mask{1} << l, launch.index_of(static_cast<int>(back.shared(warp, l)))); });
   } else if (name == "EXIT") {
     warp.exited |= lanes & further_conditions(warp, ready);
+    if (warp.live() == 0 && !warp.copies.empty())
+      fault("warp {} leaves, and never waited for {} of its copies to shared memory", warp.number, warp.copies.size());
   } else if (name == "BSSY") {
     auto& meeting = warp.meetings[meeting_of(ready, launch)];
     each_lane(lanes, [&](int l) { meeting[static_cast<std::size_t>(l)] = {lanes, target()}; });
