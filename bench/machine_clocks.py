@@ -32,8 +32,7 @@ ROWS = [
     (r"STS", ("lsu", 1, 20)),
     (r"SHFL", ("lsu", 1, 24)),
     (r"LDGSTS", ("lsu", 4, 500)),
-    (r"LDG\S*128", ("lsu", 2, 500)),  # rows of tensors; tables lie in L1
-    (r"LDG|STG", ("lsu", 2, 60)),
+    (r"LDG|STG", ("lsu", 2, 60)),  # of tables, which lie in L1
     (r"BAR", ("bar", 1, 20)),
     (r"BRA|BSSY|BSYNC|CALL|RET|EXIT|BREAK|WARPSYNC|BMOV", ("branch", 2, 0)),
     (r"S2R|S2UR|B2R|R2UR|VOTEU", ("special", 2, 20)),

@@ -93,7 +93,7 @@ struct BlockShape {
 };
 
 /// Of struct Term and its share of struct Lists.
-constexpr int kTermBytes = 160;
+constexpr int kTermBytes = 144;
 
 constexpr BlockShape on_plain_lanes(BlockShape shape, int depth, int staged) {
   shape.depth = depth;

@@ -209,7 +209,7 @@ const std::vector<Text>& cuda_texts() {
       // list is long.
       {.name = "matrices",
        .pattern = "branch window(600, 0); branch window(300, 0);",
-       .faults = {{"copies_not_waited_for"},
+       .faults = {{"copies_not_waited_for", kRace},
                   {"values_before_the_barrier", kRace},
                   {"steps_read_before_the_barrier", kRace},
                   {"rows_behind_the_last_not_zero", kByNothing},

@@ -85,42 +85,47 @@ struct __align__(16) Zone {
 /// branches as the one before.
 enum ZoneKind { kEmpty, kPartial, kFull, kKinds = kPartial | kFull, kEvery = 4, kUnasked = 8 };
 
+/// What all rows of a tile may keep, and what each must. The numbers ascend.
+struct __align__(16) KeySpan {
+  int may_lo, must_lo, must_hi, may_hi;
+};
+
 /// What a term keeps for any and for every row of the tile, and its stream. Behind Shared, one per term.
 struct __align__(16) Term {
-  int may_lo, may_hi, must_lo, must_hi;
-  int live, whole;
-  int branch, segment, rate, residue;
+  KeySpan keys;  // behind the last one where no row keeps any
+  int whole, branch;
+  int segment, rate, residue;
   int filters, filter_at;
   int conditions, condition_at;
   int open;  // of its conditions: see Open
 };
+
+/// May some row keep a key of [begin, end), as far as the span of a term tells?
+template <typename T>
+__device__ __forceinline__ bool reaches(const KeySpan& keys, T begin, T end) {
+  return max((T)keys.may_lo, begin) < min((T)keys.may_hi, end);
+}
 
 /// What one row keeps by a term, congruences aside.
 struct Reach {
   int lo, hi;      // keys
   unsigned fails;  // bit i: condition i on rows is not met
 };
-/// What all rows of a tile may keep, and what each must.
-struct KeySpan {
-  int may_lo, may_hi, must_lo, must_hi;
-};
 
 /// Behind Shared: the terms, and four words or zones a term of each of the others.
 struct Lists {
   Term* term;
-  int* cut;         // where spans begin and end; unused ones stand at the far end
-  int* sorted_cut;  // the same in order
+  int* sorted_cut;  // where spans of terms begin and end
   Zone* zone;       // zone i lies between sorted cuts i and i + 1
 };
-static_assert(sizeof(Term) + 4 * (2 * sizeof(int) + sizeof(Zone)) == kTermBytes, "the launch knows this number");
+static_assert(sizeof(Term) + 4 * (sizeof(int) + sizeof(Zone)) == kTermBytes, "the launch knows this number");
 
 __device__ __forceinline__ Term* terms_of(Shared& s) { return (Term*)(&s + 1); }
 
 __device__ __forceinline__ Lists lists_of(const weft_args& a, Shared& s) {
   Lists lists;
   lists.term = terms_of(s);
-  lists.cut = (int*)(lists.term + a.most_terms);
-  lists.sorted_cut = lists.cut + 4 * a.most_terms;
+  lists.sorted_cut = (int*)(lists.term + a.most_terms);
   lists.zone = (Zone*)(lists.sorted_cut + 4 * a.most_terms);
   return lists;
 }

@@ -110,51 +110,6 @@ __device__ __forceinline__ bool is_bound(const Shared& s, Use use) {
   return (get(s.conditions[use.condition].kind) & bounds) != 0;
 }
 
-/// Of a term's conditions: no row of the tile meets one; every row meets them all, or leaves them to the filter.
-struct Met {
-  bool none, all;
-};
-__device__ __forceinline__ Met rows_meet(const weft_args& a, Shared& s, const Term& term) {
-  Met met = {false, true};
-#pragma unroll 1
-  for (int i = 0; i < get(term.conditions); ++i) {
-    const Use use = use_of(a, term, i);
-    const Condition& c = s.conditions[use.condition];
-    const int kind = get(c.kind);
-    if (kind & kOnRows) {
-      // fault(rows_that_meet_are_overlooked) instead: met.none |= (kind & (use.negated ? kSomeMeet : kSomeFail)) != 0;
-      met.none |= (kind & (use.negated ? kSomeFail : kSomeMeet)) == 0;
-      // fault(rows_that_fail_are_overlooked) leaves this out
-      met.all &= (kind & (use.negated ? kSomeMeet : kSomeFail)) == 0;
-    } else if (!is_bound(s, use)) {
-      // fault(zone_full_for_rows_that_disagree) instead: met.all &= get(c.runs) >= 1;
-      met.all &= get(c.runs) == 1;
-    }
-  }
-  return met;
-}
-
-/// Do a term's conditions say the same of all keys of a block, which is asked as a whole?
-__device__ __forceinline__ bool goes_by_blocks(const weft_args& a, Shared& s, const Term& term) {
-#pragma unroll 1
-  for (int i = 0; i < get(term.conditions); ++i) {
-    const Use use = use_of(a, term, i);
-    if (!is_bound(s, use) && (get(s.conditions[use.condition].kind) & kByBlocks) == 0) return false;
-  }
-  return true;
-}
-
-/// The condition whose lag a term's keys can be walked by, because all rows agree on it; -1 without one.
-__device__ __forceinline__ int lag_of(const weft_args& a, Shared& s, const Term& term) {
-#pragma unroll 1
-  for (int i = 0; i < get(term.conditions); ++i) {
-    const Use use = use_of(a, term, i);
-    if (!use.negated && modulus_of(use.condition) > 1 && get(s.conditions[use.condition].runs) == 1)
-      return use.condition;
-  }
-  return -1;
-}
-
 /// May some row keep key y by the term's conditions? Exact where its rows are one run.
 __device__ __forceinline__ bool may_hold(const weft_args& a, Shared& s, const Tile& t, const Term& term, int y) {
 #pragma unroll 1
@@ -214,34 +169,6 @@ __device__ __forceinline__ int run_of(const Condition& c, int x) {
 #pragma unroll 1
   for (int r = 0; r < get(c.runs); ++r) run += get(c.row[r]) <= x ? 1 : 0;
   return run;
-}
-
-/// Narrows what all rows of a tile may keep, and what each must, by those of a term's conditions that are bounds; a term
-/// without others has none to ask.
-__device__ __forceinline__ void narrow_span(const weft_args& a, Shared& s, Term& term, KeySpan& span) {
-  bool asks = !kNarrows;
-#pragma unroll 1
-  for (int i = 0; kNarrows && i < get(term.conditions); ++i) {
-    const Use use = use_of(a, term, i);
-    const Condition& c = s.conditions[use.condition];
-    if (!is_bound(s, use)) asks = true;
-    if (!kSpans || !is_bound(s, use) || get(c.kind) & kOnRows) continue;
-    KeySpan of_runs = {kLargest, -kLargest, -kLargest, kLargest};
-#pragma unroll 1
-    for (int r = 0; r < get(c.runs); ++r) {
-      const int2 keys = get(c.keys[r]);
-      // fault(the_first_run_bounds_the_tile) also: if (r > 0) break;
-      if (keys.x < keys.y) of_runs.may_lo = min(of_runs.may_lo, keys.x), of_runs.may_hi = max(of_runs.may_hi, keys.y);
-      of_runs.must_lo = max(of_runs.must_lo, keys.x);
-      of_runs.must_hi = min(of_runs.must_hi, keys.y);
-    }
-    span.may_lo = max(span.may_lo, of_runs.may_lo);
-    span.may_hi = min(span.may_hi, of_runs.may_hi);
-    span.must_lo = max(span.must_lo, of_runs.must_lo);
-    // fault(what_some_runs_keep_all_must) value: min(span.must_hi, of_runs.may_hi)
-    span.must_hi = min(span.must_hi, of_runs.must_hi);
-  }
-  if (!asks) put(term.conditions, 0);
 }
 
 /// … and what the row at position x keeps.
@@ -324,17 +251,57 @@ __device__ __forceinline__ bool holds_pair(const weft_args& a, Shared& s, const 
   return true;
 }
 
-__device__ __forceinline__ int open_of(const weft_args& a, Shared& s, const Term& term) {
-  int open = 0;
+/// Narrows what all rows of a tile may keep, and what each must, by a condition that is a bound.
+__device__ __forceinline__ void narrow_span(const Condition& c, KeySpan& span) {
+  KeySpan of_runs = {kLargest, -kLargest, kLargest, -kLargest};
+#pragma unroll 1
+  for (int r = 0; r < get(c.runs); ++r) {
+    const int2 keys = get(c.keys[r]);
+    // fault(the_first_run_bounds_the_tile) also: if (r > 0) break;
+    if (keys.x < keys.y) of_runs.may_lo = min(of_runs.may_lo, keys.x), of_runs.may_hi = max(of_runs.may_hi, keys.y);
+    of_runs.must_lo = max(of_runs.must_lo, keys.x);
+    of_runs.must_hi = min(of_runs.must_hi, keys.y);
+  }
+  span.may_lo = max(span.may_lo, of_runs.may_lo);
+  span.may_hi = min(span.may_hi, of_runs.may_hi);
+  span.must_lo = max(span.must_lo, of_runs.must_lo);
+  // fault(what_some_runs_keep_all_must) value: min(span.must_hi, of_runs.may_hi)
+  span.must_hi = min(span.must_hi, of_runs.must_hi);
+}
+
+/// What the tile's rows say to a term's conditions together. Those that are bounds narrow `span`; a term without others has
+/// none to ask.
+__device__ __forceinline__ Met meet_conditions(const weft_args& a, Shared& s, Term& term, KeySpan& span) {
+  Met met = {false, true, kGoesByBlocks, -1};
   Asking asking = {};
+  bool asks = !kNarrows;
 #pragma unroll 1
   for (int i = 0; i < get(term.conditions); ++i) {
     const Use use = use_of(a, term, i);
+    const Condition& c = s.conditions[use.condition];
+    const int kind = get(c.kind), runs = get(c.runs);
     const Asked asked = how_asked(s, use, asking);
+    if (kind & kOnRows) {
+      // fault(rows_that_meet_are_overlooked) instead: met.none |= (kind & (use.negated ? kSomeMeet : kSomeFail)) != 0;
+      met.none |= (kind & (use.negated ? kSomeFail : kSomeMeet)) == 0;
+      // fault(rows_that_fail_are_overlooked) leaves this out
+      met.all &= (kind & (use.negated ? kSomeMeet : kSomeFail)) == 0;
+    }
+    if (asked == kByBounds) {
+      if (kSpans && (kind & kOnRows) == 0) narrow_span(c, span);
+      continue;
+    }
+    asks = true;
+    // fault(zone_full_for_rows_that_disagree) instead: met.all &= runs >= 1;
+    met.all &= runs == 1;
     // fault(second_condition_on_values_overlooked) leaves this out
-    if (asked == kByPair) open |= kAsksPairs;
+    if (asked == kByPair) met.open |= kAsksPairs;
     // fault(negation_dropped_by_the_values) leaves this out
-    if (asked == kByValue && use.negated) open |= kValueNegated;
+    if (asked == kByValue && use.negated) met.open |= kValueNegated;
+    if ((kind & kByBlocks) == 0) met.open &= ~kGoesByBlocks;
+    const bool lags = runs == 1 && !use.negated && modulus_of(use.condition) > 1;
+    if (lags && met.lag < 0) met.lag = use.condition;
   }
-  return open;
+  if (!asks) put(term.conditions, 0);
+  return met;
 }

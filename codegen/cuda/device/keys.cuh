@@ -31,7 +31,7 @@ __device__ __forceinline__ int weight_of(const weft_args& a, Shared& s, const Ti
   for (int i = 0; i < terms; ++i) {
     const Term& term = terms_of(s)[i];
     const int branch = get(term.branch);
-    if (branch == counted || !get(term.live) || y < get(term.may_lo) || y >= get(term.may_hi)) continue;
+    if (branch == counted || y < get(term.keys.may_lo) || y >= get(term.keys.may_hi)) continue;
     if (!hits(a, term, y)) continue;
     if (kConditions > 0 && !may_hold(a, s, t, term, y)) continue;
     counted = branch;
@@ -171,10 +171,6 @@ __device__ __forceinline__ void begin_walk(Shared& s) {
   set_walk(s, {0, 0, 0, kEmpty}, 0, {}, -1);
   // fault(rows_of_the_softmax_before) leaves this out
   if (threadIdx.x == 0) put(s.met_term, -1);
-}
-__device__ __forceinline__ void begin_walk(Shared& s, int zones) {
-  if (threadIdx.x == 0) put(s.walk.zones, zones);
-  begin_walk(s);
 }
 
 /// Makes up the next block from the zones of one kind.

@@ -97,7 +97,7 @@ __device__ __forceinline__ void weigh_pairs(const weft_args& a, Shared& s, const
   for (int i = 0; i <= terms; ++i) {
     const Term& term = terms_of(s)[min(i, terms - 1)];
     const bool end = i == terms;
-    if (!end && (!get(term.live) || highest < get(term.may_lo) || lowest >= get(term.may_hi))) continue;
+    if (!end && (highest < get(term.keys.may_lo) || lowest >= get(term.keys.may_hi))) continue;
     const int its_branch = end ? -2 : get(term.branch);
     if (its_branch != branch) {
       add_branch(kept, group);

@@ -34,5 +34,14 @@ struct SaidOfKey {
   int value;
 };
 
-/// Of a term's conditions: some are asked of every pair; that on values is negated.
-enum Open { kAsksPairs = 1, kValueNegated = 2 };
+/// Of a term's conditions: some are asked of every pair; that on values is negated; all say the same of a block of
+/// kSummaryBlock keys, of which they are asked as a whole.
+enum Open { kAsksPairs = 1, kValueNegated = 2, kGoesByBlocks = 4 };
+
+/// What the rows of a tile say to a term's conditions together.
+struct Met {
+  bool none;  // no row meets one of them
+  bool all;   // every row meets them all, or leaves them to the filter of keys
+  int open;   // see Open
+  int lag;    // the condition whose lag keys can be walked by, because all rows agree on it; -1 without one
+};

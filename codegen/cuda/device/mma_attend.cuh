@@ -117,7 +117,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   constexpr float kToBaseTwo = 1.44269504088896341f;
   // A scale of 0 must not meet the infinities of the mask.
   const float scale = Pairs::kScored ? kToBaseTwo : fmaxf(fabsf((float)a.scale) * kToBaseTwo, 1e-30f);
-  if (threadIdx.x == 0) put(s.scale, scale), put(s.walk.zones, zones);
+  if (threadIdx.x == 0) put(s.scale, scale);
   Rows<kDim> keys;
   Rows<kDimV> values;
   KeyStream stream = {};
@@ -241,10 +241,11 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       stream = {};
       sweep = 0;
       if (!kRunsByBounds || count_of(block) == 0) continue;  // there was no run
+      const int before = get(s.walk.zones);
       __syncthreads();
-      const int left = close_ranks(s, lists_of(a, s), get(s.walk.zones));
-      if (threadIdx.x == 0) put(s.walk.zones, left);
+      const int left = close_ranks(s, lists_of(a, s), before);
       if (left > 0) continue;
+      if (settled.rounds == 0) break;
     } else if (block.is & kMarkPartial) {
       break;
     }

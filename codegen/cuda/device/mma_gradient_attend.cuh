@@ -60,7 +60,6 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   KeyStream stream = {};
   Block block;
   block.is = 0;
-  if (threadIdx.x == 0) put(s.walk.zones, zones);
 #pragma unroll 1
   while (true) {
     const bool partial = block.is & kMarkPartial;

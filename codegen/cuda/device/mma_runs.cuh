@@ -45,7 +45,7 @@ __device__ __forceinline__ bool meet_run(const weft_args& a, Shared& s, int begi
     const bool again = i >= terms;
     const int number = again ? i - terms : i;
     const Term& term = terms_of(s)[number];
-    if (!get(term.live) || begin >= get(term.may_hi) || end <= get(term.may_lo)) continue;
+    if (!reaches(get(term.keys), begin, end)) continue;
     const bool conditional = (kConditions > 0 && get(term.conditions) != 0) || (kHasFilters && get(term.filters) != 0);
     if (!kCounts && again == (!conditional && get(term.rate) == step)) continue;
     const i64* const words = pass + kTermsAt + number * kTermWords;
@@ -93,7 +93,7 @@ __device__ __forceinline__ bool rows_may_agree(const weft_args& a, Shared& s, in
 #pragma unroll 1
   for (int i = 0; i < terms; ++i) {
     const Term& term = terms_of(s)[i];
-    if (!get(term.live) || begin >= get(term.may_hi) || end <= get(term.may_lo)) continue;
+    if (!reaches(get(term.keys), begin, end)) continue;
     const Bits bits = bits_of(pass + kTermsAt + i * kTermWords);
     if (((bits.need & ~s.tile.every) | (bits.miss & s.tile.any)) != 0) return false;
   }
@@ -157,7 +157,7 @@ __device__ __forceinline__ void next_run(const weft_args& a, Shared& s, KeyStrea
       stream.ready = (keys - 1) / kKeys + 1;
     } else if (zone.kind & kFull) {
       // fault(part_of_a_block_taken_for_a_whole) value: (zone.end - zone.begin + kKeys - 1) / zone.step / kKeys
-      stream.ready = ((zone.end - zone.begin - 1) / zone.step + 1) / kKeys;
+      stream.ready = keys_in(zone.end - zone.begin, zone.step) / kKeys;
       keys = stream.ready * kKeys;
     }
     stream.from = zone.begin;

@@ -157,7 +157,8 @@ __device__ __forceinline__ void start_rows_of_tile(const Tile& t, unsigned char*
                                                    const RowAt& row_at) {
   using By = Deal<kOfRow>;
   if (aligned) {
-    const int chunk = By::chunk_of(threadIdx.x);
+    const unsigned thread = thread_anew();
+    const int chunk = By::chunk_of(thread);
     const bool is_there = By::kChunks == By::kLanes || chunk < By::kChunks;
     // fault(rows_behind_the_last_read) value: t.apart != 0
     const bool even = t.apart != 0 && t.from == 0 && t.to == kRows;  // others stand for rows that are not there
@@ -170,7 +171,7 @@ __device__ __forceinline__ void start_rows_of_tile(const Tile& t, unsigned char*
       }
     };
     const auto place = [&](int row) { return row_at(row) + chunk * 16; };
-    const int first = By::row_of(threadIdx.x);
+    const int first = By::row_of(thread);
     if (even && is_there) {
       each_even_place<By::kAtOnce, 4>(first, kRows, place, copy);
     } else {

@@ -19,16 +19,17 @@ __device__ __forceinline__ i64 value_of(const weft_args& a, const Shared& s, con
 }
 
 /// What bounds that are forms may fall by between rows is added, taken off or left, as `slack` is 1, -1 or 0.
-/// The bounds of a term from below, from above, and those of its conditions on rows lie one behind the other.
+/// The bounds of a term from below, from above, and those of its conditions on rows lie one behind the other: by number
+/// `from` and those in steps behind it.
 __device__ __forceinline__ Reach reach_of(const weft_args& a, const Shared& s, const Tile& t, const i64* term, int x,
-                                          int slack) {
+                                          int slack, int from = 0, int step = 1) {
   const int lower = (int)word(term + kLoCount), upper = lower + (int)word(term + kHiCount);
   const int bounds = upper + (kHasRowConditions ? (int)word(term + kRowCount) : 0);
-  const i64* bound = a.tables + word(term + kLoAt);
+  const i64* bound = a.tables + word(term + kLoAt) + from * kBoundWords;
   int lo = t.key_begin, hi = t.key_end;
   unsigned fails = 0;
 #pragma unroll 1
-  for (int i = 0; i < bounds; ++i, bound += kBoundWords) {
+  for (int i = from; i < bounds; i += step, bound += step * kBoundWords) {
     i64 value = value_of(a, s, t, bound, x);
     if (kHasForms && word(bound + kBoundKind) == kBoundForm) value += slack * word(bound + kBoundB);
     const int v = clamp_to_int(value);
@@ -52,41 +53,30 @@ __device__ __forceinline__ Bits bits_of(const i64* term) {
   return {(u64)word(term + kNeed), (u64)word(term + kMiss)};
 }
 
-/// Fills one Term; where no row keeps a key it is not live. Unused cuts stand at the far end.
-__device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const Tile& t, const i64* term, Term& to,
-                                          int* cut) {
-  Reach at_first = {}, at_last = {};
-#pragma unroll 1
-  for (int end = 0; end < 2; ++end) {
-    at_first = at_last;
-    at_last = reach_of(a, s, t, term, end == 0 ? first_position_of_tile(s) : t.last, 2 * end - 1);
-  }
+/// Fills one Term.
+__device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const Tile& t, const i64* term, Reach at_first,
+                                          Reach at_last, Term& to) {
   const Bits bits = bits_of(term);
   // A half-line of rows that holds neither end of the tile holds none of it; one that holds both holds all.
   put(to.conditions, (int)word(term + kPairCount));
   put(to.condition_at, (int)word(term + kPairAt));
-  const Met met = kConditions > 0 ? rows_meet(a, s, to) : Met{false, true};
-  if (kConditions > 0) put(to.open, open_of(a, s, to));
+  KeySpan span = {at_first.lo, at_last.lo, at_first.hi, at_last.hi};
+  const Met met = meet_conditions(a, s, to, span);
+  if (kConditions > 0) put(to.open, met.open);
   const bool none =
       met.none || ((bits.need & ~t.any) | (bits.miss & t.every)) != 0 || (at_first.fails & at_last.fails) != 0;
   const bool all =
       met.all && ((bits.need & ~t.every) | (bits.miss & t.any)) == 0 && (at_first.fails | at_last.fails) == 0;
-  KeySpan span = {at_first.lo, at_last.hi, at_last.lo, at_first.hi};
-  narrow_span(a, s, to, span);
   i64 rate = word(term + kRate), segment = word(term + kSegment), residue = word(term + kResidue);
-  const int lag = kConditions > 0 && rate == 1 ? lag_of(a, s, to) : -1;
-  if (lag >= 0) {
-    rate = modulus_of(lag);
+  if (rate == 1 && met.lag >= 0) {
+    rate = modulus_of(met.lag);
     segment = 0;
-    residue = get(s.conditions[lag].lo);
+    residue = get(s.conditions[met.lag].lo);
   }
   const bool live = !none && span.may_lo < span.may_hi && residue < kLargest;
   const bool must = live && all && span.must_lo < span.must_hi;
-  put(to.may_lo, span.may_lo);
-  put(to.may_hi, span.may_hi);
-  put(to.must_lo, must ? span.must_lo : span.may_hi);
-  put(to.must_hi, must ? span.must_hi : span.may_hi);
-  put(to.live, (int)live);
+  if (!must) span.must_lo = span.must_hi = span.may_hi;
+  put(to.keys, live ? span : KeySpan{kLargest, kLargest, kLargest, kLargest});
   put(to.whole, (int)word(term + kWhole));
   put(to.branch, (int)word(term + kBranch));
   put(to.segment, segment > kLargest ? 0 : (int)segment);  // no key lies in a second such segment
@@ -94,10 +84,27 @@ __device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const T
   put(to.residue, (int)residue);
   put(to.filters, (int)word(term + kFilterCount));
   put(to.filter_at, (int)word(term + kFilterAt));
-  put(cut[0], live ? span.may_lo : kLargest);
-  put(cut[1], live ? span.may_hi : kLargest);
-  put(cut[2], must ? span.must_lo : kLargest);
-  put(cut[3], must ? span.must_hi : kLargest);
+}
+
+/// Fills all terms of the pass: of each some lanes ask for a bound at the tile's first row, as many for one at the last.
+__device__ __forceinline__ void span_terms(const weft_args& a, Shared& s, const Tile& t, const i64* pass,
+                                           const Lists& lists, int terms) {
+  constexpr int kLanes = 8, kAtOnce = 32 / (2 * kLanes);  // terms by a warp
+  const int thread = (int)thread_anew(), lane = thread % (2 * kLanes);
+  const bool at_last = lane >= kLanes;
+#pragma unroll 1
+  for (int first = thread / 32 * kAtOnce; first < terms; first += kWarps * kAtOnce) {
+    const int number = first + thread % 32 / (2 * kLanes);
+    const i64* const term = pass + kTermsAt + min(number, terms - 1) * kTermWords;
+    const int x = at_last ? t.last : first_position_of_tile(s);
+    Reach reach = reach_of(a, s, t, term, x, at_last ? 1 : -1, lane % kLanes, kLanes);
+    reach.lo = most_of<kLanes>(reach.lo);
+    reach.hi = least_of<kLanes>(reach.hi);
+    reach.fails = over_lanes<kLanes>(reach.fails, [](unsigned x, unsigned y) { return x | y; });
+    const Reach of_last = {__shfl_xor_sync(0xFFFFFFFFu, reach.lo, kLanes), __shfl_xor_sync(0xFFFFFFFFu, reach.hi, kLanes),
+                           __shfl_xor_sync(0xFFFFFFFFu, reach.fails, kLanes)};
+    if (lane == 0 && number < terms) span_term(a, s, t, term, reach, of_last, lists.term[number]);
+  }
 }
 
 /// The term's first hit at or behind `from`, without filters, and the end of that hit's segment.
@@ -105,7 +112,7 @@ struct Hit {
   int at, segment_end;
 };
 __device__ __forceinline__ Hit first_hit(const Term& term, int from) {
-  const int rate = get(term.rate), segment = get(term.segment), residue = get(term.residue);
+  const int rate = term.rate, segment = term.segment, residue = term.residue;
   if (!kHasStreams || rate == 1) return {from, kLargest};
   const int base = segment > 0 ? multiple_below_key(from, segment) : 0;
   const int behind = remainder_of_key(from - base, rate);
@@ -128,7 +135,7 @@ __device__ __forceinline__ int gcd(int x, int y) {
 }
 
 /// The zone between two cut points. A term that keeps all of it for every row makes its branch's other terms idle.
-__device__ __forceinline__ Zone make_zone(const weft_args& a, Shared& s, int terms, int lo, int hi) {
+__device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) {
   Zone zone = {hi, hi, 0, kEmpty};
   int branch = -1;
   bool full = true, covered = false, must = true;
@@ -139,37 +146,39 @@ __device__ __forceinline__ Zone make_zone(const weft_args& a, Shared& s, int ter
   int longest = 0, without = kLargest;  // steps: of all terms, and the least of those without a condition
 #pragma unroll 1
   for (int i = 0; i < terms; ++i) {
-    const Term& term = terms_of(s)[i];
-    if (!get(term.live) || lo < get(term.may_lo) || hi > get(term.may_hi)) continue;
-    if (get(term.branch) != branch) {
+    const Term term = terms_of(s)[i];  // at once, as each word would be waited for
+    if (lo < term.keys.may_lo || hi > term.keys.may_hi) continue;
+    if (term.branch != branch) {
       full = full && (covered || must);
-      branch = get(term.branch);
+      branch = term.branch;
       covered = false;
       must = true;
     }
     // fault(full_zone_too_wide) value: true
-    const bool all_rows = lo >= get(term.must_lo) && hi <= get(term.must_hi);
-    covered = covered || (all_rows && get(term.whole));
+    const bool all_rows = lo >= term.keys.must_lo && hi <= term.keys.must_hi;
+    covered = covered || (all_rows && term.whole);
     must = must && all_rows;
     const Hit hit = first_hit(term, lo);
-    const bool plain = (!kHasFilters || get(term.filters) == 0) && (kConditions == 0 || goes_by_blocks(a, s, term));
+    const bool plain = (!kHasFilters || term.filters == 0) && (kConditions == 0 || (term.open & kGoesByBlocks) != 0);
     even = even && plain && hit.at < hi;
-    asked = asked || get(term.conditions) != 0;
+    asked = asked || term.conditions != 0;
     if (hit.at >= hi) continue;
-    longest = max(longest, get(term.rate));
-    if (plain && get(term.conditions) == 0) without = min(without, get(term.rate));
+    longest = max(longest, term.rate);
+    if (plain && term.conditions == 0) without = min(without, term.rate);
     if (zone.step == 0) zone.begin = hit.at;
     const bool crosses = hit.segment_end < hi;  // the next segments begin anew
     if (kCounts) {
       steady = steady && plain && !crosses && period < (1 << 15);
-      period = period / gcd(period, min(get(term.rate), 1 << 15)) * min(get(term.rate), 1 << 15);
-      least = min(least, get(term.rate));
+      const int rate = min(term.rate, 1 << 15);
+      if (kHasStreams) period = period / gcd(period, rate) * rate;
+      least = min(least, term.rate);
     }
-    const i64 next = crosses ? (i64)hit.segment_end + get(term.residue) - zone.begin : 0;
-    const int apart[4] = {get(term.rate), hit.at - zone.begin, crosses ? get(term.segment) : 0,
+    const i64 next = crosses ? (i64)hit.segment_end + term.residue - zone.begin : 0;
+    const int apart[4] = {term.rate, hit.at - zone.begin, crosses ? term.segment : 0,
                           (int)max(min(next, (i64)kLargest), -(i64)kLargest)};
+    if (!kHasStreams) zone.step = 1;
 #pragma unroll 1
-    for (int j = 0; j < 4; ++j)
+    for (int j = 0; kHasStreams && j < 4; ++j)
       zone.step = gcd(zone.step, j == 0 ? apart[0] : j == 1 ? apart[1] : j == 2 ? apart[2] : apart[3]);
     zone.begin = min(zone.begin, hit.at);
   }
@@ -182,7 +191,7 @@ __device__ __forceinline__ Zone make_zone(const weft_args& a, Shared& s, int ter
   return zone;
 }
 
-/// Leaves out zones without keys; returns how many are left.
+/// By the first warp, which made them: leaves out zones without keys; returns how many are left.
 __device__ __forceinline__ int close_ranks(Shared& s, const Lists& lists, int zones) {
   if (threadIdx.x < 32) {
     int left = 0;
@@ -195,40 +204,49 @@ __device__ __forceinline__ int close_ranks(Shared& s, const Lists& lists, int zo
       // fault(zones_over_the_first_ones) instead: left = __popc(all);
       left += __popc(all);
     }
-    if (threadIdx.x == 0) put(s.counts[0], left);
+    if (threadIdx.x == 0) put(s.walk.zones, left);
   }
   __syncthreads();
-  return get(s.counts[0]);
+  return get(s.walk.zones);
 }
 
-/// Spans of every term of the pass, the sorted cut points and the zones between them; returns how many zones there are,
-/// none where no term is live.
-__device__ __forceinline__ int make_zones(const weft_args& a, Shared& s, const Tile& t, const i64* pass) {
-  const int terms = (int)word(pass + kTerms);
-  if (threadIdx.x == 0) put(s.pass, pass);
-  const Lists lists = lists_of(a, s);
-#pragma unroll 1
-  for (int i = threadIdx.x; i < terms; i += kThreads) {
-    span_term(a, s, t, pass + kTermsAt + i * kTermWords, lists.term[i], lists.cut + 4 * i);
-  }
-  __syncthreads();
+/// Where spans of terms begin and end, in order; those of one term are.
+__device__ __forceinline__ const int* sort_cuts(const Lists& lists, int terms) {
+  if (terms == 1) return &lists.term[0].keys.may_lo;
 #pragma unroll 1
   for (int i = threadIdx.x; i < 4 * terms; i += kThreads) {
-    const int mine = get(lists.cut[i]);
+    const int mine = get((&lists.term[i / 4].keys.may_lo)[i % 4]);
+    const auto goes_before = [&](int cut, int number) { return (cut < mine) | ((cut == mine) & (number < i)); };
     int rank = 0;
 #pragma unroll 1
-    for (int j = 0; j < 4 * terms; ++j) {
-      const int other = get(lists.cut[j]);
-      rank += (other < mine) | ((other == mine) & (j < i));
+    for (int j = 0; j < terms; ++j) {
+      const KeySpan keys = get(lists.term[j].keys);
+      rank += goes_before(keys.may_lo, 4 * j) + goes_before(keys.must_lo, 4 * j + 1) +
+              goes_before(keys.must_hi, 4 * j + 2) + goes_before(keys.may_hi, 4 * j + 3);
     }
     put(lists.sorted_cut[rank], mine);
   }
   __syncthreads();
-#pragma unroll 1
-  for (int i = threadIdx.x; i < 4 * terms - 1; i += kThreads) {
-    const Zone zone = make_zone(a, s, terms, get(lists.sorted_cut[i]), get(lists.sorted_cut[i + 1]));
-    put(lists.zone[i], zone);
-  }
+  return lists.sorted_cut;
+}
+
+/// Spans of every term of the pass, the sorted cut points and the zones between them; returns how many zones there are,
+/// none where no row keeps any key.
+__device__ __forceinline__ int make_zones(const weft_args& a, Shared& s, const Tile& t, const i64* pass) {
+  const int terms = (int)word(pass + kTerms);
+  if (threadIdx.x == 0) put(s.pass, pass);
+  const Lists lists = lists_of(a, s);
+  span_terms(a, s, t, pass, lists, terms);
   __syncthreads();
-  return close_ranks(s, lists, 4 * terms - 1);
+  const int* const cuts = sort_cuts(lists, terms);
+  const int zones = 4 * terms - 1;
+  if (threadIdx.x < 32) {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < zones; i += 32) {
+      const Zone zone = make_zone(s, terms, get(cuts[i]), get(cuts[i + 1]));
+      put(lists.zone[i], zone);
+    }
+    __syncwarp();
+  }
+  return close_ranks(s, lists, zones);
 }

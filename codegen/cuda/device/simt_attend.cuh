@@ -27,7 +27,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   settled.rounds = 0;
   KeyStream stream = {};
   bool partial = false, mixed = false;  // mixed: the first of the partial blocks has keys of full zones, too
-  begin_walk(s, zones);
+  begin_walk(s);
   __syncthreads();
 #pragma unroll 1
   while (true) {
@@ -39,7 +39,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
     if (count == 0) {
       partial = true;
       mixed = stream.ready > 0;
-      begin_walk(s, zones);
+      begin_walk(s);
       __syncthreads();
       continue;
     }

@@ -38,7 +38,7 @@ __device__ __forceinline__ bool block_may_count(const weft_args& a, Shared& s, c
 #pragma unroll 1
   for (int i = 0; i < terms; ++i) {
     const Term& term = terms_of(s)[i];
-    if (!get(term.live) || begin >= get(term.may_hi) || end <= get(term.may_lo)) continue;
+    if (!reaches(get(term.keys), begin, end)) continue;
     bool may = true;
 #pragma unroll 1
     for (int j = 0; j < get(term.conditions) && may; ++j) {

@@ -25,7 +25,7 @@ __device__ __forceinline__ bool is_cut(const weft_args& a, int b) {
 /// Does the block keep a state, and write no O? Those behind the last chunk of an entry keep an empty one, which nobody
 /// merges: a way to leave the kernel before would cost registers that matrix kernels of 128 columns do not have.
 __device__ __forceinline__ bool keeps_state(const weft_args& a, int b) {
-  return is_cut(a, b) || (kCutsKeys && blockIdx.x % shares_of_tile(a) > 0);
+  return is_cut(a, b) || (kCutsKeys && a.chunks > 0 && blockIdx.x % shares_of_tile(a) > 0);
 }
 
 /// Which (batch entry, head), which tile and which chunk of keys of it the block computes; its rows. False when it has
@@ -33,7 +33,8 @@ __device__ __forceinline__ bool keeps_state(const weft_args& a, int b) {
 __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i64*& head) {
   Tile t;
   const unsigned shares = shares_of_tile(a);
-  const int number = (int)a.tile_begin + (int)(blockIdx.x / shares);  // the launch has fewer than 2^31
+  // The launch has fewer than 2^31; mostly one is there, and a division would be waited for.
+  const int number = (int)a.tile_begin + (int)(shares == 1 ? blockIdx.x : blockIdx.x / shares);
   const int head_number = divided(number, a.of_tiles);
   // Of the heads that share keys and values, the pass of dK and dV takes one after another.
   const unsigned together = kTransposed ? (unsigned)heads_of_group(a) : heads_of_tile(a);
