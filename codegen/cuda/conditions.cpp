@@ -30,8 +30,8 @@ bool is_small(const ir::Predicate& p, const ir::Plan& plan) {
   return p.key && !on_rows(p, plan.stationary()) && Nodes(*p.key, plan.inputs).all.back().values.fits_int();
 }
 
-/// Of a condition without a summary that says the same of so many keys: the keys that one asks for in a block, one of
-/// each unit. 0 where they are too many.
+/// Of so many keys at a time a condition without a summary says the same, so that one of them is asked for. 0 where
+/// they are too few.
 std::int64_t unit_of(const ir::Plan& plan, std::size_t condition) {
   constexpr std::int64_t kLeast = 16;
   const ir::Predicate& p = plan.predicates[condition];
@@ -126,7 +126,7 @@ class Writer {
       const ir::Predicate& p = plan_.predicates[i];
       if (on_rows(p, side_)) return "kOnRows";
       std::string kind = is_small(p, plan_) ? "kInterval | kSmall" : p.key ? "kInterval" : "";
-      if (unit_of(plan_, i) == ir::kSummaryBlock) kind += kind.empty() ? "kByBlocks" : " | kByBlocks";
+      if (unit_of(plan_, i) > 0) kind += kind.empty() ? "kByUnits" : " | kByUnits";
       return kind.empty() ? "0" : kind;
     });
     number("spans_of", [&](std::size_t i) {
@@ -148,7 +148,8 @@ class Writer {
 
   void skips() {
     w_.line(
-        "__device__ __forceinline__ bool may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, "
+        "__device__ __forceinline__ unsigned may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int "
+        "block, "
         "bool wide) {{");
     for (std::size_t i = 0; i < plan_.lists.size(); ++i) {
       const ir::List& l = plan_.lists[i];
@@ -156,13 +157,14 @@ class Writer {
       const bool spans = l.kind == ir::List::Kind::spans;
       const std::string call = spans ? fmt::format("span_may_meet(a, a.lists[{}], t, s.conditions[{}]", i, l.predicate)
                                      : fmt::format("pairs_may_meet(a.lists[{}], s, t", i);
-      w_.line("  if (use.condition == {}) return {}, use, block, wide);", l.predicate, call);
+      w_.line("  if (use.condition == {}) return {}, use, block, wide) ? kAllUnits : 0;", l.predicate, call);
     }
     for (std::size_t i = 0; i < plan_.predicates.size(); ++i) {
       if (const auto unit = unit_of(plan_, i); unit > 0)
-        w_.line("  if (use.condition == {}) return wide || units_may_meet(a, s, t, use, {}, block);", i, unit);
+        w_.line("  if (use.condition == {}) return wide ? kAllUnits : units_may_meet(a, s, t, use, {}, block);", i,
+                unit);
     }
-    w_.line("  return true;");
+    w_.line("  return kAllUnits;");
     w_.line("}}");
     w_.blank();
   }
@@ -195,11 +197,12 @@ bool narrows_keys(const ir::Plan& plan) {
                                         [&](const ir::Predicate& p) { return on_rows(p, plan.stationary()); });
 }
 
-bool passes_over_keys(const ir::Plan& plan) {
+int units_of_block(const ir::Plan& plan) {
+  std::int64_t units = has_summaries(plan) ? 1 : 0;
   for (std::size_t i = 0; i < plan.predicates.size(); ++i) {
-    if (unit_of(plan, i) > 0) return true;
+    if (const auto unit = unit_of(plan, i); unit > 0) units = std::max(units, ir::kSummaryBlock / unit);
   }
-  return has_summaries(plan);
+  return static_cast<int>(units);
 }
 
 void write_conditions(TextWriter& w, const ir::Plan& plan) {

@@ -84,7 +84,9 @@ std::size_t most_passes(const ir::Plan& plan) {
 int digits(const ir::Plan& plan) {
   std::size_t most = 0;
   for (const auto& phase : plan.phases) {
-    for (const auto& pass : phase.passes) most = std::max(most, pass.branches.size());
+    for (const auto& pass : phase.passes) {
+      if (pass.weight == ir::Weight::count) most = std::max(most, pass.branches.size());
+    }
   }
   return most > 1 ? static_cast<int>(std::bit_width(most)) : 0;
 }
@@ -122,7 +124,7 @@ walk::BlockShape shape_of(const ir::Plan& plan, ir::Regime regime) {
                          .lists_pages = lists_pages(plan),
                          .counts = digits(plan) > 0,
                          .shares_tiles = shares_tiles(plan, regime),
-                         .passes_over = passes_over_keys(plan),
+                         .units = units_of_block(plan),
                          .by_spans = has_spans(plan),
                          .by_values = compares_values(plan),
                          .conditions = static_cast<int>(plan.predicates.size()),
@@ -180,7 +182,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
   constant("kConditions", static_cast<std::int64_t>(plan.predicates.size()), "on pairs, beyond bounds and congruences");
-  constant.flag("kPassesOver", passes_over_keys(plan), "blocks of keys that no row keeps");
+  constant("kUnits", units_of_block(plan), "of those, if some may be passed over");
   constant.flag("kSpans", has_spans(plan), "summaries tell of 64 and of 4,096 keys at once what values they have");
   if (has_conditions(plan))
     constant.flag("kNarrows", narrows_keys(plan), "rows keep an interval of keys by some of them, or none");
@@ -339,13 +341,6 @@ Source emit(const ir::Plan& whole, const Target& target, ir::Regime regime) {
     if (name == "lse.cuh" && plan.sink_logit) write_sink(w, plan);
     write_header(w, kHeaders[i]);
     if (name == "words.h") w.line("using namespace weft::walk;");
-    if (name == "schedule.cuh" && !passes_over_keys(plan)) {
-      w.blank();
-      w.line("// Nothing says of many keys at once that no row keeps one.");
-      w.line(
-          "__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&, int&) {{}}");
-      w.line("__device__ __forceinline__ i64 end_of_set(Shared&, int, int) {{ return 0; }}");
-    }
     if (name == "numbers.cuh") {
       w.blank();
       w.line("constexpr Element kStored = Element::{};", elements[static_cast<int>(plan.bind.dtype)]);

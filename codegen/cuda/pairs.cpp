@@ -160,6 +160,7 @@ bool wants_header(const ir::Plan& plan, ir::Regime regime, std::string_view name
   if (name == "lists.cuh") return chooses;
   if (name == "sizes.cuh" || name == "chunks.h") return few && plan.may_read_sizes();
   if (name == "merge.cuh") return few && plan.may_cut_keys();
+  if (name == "no_skips.cuh") return !passes_over_keys(plan);
   if (name == "skips.cuh") return passes_over_keys(plan);
   if (name == "value_bounds.cuh") return has_spans(plan);
   if (name == "summaries.cuh") return has_summaries(plan);

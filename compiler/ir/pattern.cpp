@@ -105,6 +105,12 @@ bool HeadSet::contains(std::int64_t h, std::int64_t heads) const {
   return index * size + larger_before(index) <= h && h < (index + 1) * size + larger_before(index + 1);
 }
 
+bool are_apart(const HeadSet& a, const HeadSet& b) {
+  if (a.kind != b.kind || a.kind == HeadSet::Kind::all) return false;
+  if (a.kind == HeadSet::Kind::range) return a.hi <= b.lo || b.hi <= a.lo;
+  return a.count == b.count && a.index != b.index;
+}
+
 SetPtr make_set(SetKind kind, std::vector<std::int64_t> args, SourceRange range) {
   return finish({.kind = kind, .range = range, .args = std::move(args)});
 }

@@ -71,6 +71,8 @@ struct HeadSet {
   bool contains(std::int64_t h, std::int64_t heads) const;
   bool operator==(const HeadSet&) const = default;
 };
+/// Has no head a place in both, whatever the number of heads?
+bool are_apart(const HeadSet& a, const HeadSet& b);
 
 struct Branch {
   SetPtr set;  ///< every `keep` of the pattern is already intersected

@@ -70,6 +70,9 @@ void share_summaries(const ir::Plan& of_queries, ir::Plan& of_keys);
 /// One conjunction as a key range of a branch.
 ir::KeyRange range_of(const Conjunction& c, int branch, const ir::HeadSet& heads);
 
+/// May several branches keep a pair, which weighs as much as they are? Not those of heads apart.
+bool counts_branches(const ir::Pattern& pattern);
+
 /// One pass per softmax of the combine mode over the given ranges.
 std::vector<ir::Pass> softmax_passes(const Draft& draft, const std::vector<ir::KeyRange>& ranges);
 

@@ -337,6 +337,17 @@ class RowChooser {
 
 }  // namespace
 
+bool counts_branches(const ir::Pattern& pattern) {
+  const auto& of = pattern.branches;
+  if (pattern.combine == ir::Combine::joint_detached) return of.size() > 1;  // each has a delta of its own
+  if (pattern.combine != ir::Combine::joint) return false;
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    const auto meets = [&](const ir::Branch& other) { return !are_apart(of[i].heads, other.heads); };
+    if (std::any_of(of.begin(), of.begin() + static_cast<std::ptrdiff_t>(i), meets)) return true;
+  }
+  return false;
+}
+
 std::vector<ir::Pass> softmax_passes(const Draft& draft, const std::vector<ir::KeyRange>& ranges) {
   const auto combine = draft.pattern.combine;
   const auto branches = draft.plan.branches;
@@ -359,7 +370,7 @@ std::vector<ir::Pass> softmax_passes(const Draft& draft, const std::vector<ir::K
         pass.branches.push_back(b);
     }
     pass.ranges = ranges;
-    pass.weight = combine == ir::Combine::unite ? ir::Weight::one : ir::Weight::count;
+    pass.weight = counts_branches(draft.pattern) ? ir::Weight::count : ir::Weight::one;
     pass.lse = draft.plan.weights == ir::Weights::softmax;
     passes.push_back(std::move(pass));
   }

@@ -24,7 +24,7 @@ struct BlockShape {
   bool lists_pages = false;   ///< the list of keys says in which page each lies
   bool counts = false;        ///< several branches may keep a pair
   bool shares_tiles = false;  ///< heads that share K and V may stand in one tile
-  bool passes_over = false;   ///< blocks of keys that no row keeps
+  int units = 0;              ///< of keys in a block that may be passed over; 0 where none are
   bool by_spans = false;      ///< the keys that rows keep by a value may follow each other
   bool by_values = false;     ///< rows compare a value of the key
   int conditions = 0, inputs = 0;
@@ -85,7 +85,7 @@ struct BlockShape {
     const int list = 4 * (listed_keys() * (1 + (counts ? 1 : 0) + (lists_pages ? 2 : 0)) +
                           4 * ((counts ? 0 : 1) + (lists_pages ? 0 : 2)));
     const int of_rows = rows * (8 + 4) + (shares_tiles ? rows : 4);
-    const int of_warps = 4 * warps() + (passes_over ? 4 * warps() : 4);
+    const int of_warps = 4 * warps() + 4 * larger(1, units * warps());
     return round_up(working_bytes() + kTile + of_rows + list + 4 * larger(1, inputs) + of_warps +
                         (by_spans ? 128 : 64) * larger(1, conditions),
                     16);

@@ -320,9 +320,20 @@ const std::vector<Text>& cuda_texts() {
       {.name = "chosen_blocks",
        .pattern = "branch (blocks(64, random(3, seed: 3)) & window(100, 0)) |"
                   "       (blocks(64, random(3, seed: 5)) - window(100, 0));",
-       .faults = {{"blocks_known_of_other_terms"}, {"block_behind_those_that_are_set"}},
+       .faults = {{"blocks_known_of_other_terms"}},
        .target = "sm_80",
        .size = {.queries = 200, .keys = 1400, .heads = 1, .d = 32, .d_v = 16}},
+      // Units of 16 keys: of a zone that ends inside of one, and in steps that lead past one.
+      {.name = "chosen_units",
+       .pattern = "branch blocks(16, where(k % 5 != 2)) & sink(317) on heads 0..1;"
+                  "branch blocks(16, where(k % 4 < 1)) & where(k % 24 == 3) on heads 1..2;",
+       .faults = {{"units_of_their_neighbours"},
+                  {"block_behind_those_that_are_set"},
+                  {"units_behind_the_end_of_a_zone"},
+                  {"keys_passed_over_overlooked"},
+                  {"steps_over_units_end_in_one_that_is_set"}},
+       .target = "sm_80",
+       .size = {.queries = 60, .keys = 9000, .heads = 2, .d = 32, .d_v = 16}},
       // Tiles of 16 rows that keep some keys of a block; two terms that both count; and tiles that keep all or none.
       {.name = "tiles",
        .pattern = "branch blocks(32, random(3, seed: 5)) | window(20, 0) on heads 0..1;"

@@ -35,6 +35,7 @@ class Loss {
   Loss& operator=(const Loss&) = delete;
 
   BackwardProblem& problem() { return problem_; }
+  const BackwardProblem& problem() const { return problem_; }
   Tensors& tensors() { return tensors_; }
   Result<BackwardKernel> kernel(const std::string& target = "cpu") const {
     return BackwardKernel::make(pattern_, problem_.shape, problem_.dtype, target);
@@ -117,6 +118,31 @@ TEST_P(LongBackward, OfASliceHasTheBitsOfTheWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, LongBackward, ::testing::ValuesIn(kLong),
+                         [](const auto& row) { return fmt::format("case_{}", row.index); });
+
+/// Positions of queries before the first key are negative, and dK and dV walk over them.
+const char* const kOfBlocks[] = {
+    "pattern p { branch blocks(16, where(k % 3 == q % 5)); }",
+    "pattern p { branch blocks(64, where(k % 2 == q % 3)); }",
+    "pattern p { branch blocks(16, random(2, seed: 3)); }",
+    "pattern p { branch where(q / 40 == k / 30); }",
+};
+class BackwardOfMoreQueries : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BackwardOfMoreQueries, IsTheInterpreters) {
+  for (const bool matrices : {false, true}) {
+    const Loss loss({.text = GetParam(),
+                     .shape = {.n_q = 200, .n_k = 70, .heads = 2, .kv_heads = 1, .d = 16, .d_v = 16},
+                     .dtype = matrices ? ir::DType::f16 : ir::DType::f32});
+    const auto kernel = loss.kernel(matrices ? "emulate:sm_80" : "emulate:sm_61");
+    ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+    const auto found = kernel->run(loss.problem());
+    ASSERT_TRUE(found.ok()) << found.error().message;
+    EXPECT_EQ(difference(loss.problem(), *found), "") << (matrices ? "by matrices" : "on plain lanes");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, BackwardOfMoreQueries, ::testing::ValuesIn(kOfBlocks),
                          [](const auto& row) { return fmt::format("case_{}", row.index); });
 
 /// What slices of the heads leave, each of one head of K and V, put together; empty: it is the whole's.

@@ -23,7 +23,7 @@ enum ConditionKind {
   kSomeMeet = 4,
   kSomeFail = 8,
   kSmall = 16,     // the keys of an interval fit an int
-  kByBlocks = 32,  // it says the same of all keys of a block of kSummaryBlock
+  kByUnits = 32,   // it says the same of all keys of a unit: see skips.cuh
   kBound = 64      // the keys that a run of rows keeps follow each other, in every run: see value_bounds.cuh
 };
 
@@ -46,13 +46,16 @@ struct Run {
   int keys, step, next;
 };
 
+constexpr bool kPassesOver = kUnits > 0;
+constexpr int kUnknown = -(1 << 30);  // no block of keys has this number
+
 /// How far the list of keys has come.
 struct __align__(16) Walk {
   int4 zone;  // what is left of the zone at hand
   int next;   // zone
   int zones;
   Run run;
-  int known;  // kThreads blocks of keys from this one on have a bit that says whether some row may keep one
+  int known;  // kThreads blocks of keys from this one on have bits that say of which units some row may keep a key
 };
 
 struct __align__(16) Shared : WorkingMemory {
@@ -69,7 +72,7 @@ struct __align__(16) Shared : WorkingMemory {
   int counts[kWarps];
   float scale;                                   // of products, for exponents of 2
   int met_term;                                  // whose rows s.meets knows
-  unsigned may[kPassesOver ? kWarps : 1];        // a bit for each of the blocks of keys that are known: see skips.cuh
+  unsigned may[kPassesOver ? kWarps * kUnits : 1];  // a bit for each unit of the keys that are known: see skips.cuh
   unsigned char head[kSharesTiles ? kRows : 4];  // of each row, counted from the tile's
 };
 static_assert(sizeof(Shared) == kShape.shared_bytes() && sizeof(Shared) == kSharedFixed, "the launch knows it");

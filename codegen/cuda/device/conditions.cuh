@@ -272,7 +272,7 @@ __device__ __forceinline__ void narrow_span(const Condition& c, KeySpan& span) {
 /// What the tile's rows say to a term's conditions together. Those that are bounds narrow `span`; a term without others has
 /// none to ask.
 __device__ __forceinline__ Met meet_conditions(const weft_args& a, Shared& s, Term& term, KeySpan& span) {
-  Met met = {false, true, kGoesByBlocks, -1};
+  Met met = {false, true, kGoesByUnits, -1};
   Asking asking = {};
   bool asks = !kNarrows;
 #pragma unroll 1
@@ -298,7 +298,7 @@ __device__ __forceinline__ Met meet_conditions(const weft_args& a, Shared& s, Te
     if (asked == kByPair) met.open |= kAsksPairs;
     // fault(negation_dropped_by_the_values) leaves this out
     if (asked == kByValue && use.negated) met.open |= kValueNegated;
-    if ((kind & kByBlocks) == 0) met.open &= ~kGoesByBlocks;
+    if ((kind & kByUnits) == 0) met.open &= ~kGoesByUnits;
     const bool lags = runs == 1 && !use.negated && modulus_of(use.condition) > 1;
     if (lags && met.lag < 0) met.lag = use.condition;
   }

@@ -57,6 +57,11 @@ __device__ __forceinline__ void put_key(const weft_args& a, Shared& s, int place
   }
 }
 
+/// How many keys, `step` apart, lie in so many positions from the first on.
+__device__ __forceinline__ int keys_in(int positions, int step) {
+  return kHasStreams ? (int)(((unsigned)positions + (unsigned)step - 1) / (unsigned)step) : positions;
+}
+
 /// The run with `keys` more of the zone.
 __device__ __forceinline__ Run longer(const Run& run, const Zone& zone, int keys) {
   // fault(zones_that_do_not_follow) value: true
@@ -77,18 +82,22 @@ __device__ __forceinline__ bool is_passed_over(const Zone& zone) {
   return kPassesOver && (zone.kind & kUnasked) == 0;
 }
 
-/// Appends the next keys of a zone in which every one counts.
+/// Appends the next keys of a zone in which every one counts, as far as conditions do not pass over it.
 __device__ __forceinline__ void append_run(const weft_args& a, Shared& s, Zone& zone, KeyStream& stream, Run& run,
                                            int known) {
-  const i64 end = is_passed_over(zone) ? min(end_of_set(s, zone.begin, known), (i64)zone.end) : (i64)zone.end;
-  const int far = (int)end - zone.begin;
-  const int all = min(kHasStreams ? (far - 1) / zone.step + 1 : far, kTries * kThreads);
-  const int at = stream.from + stream.ready;
+  const bool passes = is_passed_over(zone);
+  SetKeys set = {};
+  const int of_zone = passes ? find_set_keys(s, zone, known, set) : keys_in(zone.end - zone.begin, zone.step);
+  const int all = min(of_zone, kTries * kThreads), at = stream.from + stream.ready;
+  const auto key = [&](int i) { return passes ? set(i) : zone.begin + i * zone.step; };
+  const int last = key(all - 1);
   run = longer(run, zone, all);
+  // fault(keys_passed_over_overlooked) leaves this out
+  if (passes && last != zone.begin + (all - 1) * zone.step) run.keys = 0;
 #pragma unroll 1
-  for (int i = (int)thread_anew(); i < all; i += kThreads) put_key(a, s, at + i, zone.begin + i * zone.step, 1);
+  for (int i = (int)thread_anew(); i < all; i += kThreads) put_key(a, s, at + i, key(i), 1);
   stream.ready += all;
-  move_behind(zone, run, zone.begin + (i64)all * zone.step);
+  move_behind(zone, run, (i64)last + zone.step);
 }
 
 /// Tries the zone's next keys, kTries per thread, and appends those that count.
@@ -168,7 +177,7 @@ __device__ __forceinline__ int keys_of_next(const KeyStream& stream, bool partia
 
 /// Before a barrier, once for each kind of zones: all of them lie ahead.
 __device__ __forceinline__ void begin_walk(Shared& s) {
-  set_walk(s, {0, 0, 0, kEmpty}, 0, {}, -1);
+  set_walk(s, {0, 0, 0, kEmpty}, 0, {}, kUnknown);
   // fault(rows_of_the_softmax_before) leaves this out
   if (threadIdx.x == 0) put(s.met_term, -1);
 }
@@ -191,7 +200,7 @@ __device__ __forceinline__ void next_block(const weft_args& a, Shared& s, int ki
       ++number;
       if ((next.kind & kKinds) != kind) continue;
       // fault(blocks_known_of_other_terms) leaves this out
-      if ((zone.kind | next.kind) & kEvery) known = -1;  // that was asked of other terms
+      if ((zone.kind | next.kind) & kEvery) known = kUnknown;  // that was asked of other terms
       zone = next;
     }
     __syncthreads();

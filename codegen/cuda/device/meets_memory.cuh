@@ -34,9 +34,9 @@ struct SaidOfKey {
   int value;
 };
 
-/// Of a term's conditions: some are asked of every pair; that on values is negated; all say the same of a block of
-/// kSummaryBlock keys, of which they are asked as a whole.
-enum Open { kAsksPairs = 1, kValueNegated = 2, kGoesByBlocks = 4 };
+/// Of a term's conditions: some are asked of every pair; that on values is negated; all say the same of a unit of keys, of
+/// which they are asked as a whole.
+enum Open { kAsksPairs = 1, kValueNegated = 2, kGoesByUnits = 4 };
 
 /// What the rows of a tile say to a term's conditions together.
 struct Met {

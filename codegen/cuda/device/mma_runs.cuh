@@ -14,11 +14,6 @@ __device__ __forceinline__ bool runs_pay(Shared& s) {
   return (kRunsByBounds || get(s.keys.aligned)) && get(s.tile.count) > kRows / 2;
 }
 
-/// How many keys, `step` apart, lie in so many positions from the first on.
-__device__ __forceinline__ int keys_in(int positions, int step) {
-  return kHasStreams ? (int)(((unsigned)positions + (unsigned)step - 1) / (unsigned)step) : positions;
-}
-
 /// Of the run at hand: how many blocks and keys it has.
 __device__ __forceinline__ void set_run(Shared& s, int step, int blocks, int keys) {
   put(s.walk.run.step, step);

@@ -159,7 +159,7 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
     covered = covered || (all_rows && term.whole);
     must = must && all_rows;
     const Hit hit = first_hit(term, lo);
-    const bool plain = (!kHasFilters || term.filters == 0) && (kConditions == 0 || (term.open & kGoesByBlocks) != 0);
+    const bool plain = (!kHasFilters || term.filters == 0) && (kConditions == 0 || (term.open & kGoesByUnits) != 0);
     even = even && plain && hit.at < hi;
     asked = asked || term.conditions != 0;
     if (hit.at >= hi) continue;

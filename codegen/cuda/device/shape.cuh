@@ -11,7 +11,7 @@ constexpr BlockShape shape_of_block() {
   s.gradient = kGradient, s.transposed = kTransposed;
   s.tries = kTries, s.ahead = kAhead;
   s.lists_pages = kListsPages, s.counts = kCounts, s.shares_tiles = kSharesTiles;
-  s.passes_over = kPassesOver, s.by_spans = kSpans, s.by_values = kByValues;
+  s.units = kUnits, s.by_spans = kSpans, s.by_values = kByValues;
   s.conditions = kConditions, s.inputs = kInputs;
   return s;
 }

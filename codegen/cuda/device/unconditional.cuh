@@ -6,7 +6,7 @@
 
 __device__ __forceinline__ void describe_conditions(const weft_args&, Shared&, const Tile&) {}
 __device__ __forceinline__ Met meet_conditions(const weft_args&, Shared&, Term&, KeySpan&) {
-  return {false, true, kGoesByBlocks, -1};
+  return {false, true, kGoesByUnits, -1};
 }
 __device__ __forceinline__ int modulus_of(int) { return 0; }
 __device__ __forceinline__ i64 form_of(const weft_args&, const Tile&, int, int) { return 0; }

@@ -24,7 +24,7 @@ constexpr int kAhead = 0;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 2;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
-constexpr bool kPassesOver = true;   // blocks of keys that no row keeps
+constexpr int kUnits = 1;            // of those, if some may be passed over
 constexpr bool kSpans = true;        // summaries tell of 64 and of 4,096 keys at once what values they have
 constexpr bool kNarrows = true;      // rows keep an interval of keys by some of them, or none
 constexpr bool kByValues = true;     // pairs by a value of the key, which rows compare
@@ -176,10 +176,10 @@ __device__ __forceinline__ int modulus_of(int condition) {
   return 0;
 }
 
-__device__ __forceinline__ bool may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, bool wide) {
-  if (use.condition == 0) return span_may_meet(a, a.lists[0], t, s.conditions[0], use, block, wide);
-  if (use.condition == 1) return pairs_may_meet(a.lists[1], s, t, use, block, wide);
-  return true;
+__device__ __forceinline__ unsigned may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, bool wide) {
+  if (use.condition == 0) return span_may_meet(a, a.lists[0], t, s.conditions[0], use, block, wide) ? kAllUnits : 0;
+  if (use.condition == 1) return pairs_may_meet(a.lists[1], s, t, use, block, wide) ? kAllUnits : 0;
+  return kAllUnits;
 }
 
 

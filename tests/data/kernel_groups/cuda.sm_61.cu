@@ -23,6 +23,7 @@ constexpr int kAhead = 0;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
+constexpr int kUnits = 0;            // of those, if some may be passed over
 constexpr int kSharedFixed = 34144;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kHasClasses = true;   // tiles of rows that meet the same conditions
 constexpr bool kHasRowBits = true;   // congruences that rows must meet or miss
@@ -31,8 +32,8 @@ constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kHasSlots = true;     // an LSE for each branch
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kDirect = false,
                kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false,
-               kPassesOver = false, kSpans = false, kByValues = false, kHasRowConditions = false, kHasFilters = false,
-               kHasForms = false, kHasParts = false;  // what this kernel does without
+               kSpans = false, kByValues = false, kHasRowConditions = false, kHasFilters = false, kHasForms = false,
+               kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -52,11 +53,7 @@ constexpr Element kStored = Element::f16;
 #include "rows.cuh"
 #include "unconditional.cuh"
 #include "schedule.cuh"
-
-// Nothing says of many keys at once that no row keeps one.
-__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&, int&) {}
-__device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
-
+#include "no_skips.cuh"
 #include "keys.cuh"
 #include "tile.cuh"
 #include "meets.cuh"

@@ -24,7 +24,7 @@ constexpr int kAhead = 0;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
-constexpr bool kPassesOver = true;   // blocks of keys that no row keeps
+constexpr int kUnits = 1;            // of those, if some may be passed over
 constexpr int kSharedFixed = 36784;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,
@@ -132,8 +132,8 @@ __device__ __forceinline__ i64 form_of(const weft_args& a, const Tile& t, int fo
 }
 
 __device__ __forceinline__ int kind_of(int condition) {
-  if (condition == 0) return kByBlocks;
-  if (condition == 1) return kByBlocks;
+  if (condition == 0) return kByUnits;
+  if (condition == 1) return kByUnits;
   return 0;
 }
 
@@ -153,10 +153,10 @@ __device__ __forceinline__ int modulus_of(int condition) {
   return 0;
 }
 
-__device__ __forceinline__ bool may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, bool wide) {
-  if (use.condition == 0) return wide || units_may_meet(a, s, t, use, 64, block);
-  if (use.condition == 1) return wide || units_may_meet(a, s, t, use, 64, block);
-  return true;
+__device__ __forceinline__ unsigned may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int block, bool wide) {
+  if (use.condition == 0) return wide ? kAllUnits : units_may_meet(a, s, t, use, 64, block);
+  if (use.condition == 1) return wide ? kAllUnits : units_may_meet(a, s, t, use, 64, block);
+  return kAllUnits;
 }
 
 

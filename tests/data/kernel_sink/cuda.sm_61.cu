@@ -23,12 +23,13 @@ constexpr int kAhead = 0;            // blocks of keys that are known ahead of t
 constexpr int kInputs = 1;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 0;       // on pairs, beyond bounds and congruences
+constexpr int kUnits = 0;            // of those, if some may be passed over
 constexpr int kSharedFixed = 36704;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,
                kDirect = false, kSharesTiles = false, kTransposed = false, kPaged = false, kListsPages = false,
-               kPassesOver = false, kSpans = false, kByValues = false, kHasClasses = false, kHasRowBits = false,
-               kHasRowConditions = false, kHasStreams = false, kHasFilters = false, kHasSegments = false,
-               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+               kSpans = false, kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
+               kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
+               kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -48,11 +49,7 @@ constexpr Element kStored = Element::f16;
 #include "rows.cuh"
 #include "unconditional.cuh"
 #include "schedule.cuh"
-
-// Nothing says of many keys at once that no row keeps one.
-__device__ __forceinline__ void pass_over(const weft_args&, Shared&, const Tile&, int, Zone&, int&) {}
-__device__ __forceinline__ i64 end_of_set(Shared&, int, int) { return 0; }
-
+#include "no_skips.cuh"
 #include "keys.cuh"
 #include "tile.cuh"
 #include "meets.cuh"
