@@ -29,22 +29,11 @@ struct Carried {
   }
 };
 
-/// Up to four numbers that lie side by side, but not aligned.
-__device__ __forceinline__ void copy_carried(float* to, const float* from, int count) {
-#pragma unroll 1
-  for (int i = 0; i < count; ++i) store_global(to + i, load_shared<float>(from + i));
-}
-
 template <int kPart>
 __device__ __forceinline__ void take_up_part(const weft_args& a, Shared& s, State& st, const Tile& t) {
   each_gradient<false, kPart>(s, st, t, Carried<kPart>{a, s, t}, [&](const float* from, float* to, int column) {
-    const int count = in_four<kColumnsOf<kPart>>(column);
-#pragma unroll 1
-    for (int i = 0; i < count; ++i) {
-      // fault(gradients_of_the_launch_before_forgotten) value: 0.0f
-      const float sum = load_written<float>(from + i);
-      store_shared(to + i, sum);
-    }
+    // fault(gradients_of_the_launch_before_forgotten) instead: store_shared(to, make_float4(0, 0, 0, 0));
+    load_floats(to, from, in_four<kColumnsOf<kPart>>(column));
   });
 }
 __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st) {
@@ -56,7 +45,7 @@ __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st
 template <int kPart>
 __device__ __forceinline__ void hand_on_part(const weft_args& a, Shared& s, State& st, const Tile& t) {
   each_gradient<true, kPart>(s, st, t, Carried<kPart>{a, s, t}, [&](float* to, const float* sums, int column) {
-    copy_carried(to, sums, in_four<kColumnsOf<kPart>>(column));
+    store_floats(to, sums, in_four<kColumnsOf<kPart>>(column), false);
   });
 }
 __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st) {

@@ -36,7 +36,7 @@ __device__ __forceinline__ bool meet_run(const weft_args& a, Shared& s, int begi
   int lo = begin, hi = begin;
   // Of branches that are not counted those terms come first that hit every key: what others keep must lie in there.
 #pragma unroll 1
-  for (int i = 0; i < (kCounts ? terms : 2 * terms); ++i) {
+  for (int i = 0; i < (kCounts || terms == 1 ? terms : 2 * terms); ++i) {
     const bool again = i >= terms;
     const int number = again ? i - terms : i;
     const Term& term = terms_of(s)[number];

@@ -39,22 +39,10 @@ struct Carried {
   __device__ __forceinline__ float* operator()(int row, int column) const { return carried_row(a, s, t, row) + column; }
 };
 
-/// Up to four numbers of it that lie side by side, but not aligned.
-__device__ __forceinline__ void load_carried(float* to, const float* from, int count) {
-#pragma unroll 1
-  for (int i = 0; i < count; ++i) store_shared(to + i, load_written<float>(from + i));
-}
-__device__ __forceinline__ void store_carried(float* to, const float* from, int count, bool add) {
-#pragma unroll 1
-  for (int i = 0; i < count; ++i) {
-    store_global(to + i, load_shared<float>(from + i) + (add ? load_written<float>(to + i) : 0));
-  }
-}
-
 __device__ __forceinline__ void take_up(const weft_args& a, Shared& s, State& st) {
   const Tile t = tile_of(s);
   each_result<false>(s, st, t, Carried{a, s, t}, [&](const float* from, float* to, int column) {
-    load_carried(to, from, in_four<kDimV>(column));
+    load_floats(to, from, in_four<kDimV>(column));
   });
   set_sums(s, st, t, [&](int row, float& m, float& l) {
     const float* const sums = carried_row(a, s, t, row) + kDimV;
@@ -72,7 +60,7 @@ __device__ __forceinline__ void store_state(const weft_args& a, Shared& s, State
     store_global(sums + 1, l);
   });
   each_result<true>(s, st, t, Carried{a, s, t}, [&](float* to, const float* o, int column) {
-    store_carried(to, o, in_four<kDimV>(column), false);
+    store_floats(to, o, in_four<kDimV>(column), false);
   });
 }
 
@@ -99,7 +87,7 @@ struct Sum {
 __device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, Sum& sum, State& st) {
   const Tile t = tile_of(s);
   each_result<true>(s, st, t, Carried{a, s, t}, [&](float* to, const float* o, int column) {
-    store_carried(to, o, in_four<kDimV>(column), sum.begun);
+    store_floats(to, o, in_four<kDimV>(column), sum.begun);
   });
   sum.begun = true;
 }
@@ -107,7 +95,7 @@ __device__ __forceinline__ void add_to_sum(const weft_args& a, Shared& s, Sum& s
 __device__ __forceinline__ void take_sum(const weft_args& a, Shared& s, const Sum& sum, State& st) {
   const Tile t = tile_of(s);
   each_result<false>(s, st, t, Carried{a, s, t}, [&](const float* from, float* to, int column) {
-    if (sum.begun) return load_carried(to, from, in_four<kDimV>(column));
+    if (sum.begun) return load_floats(to, from, in_four<kDimV>(column));
     store_shared(to, make_float4(0, 0, 0, 0));
   });
 }

@@ -92,8 +92,8 @@ __device__ __forceinline__ void gather_bits(Shared& s, Tile& t) {
     t.any |= bits;
   }
   if (!kHasRowBits) return;
-  t.every = over_lanes<32, 1>(t.every, [](u64 x, u64 y) { return x & y; });
-  t.any = over_lanes<32, 1>(t.any, [](u64 x, u64 y) { return x | y; });
+  t.every = over_lanes<32>(t.every, [](u64 x, u64 y) { return x & y; });
+  t.any = over_lanes<32>(t.any, [](u64 x, u64 y) { return x | y; });
 }
 
 /// Fills s.x, s.head and s.bits and the tile's facts. Rows behind the last repeat it, so that they neither widen an

@@ -125,6 +125,7 @@ __device__ __forceinline__ Hit first_hit(const Term& term, int from) {
 /// Of x >= 0 and any y.
 __device__ __forceinline__ int gcd(int x, int y) {
   y = abs(y);
+  if (x == 0) return y;
 #pragma unroll 1
   while (y != 0) {
     const int rest = x % y;
@@ -178,7 +179,7 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
                           (int)max(min(next, (i64)kLargest), -(i64)kLargest)};
     if (!kHasStreams) zone.step = 1;
 #pragma unroll 1
-    for (int j = 0; kHasStreams && j < 4; ++j)
+    for (int j = 0; kHasStreams && j < 4 && zone.step != 1; ++j)
       zone.step = gcd(zone.step, j == 0 ? apart[0] : j == 1 ? apart[1] : j == 2 ? apart[2] : apart[3]);
     zone.begin = min(zone.begin, hit.at);
   }

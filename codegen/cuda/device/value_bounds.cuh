@@ -69,9 +69,9 @@ __device__ __forceinline__ bool find_keys_of_row(const weft_args& a, const Tile&
       }
     }
   }
-  found.first = least_of<32, 1>(found.first);
-  found.end = most_of<32, 1>(found.end);
-  found.count = sum_of<32, 1>(found.count);
+  found.first = least_of<32>(found.first);
+  found.end = most_of<32>(found.end);
+  found.count = sum_of<32>(found.count);
   // fault(keys_with_others_between_are_an_interval) value: true
   const bool follow = found.end - found.first == found.count;
   if (found.count == 0) found = {0, 0, 0};

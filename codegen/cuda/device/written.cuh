@@ -28,6 +28,24 @@ __device__ __forceinline__ Written written(const weft_view& view, const Tile& t,
   return to;
 }
 
+/// The first `count` of four numbers of shared memory to f32 that lie side by side, but not aligned; `add`ed to them, where
+/// it says so.
+__device__ __forceinline__ void store_floats(float* to, const float* from, int count, bool add) {
+  const float4 four = load_shared<float4>(from);
+  const float numbers[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (i < count) store_global(to + i, numbers[i] + (add ? load_written<float>(to + i) : 0));
+  }
+}
+/// … and back, with zeros behind them.
+__device__ __forceinline__ void load_floats(float* to, const float* from, int count) {
+  float numbers[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) numbers[i] = i < count ? load_written<float>(from + i) : 0;
+  store_shared(to, make_float4(numbers[0], numbers[1], numbers[2], numbers[3]));
+}
+
 /// Where row r of the tile has a column.
 __device__ __forceinline__ unsigned char* place_of_columns(const Written& to, Shared& s, const Tile& t, int r,
                                                            int column) {
