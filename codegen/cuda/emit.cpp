@@ -156,6 +156,9 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
   constant("kSummed", columns_summed(plan), "columns of what a row sums up");
   constant.flag("kGradient", plan.bind.gradient, "dQ, or dK and dV");
   of_class.constants(constant, plan, target);
+  if (c.kernel_class == ir::KernelClass::mma && !plan.bind.gradient)
+    constant.flag("kFewRows", regime == ir::Regime::few_queries && c.groups == 0,
+                  "that fill a tile's first 16, as in decoding");
   constant.flag("kCounts", digits(plan) > 0, "several branches may keep a pair");
   constant("kDigits", digits(plan), "of how many those are, in base 2");
   constant.flag("kCutsKeys", cuts_keys(plan, regime), "of few rows with many keys, which weft_merge goes on with");

@@ -77,15 +77,17 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
   if (block.is & kMarkStrange)
     add_strange<kValueBytes>(st.o, block.kept, is_of_run(block) ? kKeys : count_of(block), masked_values(s, block));
   if ((block.is & kMarkTiles) == kMarkTiles) {
-    multiply_values<true>(s, st, block);
+    multiply_values<kOfAll>(s, st, block);
+  } else if (kFewRows && (block.is & kMarkTiles) == kMarkTile) {
+    multiply_values<kOfFirst>(s, st, block);
   } else if (block.is & kMarkTiles) {
-    multiply_values<false>(s, st, block);
+    multiply_values<kOfMarked>(s, st, block);
   }
 }
 
 /// The same where every pair counts: nothing stands between the weights and their product, so that a warp computes
 /// both at once.
-template <typename Pairs>
+template <typename Pairs, Of kOf>
 __device__ __forceinline__ void close_full_block(const weft_args& a, Shared& s, State& st, Block& block) {
   const float scale = get(s.scale);
   if constexpr (Pairs::kScored) {
@@ -96,12 +98,12 @@ __device__ __forceinline__ void close_full_block(const weft_args& a, Shared& s, 
   }
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
-    constexpr int kOfPart = kTilesEach / kParts;
+    constexpr int kOfPart = kCountOf<kOf> / kParts;
     const int first = part * kOfPart, end = first + kOfPart;
     if (kParts > 1) await_products<kParts - 1>(block.scores, first, end);
     if (!kDirect) raise_maxima(st, block.scores, scale, first, end);
     weigh_scores(s, st, block, scale, first, end);
-    start_values<true>(s, st, block, first, end);
+    start_values<kOf>(s, st, block, first, end);
   }
   await_products<0>(st.o, 0, kTilesEach);
 }
@@ -173,20 +175,30 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       } else if (run && !bounded) {
         Block full;
         full.is = block.is | kMarkTiles;
+        if (has_few_rows(s)) full.is = (block.is & ~kMarkTiles) | (thread_anew() < 32 ? kMarkTile : 0);
         if (kCounts) full.from = place_in_run(full.is);
         // Where two more blocks of the run follow, nothing else is asked in between.
         constexpr bool kRunsOn = kStages > 1 && kRunsByBounds;
         if (kStages > 1 && !kRunsByBounds) start_next();
 #pragma unroll 1
         while (true) {
-          start_scores<true>(s, full);
+          const bool all = !kFewRows || (full.is & kMarkTiles) == kMarkTiles, some = (full.is & kMarkTiles) != 0;
+          if (all) {
+            start_scores<kOfAll>(s, full);
+          } else if (some) {
+            start_scores<kOfFirst>(s, full);
+          }
           if (kParts == 1) await_products<0>(full.scores, 0, kTilesEach);
           if (kStages == 1) {
             finish_rows(values, s.values, v_rows(s));
             __syncthreads();
             start_next();
           }
-          close_full_block<Pairs>(a, s, st, full);
+          if (all) {
+            close_full_block<Pairs, kOfAll>(a, s, st, full);
+          } else if (some) {
+            close_full_block<Pairs, kOfFirst>(a, s, st, full);
+          }
           if (!kRunsOn || full.is & kMarkAhead || stream.ready < 2 || count_of(full) % kBlocksBetween == 0) break;
           pass_block_of_run(s, stream);
           full.is = (full.is ^ kMarkOdd) + kMarkCount;
@@ -199,9 +211,11 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       } else {
         forget(block.scores);
         if ((block.is & kMarkTiles) == kMarkTiles) {
-          multiply_scores<true>(s, block);
+          multiply_scores<kOfAll>(s, block);
+        } else if (kFewRows && (block.is & kMarkTiles) == kMarkTile) {
+          multiply_scores<kOfFirst>(s, block);
         } else if (block.is & kMarkTiles) {
-          multiply_scores<false>(s, block);
+          multiply_scores<kOfMarked>(s, block);
         }
         if (kStages == 1 || !bounded) {
           // fault(copies_waited_for_behind_the_barrier) also: __syncthreads();

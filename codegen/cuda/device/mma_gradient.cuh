@@ -208,7 +208,7 @@ __device__ __forceinline__ void multiply_in_steps(Scores& scores, const unsigned
     if (c >= 0) {
       __syncwarp();
 #pragma unroll
-      for (int n = 0; n < kKeyTiles; n += 2) multiply_keys<true>(scores, 0, now.rows, now.keys[n / 2], n);
+      for (int n = 0; n < kKeyTiles; n += 2) multiply_keys<kOfAll>(scores, 0, now.rows, now.keys[n / 2], n);
     }
     now = next;
   }
@@ -221,7 +221,7 @@ __device__ __forceinline__ void multiply_part(Shared& s, const Block& block, Sco
   if constexpr (kAll && kTransposed && (kOfRow > 64 || kTilesEach > 1)) {
     multiply_in_steps<kApart, (kOfRow + 15) / 16>(scores, rows, keys);
   } else {
-    multiply_rows<kAll, kApart, kOfRow>(scores, block.is, rows, keys);
+    multiply_rows<kAll ? kOfAll : kOfMarked, kApart, kOfRow>(scores, block.is, rows, keys);
   }
 }
 
@@ -239,7 +239,7 @@ __device__ __forceinline__ void pack_all(Operands& to, const Scores& from) {
 
 template <bool kAll, int kPart>
 __device__ __forceinline__ void sum_part(Shared& s, State& st, const Block& block, const Operands& weights) {
-  sum_rows<kAll, kBytesOf<kPart>>(part_of<kPart>(st), weights, block.is, rows_of_keys<kPart>(s) + stage_of(block));
+  sum_rows<kAll ? kOfAll : kOfMarked, kBytesOf<kPart>>(part_of<kPart>(st), weights, block.is, rows_of_keys<kPart>(s) + stage_of(block));
 }
 
 /// Rows of keys with a NaN or an infinity, which must stay with the rows that keep them.

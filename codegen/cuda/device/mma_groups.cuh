@@ -20,7 +20,7 @@ __device__ __forceinline__ void multiply_tiles(float (&c)[kTiles][4], const A& a
 }
 
 /// See mma_warps.cuh. Behind await_products() of a part its tiles are there.
-template <bool kAll, int kApart, int kOfRow>
+template <Of kOf, int kApart, int kOfRow>
 __device__ __forceinline__ void multiply_rows(Scores& scores, unsigned, const unsigned char* rows,
                                               const unsigned char* keys) {
   // fault(pieces_of_k_side_by_side) value: matrix_at(keys, 8 * kApart, kPieceBytes)
@@ -47,7 +47,7 @@ __device__ __forceinline__ void await_products(float (&c)[kTilesEach][kTiles][4]
 }
 
 /// See mma_warps.cuh; of tiles [first, end).
-template <bool kAll, int kApart, int kTiles>
+template <Of kOf, int kApart, int kTiles>
 __device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], const Scores& scores, unsigned,
                                            const unsigned char* keys, int first, int end) {
   unsigned weights[kTilesEach][kKeyTiles / 2][4];

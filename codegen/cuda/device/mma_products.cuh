@@ -11,6 +11,12 @@
 
 using Scores = float[kTilesEach][kKeyTiles][4];
 
+/// Which of a warp's tiles of 16 rows a product is of: those that have a mark, by predicates; all; or the first, which alone
+/// has rows where these are few.
+enum Of { kOfMarked, kOfAll, kOfFirst };
+template <Of kOf>
+constexpr int kCountOf = kOf == kOfFirst ? 1 : kTilesEach;
+
 template <bool kFenced = false>
 __device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int on = 1) {
   if constexpr (kStored == Element::f16) {

@@ -73,25 +73,25 @@ __device__ __forceinline__ void settle(Shared&, State& st, Settled& settled, boo
 }
 
 /// S = Q K^T, once await_products() is behind it.
-template <bool kAll>
+template <Of kOf>
 __device__ __forceinline__ void start_scores(Shared& s, Block& block) {
-  multiply_rows<kAll, kRowBytes, kDim>(block.scores, block.is, q_rows(s), k_rows(s) + stage_of(block));
+  multiply_rows<kOf, kRowBytes, kDim>(block.scores, block.is, q_rows(s), k_rows(s) + stage_of(block));
 }
 
-template <bool kAll>
+template <Of kOf>
 __device__ __forceinline__ void multiply_scores(Shared& s, Block& block) {
-  start_scores<kAll>(s, block);
+  start_scores<kOf>(s, block);
   await_products<0>(block.scores, 0, kTilesEach);
 }
 
 /// O += P V of tiles [first, end), once await_products() is behind it.
-template <bool kAll>
+template <Of kOf>
 __device__ __forceinline__ void start_values(Shared& s, State& st, const Block& block, int first, int end) {
-  sum_rows<kAll, kValueBytes>(st.o, block.scores, block.is, v_rows(s) + stage_of(block), first, end);
+  sum_rows<kOf, kValueBytes>(st.o, block.scores, block.is, v_rows(s) + stage_of(block), first, end);
 }
-template <bool kAll>
+template <Of kOf>
 __device__ __forceinline__ void multiply_values(Shared& s, State& st, const Block& block) {
-  start_values<kAll>(s, st, block, 0, kTilesEach);
+  start_values<kOf>(s, st, block, 0, kTilesEach);
   await_products<0>(st.o, 0, kTilesEach);
 }
 

@@ -172,11 +172,13 @@ __device__ __forceinline__ void start_rows_of_tile(const Tile& t, unsigned char*
     };
     const auto place = [&](int row) { return row_at(row) + chunk * 16; };
     const int first = By::row_of(thread);
+    // Of tiles of 16 rows that have none nobody asks.
+    const int end = kByGroups || t.count > kRows / 2 ? kRows : (t.count + 15) / 16 * 16;
     if (even && is_there) {
       each_even_place<By::kAtOnce, 4>(first, kRows, place, copy);
     } else {
 #pragma unroll 4
-      for (int row = first; is_there && row < kRows; row += By::kAtOnce) copy(row, place(row));
+      for (int row = first; is_there && row < end; row += By::kAtOnce) copy(row, place(row));
     }
     if (kAsync && flip != 0) {
       wait_for_copies();

@@ -9,10 +9,10 @@
 template <int kStillOpen, int kTiles>
 __device__ __forceinline__ void await_products(float (&)[kTilesEach][kTiles][4], int, int) {}
 
-template <int kApart>
+template <int kApart, int kCount = kTilesEach>
 __device__ __forceinline__ void load_rows(unsigned (&to)[kTilesEach][4], const unsigned char* q, int c) {
 #pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) load_matrices(to[i], q + i * (16 * kWarps) * kApart + c * 32);
+  for (int i = 0; i < kCount; ++i) load_matrices(to[i], q + i * (16 * kWarps) * kApart + c * 32);
 }
 template <int kApart>
 __device__ __forceinline__ void load_keys(unsigned (&to)[4], const unsigned char* k, int c, int n) {
@@ -20,29 +20,29 @@ __device__ __forceinline__ void load_keys(unsigned (&to)[4], const unsigned char
   load_matrices(to, k + n * 8 * kApart + c * 32);
 }
 
-template <bool kAll>
+template <Of kOf>
 __device__ __forceinline__ void multiply_keys(Scores& scores, unsigned tiles, const unsigned (&rows)[kTilesEach][4],
                                               const unsigned (&keys)[4], int n) {
 #pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) {
-    const int on = kAll ? 1 : (int)(tiles & kMarkTile << i);
-    multiply<!kAll>(scores[i][n], rows[i], keys[0], keys[1], on);
-    multiply<!kAll>(scores[i][n + 1], rows[i], keys[2], keys[3], on);
+  for (int i = 0; i < kCountOf<kOf>; ++i) {
+    const int on = kOf != kOfMarked ? 1 : (int)(tiles & kMarkTile << i);
+    multiply<kOf == kOfMarked>(scores[i][n], rows[i], keys[0], keys[1], on);
+    multiply<kOf == kOfMarked>(scores[i][n + 1], rows[i], keys[2], keys[3], on);
   }
 }
 
 /// What columns [16 c, 16 c + 16) of the tile's rows and of keys add to scores; of both these are the lane's rows, kApart
-/// bytes apart. Tiles without a mark are left out where not `kAll` have one.
-template <bool kAll, int kApart>
+/// bytes apart.
+template <Of kOf, int kApart>
 __device__ __forceinline__ void multiply_columns(Scores& scores, unsigned tiles, const unsigned char* q,
                                                  const unsigned char* k, int c) {
   unsigned rows[kTilesEach][4];
-  load_rows<kApart>(rows, q, c);
+  load_rows<kApart, kCountOf<kOf>>(rows, q, c);
 #pragma unroll
   for (int n = 0; n < kKeyTiles; n += 2) {
     unsigned keys[4];
     load_keys<kApart>(keys, k, c, n);
-    multiply_keys<kAll>(scores, tiles, rows, keys, n);
+    multiply_keys<kOf>(scores, tiles, rows, keys, n);
   }
 }
 
@@ -71,15 +71,15 @@ __device__ __forceinline__ void find_operands(const unsigned char*& q, const uns
 }
 
 /// scores = rows of the tile times rows of keys, which stand from there on in shared memory.
-template <bool kAll, int kApart, int kOfRow>
+template <Of kOf, int kApart, int kOfRow>
 __device__ __forceinline__ void multiply_rows(Scores& scores, unsigned tiles, const unsigned char* rows,
                                               const unsigned char* keys) {
   const unsigned char *q = nullptr, *k = nullptr;
   find_operands<kApart>(q, k, rows, keys);
   clear(scores);
   constexpr int kSteps = (kOfRow + 15) / 16;
-#pragma unroll(kAll ? 4 : 1)
-  for (int c = 0; c < kSteps; ++c) multiply_columns<kAll, kApart>(scores, tiles, q, k, c);
+#pragma unroll(kOf != kOfMarked ? 4 : 1)
+  for (int c = 0; c < kSteps; ++c) multiply_columns<kOf, kApart>(scores, tiles, q, k, c);
 }
 
 /// Weights of two keys as they are multiplied.
@@ -94,7 +94,7 @@ __device__ __forceinline__ unsigned two_weights(const Operands& operands, int i,
 }
 
 /// sums += weights times rows of keys, which stand from there on in shared memory.
-template <bool kAll, int kApart, int kTiles, typename Weights>
+template <Of kOf, int kApart, int kTiles, typename Weights>
 __device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], const Weights& of_keys, unsigned tiles,
                                            const unsigned char* keys, int = 0, int = kTilesEach) {
   const int lane = threadIdx.x % 32;
@@ -104,7 +104,7 @@ __device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], c
   for (int n = 0; n < kKeyTiles; n += 2) {
     unsigned weights[kTilesEach][4];
 #pragma unroll
-    for (int i = 0; i < kTilesEach; ++i) {
+    for (int i = 0; i < kCountOf<kOf>; ++i) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         // fault(weights_of_the_other_keys) value: n + 1 - e / 2
@@ -118,14 +118,14 @@ __device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], c
       // fault(values_not_transposed) instead: load_matrices(columns, v + n * 8 * kApart + c * 16);
       load_transposed(columns, v + n * 8 * kApart + c * 16);
       // Without a fence all fragments of the keys are loaded ahead, and at 128 columns registers are spilled.
-      constexpr bool kWide = kTiles > 8 || (kTransposed && kTilesEach > 1), kFenced = !kAll || (kWide && !kTwoProducts);
-      if (kAll && kWide && kTwoProducts) __syncwarp();
+      constexpr bool kWide = kTiles > 8 || (kTransposed && kTilesEach > 1), kFenced = kOf == kOfMarked || (kOf == kOfAll && kWide && !kTwoProducts);
+      if (kOf != kOfMarked && kWide && kTwoProducts) __syncwarp();
 #pragma unroll
-      for (int i = 0; i < kTilesEach; ++i) {
+      for (int i = 0; i < kCountOf<kOf>; ++i) {
         const int on = (int)(tiles & kMarkTile << i);
         multiply<kFenced>(sums[i][c], weights[i], columns[0], columns[1], on);
-        // fault(halves_of_b_swapped) instead: multiply<!kAll>(sums[i][c + 1], weights[i], columns[3], columns[2], on);
-        multiply<!kAll>(sums[i][c + 1], weights[i], columns[2], columns[3], on);
+        // fault(halves_of_b_swapped) instead: multiply<kOf == kOfMarked>(sums[i][c + 1], weights[i], columns[3], columns[2], on);
+        multiply<kOf == kOfMarked>(sums[i][c + 1], weights[i], columns[2], columns[3], on);
       }
     }
   }
