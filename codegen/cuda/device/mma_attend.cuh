@@ -175,14 +175,16 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       } else if (run && !bounded) {
         Block full;
         full.is = block.is | kMarkTiles;
-        if (has_few_rows(s)) full.is = (block.is & ~kMarkTiles) | (thread_anew() < 32 ? kMarkTile : 0);
+        const bool has_rows = (int)(thread_anew() / 32 * 16) < get(s.tile.count);
+        if (has_few_rows(s)) full.is = (block.is & ~kMarkTiles) | (has_rows ? kMarkTile : 0);
         if (kCounts) full.from = place_in_run(full.is);
         // Where two more blocks of the run follow, nothing else is asked in between.
         constexpr bool kRunsOn = kStages > 1 && kRunsByBounds;
         if (kStages > 1 && !kRunsByBounds) start_next();
 #pragma unroll 1
         while (true) {
-          const bool all = !kFewRows || (full.is & kMarkTiles) == kMarkTiles, some = (full.is & kMarkTiles) != 0;
+          const bool all = !kFewOfRuns || (full.is & kMarkTiles) == kMarkTiles;
+          const bool some = (full.is & kMarkTiles) != 0;
           if (all) {
             start_scores<kOfAll>(s, full);
           } else if (some) {

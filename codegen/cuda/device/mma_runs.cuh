@@ -9,13 +9,14 @@
 /// Of more columns the text of runs by bounds leaves the caches of an SM, and registers are too few.
 constexpr bool kRunsByBounds = kDim <= 64 && kColumns <= 64;
 
-/// Do the tile's first 16 rows stand alone?
-__device__ __forceinline__ bool has_few_rows(Shared& s) { return kFewRows && get(s.tile.count) <= 16; }
+/// Where no warp has rows in its second tile, runs may compute the first alone, if there are registers for the code.
+constexpr bool kFewOfRuns = kFewRows && kRunsByBounds && kStages > 1 && kWarps > 2;
+__device__ __forceinline__ bool has_few_rows(Shared& s) { return kFewOfRuns && get(s.tile.count) <= 16 * kWarps; }
 
-/// A run computes all tiles of 16 rows, also those that have none; or the first alone, if that saves lists or hides copies.
+/// Texts for few rows and for many agree on this, so that a row has the same bits by both. Where it is computed as a whole, a
+/// run computes tiles of 16 rows that have none, which is still better than lists.
 __device__ __forceinline__ bool runs_pay(Shared& s) {
-  constexpr bool kEager = kRunsByBounds || kStages > 1;
-  return (kRunsByBounds || get(s.keys.aligned)) && (get(s.tile.count) > kRows / 2 || (kEager && has_few_rows(s)));
+  return kRunsByBounds || (get(s.keys.aligned) && get(s.tile.count) > kRows / 2);
 }
 
 /// Of the run at hand: how many blocks and keys it has.
@@ -203,7 +204,7 @@ __device__ __forceinline__ void open_block_of_run(Shared& s, const KeyStream& st
     bool any = true;
     // fault(ends_in_a_runs_block_are_behind_it) value: __all_sync(0xFFFFFFFFu, lane % 2 == 0 ? below <= 0 : below > 0)
     const bool whole = __all_sync(0xFFFFFFFFu, lane % 2 == 0 ? below <= 0 : below >= kKeys);
-    if (kFewRows && row_of(2 * i) - (int)(threadIdx.x % 32) / 4 >= get(s.tile.count)) continue;  // no row is there
+    if (kFewRows && row_of(2 * i) - (int)(threadIdx.x % 32) / 4 >= get(s.tile.count)) continue;  // it has no row
     if (!whole) {
       bits = bits_between(min(max(below, 0), kKeys));
       any = kByGroups || __any_sync(0xFFFFFFFFu, bits != 0);
