@@ -9,9 +9,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <vector>
@@ -291,6 +295,29 @@ TEST_P(MachineFinds, CopiesThatNobodyWaitedFor) {
   EXPECT_NE(out[0], 1.0F);
   // Another warp waits at the barrier only.
   EXPECT_NE(run(GetParam(), copy + "__syncthreads(); out[t] = tile[63 - t];" + wait).find("race"), std::string::npos);
+  // Nobody does before the end.
+  expect("never waited for", "out[t] = in[t];" + copy, "out[t] = in[t];" + copy + wait);
+}
+
+/// The path of a launch's first warp, as models of clocks read it: all that it executes, from the first instruction on.
+TEST_P(MachineFinds, ThePathOfAWarp) {
+  const auto path = testing::TempDir() + fmt::format("weft-path-{}", GetParam());
+  ::setenv("WEFT_MACHINE_PATH", path.c_str(), 1);
+  EXPECT_EQ(run(GetParam(), "float a = in[t]; for (int i = 0; i < 5; ++i) a = sqrtf(a); out[t] = a;"), "");
+  ::unsetenv("WEFT_MACHINE_PATH");
+  const auto& launches = the_machine().launches;
+  ASSERT_FALSE(launches.empty());
+  const auto file = fmt::format("{}.{}", path, launches.size() - 1);
+  std::ifstream in(file, std::ios::binary);
+  const std::string raw{std::istreambuf_iterator<char>(in), {}};
+  std::filesystem::remove(file);
+  std::vector<std::int32_t> addresses(raw.size() / sizeof(std::int32_t));
+  std::memcpy(addresses.data(), raw.data(), addresses.size() * sizeof(std::int32_t));
+  std::uint64_t executed = 0;  // both warps do the same
+  for (const auto& [name, count] : launches.back().executed) executed += count;
+  ASSERT_FALSE(addresses.empty());
+  EXPECT_EQ(addresses.size(), executed / 2);
+  EXPECT_EQ(addresses.front(), *std::min_element(addresses.begin(), addresses.end()));
 }
 
 TEST_P(MachineFinds, MoreSharedMemoryThanWasAllowed) {
