@@ -197,6 +197,13 @@ bool narrows_keys(const ir::Plan& plan) {
                                         [&](const ir::Predicate& p) { return on_rows(p, plan.stationary()); });
 }
 
+bool serve_all_heads(const ir::Plan& plan) {
+  const auto is_list = [](const ir::Expr& e) { return e.op == Op::listed; };
+  return std::none_of(plan.predicates.begin(), plan.predicates.end(), [&](const ir::Predicate& p) {
+    return ir::reads_head(p) || (p.holds && ir::any_node(*p.holds, is_list));
+  });
+}
+
 int units_of_block(const ir::Plan& plan) {
   std::int64_t units = has_summaries(plan) ? 1 : 0;
   for (std::size_t i = 0; i < plan.predicates.size(); ++i) {

@@ -11,6 +11,8 @@ inline bool has_conditions(const ir::Plan& plan) { return !plan.predicates.empty
 bool compares_values(const ir::Plan& plan);
 /// May one of them be a bound of keys? See codegen/cuda/device/value_bounds.cuh; one on rows alone is.
 bool narrows_keys(const ir::Plan& plan);
+/// Do conditions say the same of all heads?
+bool serve_all_heads(const ir::Plan& plan);
 /// Units of ir::kSummaryBlock keys: of one, each condition that is asked of many keys at once says the same. 0 where
 /// nothing says of many that no row keeps one. See codegen/cuda/device/skips.cuh.
 int units_of_block(const ir::Plan& plan);

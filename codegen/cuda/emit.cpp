@@ -185,6 +185,8 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
   constant("kInputs", static_cast<std::int64_t>(plan.inputs.size()), "tensors beside Q, K and V");
   constant("kLengths", lengths(plan), "those of them that are lengths, which bounds refer to, as bits");
   constant("kConditions", static_cast<std::int64_t>(plan.predicates.size()), "on pairs, beyond bounds and congruences");
+  if (plan.stationary() == ir::Stationary::key)
+    constant.flag("kServeAllHeads", serve_all_heads(plan), "what rows say to conditions is found once");
   constant("kUnits", units_of_block(plan), "of those, if some may be passed over");
   constant.flag("kSpans", has_spans(plan), "summaries tell of 64 and of 4,096 keys at once what values they have");
   if (has_conditions(plan))

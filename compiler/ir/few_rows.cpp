@@ -1,6 +1,7 @@
 #include "compiler/ir/few_rows.h"
 
 #include "compiler/ir/key_chunks.h"
+#include "compiler/ir/predicates.h"
 
 #include <algorithm>
 
@@ -28,13 +29,11 @@ Regime regime_of(const Plan& plan, std::int64_t n_q) {
 }
 
 bool heads_may_share(const Plan& plan) {
-  const auto reads_head = [](const ExprPtr& e) { return e && reads(*e, Variable::h); };
+  const auto tells_heads = [](const ExprPtr& e) { return e && reads(*e, Variable::h); };
   if (plan.bind.gradient && plan.choices.kernel_class != KernelClass::vector) return false;
   return plan.phases.size() == 1 && plan.lists.empty() && plan.dropout == 0 && !plan.phases[0].rows.classes &&
-         !reads_head(plan.score) && std::none_of(plan.forms.begin(), plan.forms.end(), reads_head) &&
-         std::none_of(plan.predicates.begin(), plan.predicates.end(), [&](const Predicate& p) {
-           return reads_head(p.holds) || reads_head(p.key) || reads_head(p.lo) || reads_head(p.hi);
-         });
+         !tells_heads(plan.score) && std::none_of(plan.forms.begin(), plan.forms.end(), tells_heads) &&
+         std::none_of(plan.predicates.begin(), plan.predicates.end(), [](const Predicate& p) { return reads_head(p); });
 }
 
 bool heads_are_alike(const Plan& plan, const Tables& tables) {

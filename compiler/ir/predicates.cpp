@@ -58,6 +58,7 @@ bool operator==(const Predicate& a, const Predicate& b) {
 
 bool reads_row(const Predicate& p, Stationary s) { return any_reads(p, row_variable(s)); }
 bool reads_key(const Predicate& p, Stationary s) { return any_reads(p, key_variable(s)); }
+bool reads_head(const Predicate& p) { return any_reads(p, Variable::h); }
 
 std::vector<ExprPtr> row_parts(const Predicate& p, Stationary s) {
   std::vector<ExprPtr> out;

@@ -19,6 +19,8 @@ inline Variable key_variable(Stationary s) { return s == Stationary::query ? Var
 
 bool reads_row(const Predicate& p, Stationary s);
 bool reads_key(const Predicate& p, Stationary s);
+/// Other than by a list of chosen keys, which each head may have of its own.
+bool reads_head(const Predicate& p);
 
 /// The largest parts of the condition that read the row and not the key, each once. `lo` and `hi` of an interval.
 std::vector<ExprPtr> row_parts(const Predicate& p, Stationary s);

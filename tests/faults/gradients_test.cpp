@@ -50,6 +50,12 @@ const Backward kBackward[] = {
      .dtype = ir::DType::f32,
      .shape = {.n_q = 100, .n_k = 100, .heads = 4, .kv_heads = 1, .d = 8, .d_v = 8},
      .faults = {{"conditions_on_rows_of_another_head"}}},
+    {.name = "conditions_of_heads",
+     .text = "pattern p { branch where(k * h / 30 % 2 == q / 10 % 2); keep causal; }",
+     .target = "emulate:sm_61",
+     .dtype = ir::DType::f32,
+     .shape = {.n_q = 100, .n_k = 100, .heads = 4, .kv_heads = 1, .d = 8, .d_v = 8},
+     .faults = {{"conditions_of_the_first_head"}}},
     {.name = "heads_in_turns",
      .text = "pattern p { branches dilated(segments: [2048, 4096, 8192], rates: [1, 2, 4], phase: h % rate); keep "
              "causal; }",

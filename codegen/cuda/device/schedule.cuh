@@ -57,12 +57,12 @@ __device__ __forceinline__ Bits bits_of(const i64* term) {
 __device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const Tile& t, const i64* term, Reach at_first,
                                           Reach at_last, Term& to) {
   const Bits bits = bits_of(term);
-  // A half-line of rows that holds neither end of the tile holds none of it; one that holds both holds all.
   put(to.conditions, (int)word(term + kPairCount));
   put(to.condition_at, (int)word(term + kPairAt));
   KeySpan span = {at_first.lo, at_last.lo, at_first.hi, at_last.hi};
   const Met met = meet_conditions(a, s, to, span);
   if (kConditions > 0) put(to.open, met.open);
+  // A half-line of rows that holds neither end of the tile holds none of it; one that holds both holds all.
   const bool none =
       met.none || ((bits.need & ~t.any) | (bits.miss & t.every)) != 0 || (at_first.fails & at_last.fails) != 0;
   const bool all =
