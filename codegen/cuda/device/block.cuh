@@ -145,5 +145,9 @@ __device__ __forceinline__ void put(T& to, T value) {
 
 __device__ __forceinline__ i64 word(const i64* at) { return load_global<i64>(at); }
 
+/// The thread's number where a tile, or another of its heads, begins: beside conditions no register is left that could keep
+/// what follows from it until then.
+__device__ __forceinline__ unsigned thread_of_tile() { return kConditions > 0 ? thread_anew() : threadIdx.x; }
+
 /// A copy in registers of what shared memory keeps of the tile; behind a barrier.
 __device__ __forceinline__ Tile tile_of(const Shared& s) { return s.tile; }

@@ -175,15 +175,17 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       } else if (run && !bounded) {
         Block full;
         full.is = block.is | kMarkTiles;
-        const bool has_rows = (int)(thread_anew() / 32 * 16) < get(s.tile.count);
-        if (has_few_rows(s)) full.is = (block.is & ~kMarkTiles) | (has_rows ? kMarkTile : 0);
+        if (kFewOfRuns<Pairs> && get(s.tile.count) <= 16 * kWarps) {
+          const bool has_rows = (int)(thread_anew() / 32 * 16) < get(s.tile.count);
+          full.is = (block.is & ~kMarkTiles) | (has_rows ? kMarkTile : 0);
+        }
         if (kCounts) full.from = place_in_run(full.is);
         // Where two more blocks of the run follow, nothing else is asked in between.
         constexpr bool kRunsOn = kStages > 1 && kRunsByBounds;
         if (kStages > 1 && !kRunsByBounds) start_next();
 #pragma unroll 1
         while (true) {
-          const bool all = !kFewOfRuns || (full.is & kMarkTiles) == kMarkTiles;
+          const bool all = !kFewOfRuns<Pairs> || (full.is & kMarkTiles) == kMarkTiles;
           const bool some = (full.is & kMarkTiles) != 0;
           if (all) {
             start_scores<kOfAll>(s, full);

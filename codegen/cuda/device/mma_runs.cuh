@@ -9,9 +9,10 @@
 /// Of more columns the text of runs by bounds leaves the caches of an SM, and registers are too few.
 constexpr bool kRunsByBounds = kDim <= 64 && kColumns <= 64;
 
-/// Where no warp has rows in its second tile, runs may compute the first alone, if there are registers for the code.
-constexpr bool kFewOfRuns = kFewRows && kRunsByBounds && kStages > 1 && kWarps > 2;
-__device__ __forceinline__ bool has_few_rows(Shared& s) { return kFewOfRuns && get(s.tile.count) <= 16 * kWarps; }
+/// Where no warp has rows in its second tile, runs may compute the first alone, if there are registers for the code. Not where
+/// pairs have a score: of two codes for it, what becomes an FMA may differ, and with it the bits of texts.
+template <typename Pairs>
+constexpr bool kFewOfRuns = kFewRows && !Pairs::kScored && kRunsByBounds && kStages > 1 && kWarps > 2;
 
 /// Texts for few rows and for many agree on this, so that a row has the same bits by both. Where it is computed as a whole, a
 /// run computes tiles of 16 rows that have none, which is still better than lists.

@@ -157,7 +157,7 @@ __device__ __forceinline__ void start_rows_of_tile(const Tile& t, unsigned char*
                                                    const RowAt& row_at) {
   using By = Deal<kOfRow>;
   if (aligned) {
-    const unsigned thread = thread_anew();
+    const unsigned thread = thread_of_tile();
     const int chunk = By::chunk_of(thread);
     const bool is_there = By::kChunks == By::kLanes || chunk < By::kChunks;
     // fault(rows_behind_the_last_read) value: t.apart != 0
@@ -172,8 +172,9 @@ __device__ __forceinline__ void start_rows_of_tile(const Tile& t, unsigned char*
     };
     const auto place = [&](int row) { return row_at(row) + chunk * 16; };
     const int first = By::row_of(thread);
-    // Of tiles of 16 rows that have none nobody asks.
-    const int end = kByGroups || t.count > kRows / 2 ? kRows : (t.count + 15) / 16 * 16;
+    // Of tiles of 16 rows that have none nobody asks, which decoding gains by.
+    const bool whole = kGradient || kByGroups || t.count > kRows / 2;
+    const int end = whole ? kRows : (t.count + 15) / 16 * 16;
     if (even && is_there) {
       each_even_place<By::kAtOnce, 4>(first, kRows, place, copy);
     } else {

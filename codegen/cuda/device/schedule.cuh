@@ -90,7 +90,7 @@ __device__ __forceinline__ void span_term(const weft_args& a, Shared& s, const T
 __device__ __forceinline__ void span_terms(const weft_args& a, Shared& s, const Tile& t, const i64* pass,
                                            const Lists& lists, int terms) {
   constexpr int kLanes = 8, kAtOnce = 32 / (2 * kLanes);  // terms by a warp
-  const int thread = (int)thread_anew(), lane = thread % (2 * kLanes);
+  const int thread = (int)thread_of_tile(), lane = thread % (2 * kLanes);
   const bool at_last = lane >= kLanes;
 #pragma unroll 1
   for (int first = thread / 32 * kAtOnce; first < terms; first += kWarps * kAtOnce) {
