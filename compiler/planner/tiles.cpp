@@ -38,6 +38,13 @@ ir::Choices for_cpu(Draft& draft) {
   return c;
 }
 
+/// Do counts of branches, a walk over several softmaxes, or conditions want registers beside the sums?
+bool takes_registers(const Draft& draft) {
+  const ir::Plan& plan = draft.plan;
+  const bool several = plan.branches > 1 && (ir::per_branch(plan.combine) || plan.bind.branch_lse);
+  return several || counts_branches(draft.pattern) || !plan.predicates.empty();
+}
+
 /// 128 rows by 4 warps; above 128 columns of V two warps share 32 rows, as one could not hold their O. As many keys of
 /// S beside O as registers hold: 8 or 4 a thread.
 ir::Choices for_plain_lanes(const ir::Plan& plan) {
@@ -142,7 +149,7 @@ ir::Choices for_matrices(const Draft& draft, std::string& reason) {
   // the walk over several softmaxes more.
   const std::int64_t columns = std::max(bind.d, bind.d_v);
   const bool several = draft.plan.combine == ir::Combine::sum || draft.plan.combine == ir::Combine::mean;
-  const bool says_more = counts_branches(draft.pattern) || !draft.plan.predicates.empty();
+  const bool says_more = takes_registers(draft);
   // Without asynchronous copies rows of K and V wait in registers.
   const int most_of_one = several && !draft.target.has_async_copy ? 32 : 64;
   const bool fill = columns > 128 || (several && columns > 64) || says_the_same_of_64(draft.plan);
@@ -182,7 +189,7 @@ std::optional<ir::Choices> gradients_by_matrices(const Draft& draft, std::string
     int rows, keys;
   };
   // Counts of branches and conditions take registers, too.
-  const bool says_more = counts_branches(draft.pattern) || !draft.plan.predicates.empty();
+  const bool says_more = takes_registers(draft);
   std::vector<Size> sizes;
   if (!of_keys && sums <= 64 && !says_more) sizes.push_back({128, 48});
   const bool spills = of_keys && draft.target.sm == 80;  // 20 bytes, where sm_90 spills nothing
