@@ -186,6 +186,8 @@ def main():
     parser.add_argument("--of", choices=PASSES, default="forward")
     parser.add_argument("--tokens", type=int, default=512)
     options = parser.parse_args()
+    if options.clocks and options.target == "sm_61":
+        parser.error("--clocks reads stall counts as Volta and its successors have them: not of sm_61")
     if name := options.where or options.clocks:
         row = next(row for row in PATTERNS if row[0] == name)
         blocks = options.blocks if options.clocks else 0

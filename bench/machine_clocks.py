@@ -11,7 +11,6 @@ import collections
 import os
 import re
 import struct
-import subprocess
 
 import machine_where
 
@@ -47,14 +46,9 @@ Instruction = collections.namedtuple("Instruction", "address name stall sets rea
 
 def instructions(disassembler, cubin, target):
     """Of each address of the kernel what the model asks of it: control bits are those of Volta and its successors."""
-    listing = subprocess.run([disassembler, "-hex", "-c", cubin], capture_output=True, text=True, check=True).stdout
-    out, inside, ahead = {}, False, None
-    for line in listing.splitlines():
-        if re.match(r"\s*\.section\s", line):
-            inside = f".text.{machine_where.KERNEL}," in line
-        elif not inside:
-            continue
-        elif found := re.search(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+ +)?([A-Z]\S*?)[ ;]", line):
+    out, ahead = {}, None
+    for line in machine_where.listing(disassembler, cubin, "-hex"):
+        if found := re.search(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+ +)?([A-Z]\S*?)[ ;]", line):
             ahead = int(found[1], 16), found[2]
         elif ahead and (found := re.match(r"\s*/\* (0x[0-9a-f]{16}) \*/\s*$", line)):
             address, name = ahead

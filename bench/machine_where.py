@@ -47,16 +47,22 @@ def functions(text):
     return out
 
 
-def places(disassembler, cubin):
-    """Of each address of the kernel: lines, from the instruction's own outwards."""
-    listing = subprocess.run([disassembler, "-gi", "-c", cubin], capture_output=True, text=True, check=True).stdout
-    out, lines, ahead, inside = {}, [], [], False
-    for line in listing.splitlines():
+def listing(disassembler, cubin, option):
+    """The lines that the disassembler prints of the kernel."""
+    printed = subprocess.run([disassembler, option, "-c", cubin], capture_output=True, text=True, check=True).stdout
+    inside = False
+    for line in printed.splitlines():
         if re.match(r"\s*\.section\s", line):
             inside = f".text.{KERNEL}," in line
-        elif not inside:
-            continue
-        elif found := re.search(rf'//## File "[^"]*{KERNEL}.cu", line (\d+)', line):
+        elif inside:
+            yield line
+
+
+def places(disassembler, cubin):
+    """Of each address of the kernel: lines, from the instruction's own outwards."""
+    out, lines, ahead = {}, [], []
+    for line in listing(disassembler, cubin, "-gi"):
+        if found := re.search(rf'//## File "[^"]*{KERNEL}.cu", line (\d+)', line):
             ahead.append(int(found[1]))
         elif found := re.search(r"/\*([0-9a-f]{4,})\*/\s+\S.*[;}]", line):
             lines, ahead = ahead or lines, []

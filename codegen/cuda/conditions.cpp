@@ -148,9 +148,8 @@ class Writer {
 
   void skips() {
     w_.line(
-        "__device__ __forceinline__ unsigned may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, int "
-        "block, "
-        "bool wide) {{");
+        "__device__ __forceinline__ unsigned may_meet(const weft_args& a, Shared& s, const Tile& t, Use use, "
+        "int block, bool wide) {{");
     for (std::size_t i = 0; i < plan_.lists.size(); ++i) {
       const ir::List& l = plan_.lists[i];
       if (!l.summarizes()) continue;

@@ -37,5 +37,21 @@ TEST(Choices, KeysAskTheSummariesOfQueriesWhereBothSayTheSame) {
   EXPECT_TRUE(two.transposed->lists.empty());
 }
 
+TEST(Choices, BranchesAreCountedWhereSeveralMayKeepAPair) {
+  const auto counts = [](const char* text) {
+    const Plan plan = planned(text, "sm_80", 128);
+    EXPECT_EQ(plan.phases[0].passes.size(), 1U) << text;
+    return plan.phases[0].passes[0].weight == Weight::count;
+  };
+  EXPECT_TRUE(counts("pattern p { branch causal; branch window(9, 0); }"));
+  EXPECT_TRUE(counts("pattern p { branch causal on heads 0..3; branch window(9, 0) on heads 2..4; }"));
+  EXPECT_FALSE(counts("pattern p { branch causal on heads 0..2; branch window(9, 0) on heads 2..4; }"));
+  EXPECT_FALSE(counts("pattern p { branch causal; branch window(9, 0); combine union; }"));
+  // Registers that counts take are keys of a block; so are those that a walk over several softmaxes takes.
+  const auto keys = [](const char* text) { return planned(text, "sm_80", 96).choices.tile_k; };
+  EXPECT_EQ(keys("pattern p { branch causal; branch window(9, 0); }"), 48);
+  EXPECT_EQ(keys("pattern p { branch causal on heads 0..2; branch window(9, 0) on heads 2..4; }"), 64);
+}
+
 }  // namespace
 }  // namespace weft::ir
