@@ -4,6 +4,7 @@
     ./dev bench machine [--only causal] [--target sm_80] [--of dq]
     ./dev bench machine --where causal [--target sm_80] [--of dkdv] [--tokens 512]
     ./dev bench machine --clocks causal [--blocks 2] [--target sm_80] …
+    ./dev bench machine --clocks causal --queries 1 --tokens 4096 [--dim 128] [--of merge]
 
 Of each pattern in f16: instructions for each product that the pattern asks for (HMMA of 16 x 8 x 16, on sm_61 FFMA), and
 what a warp executes for a block of keys that is full, for one that is masked, and for all else of a tile of rows. The
@@ -12,7 +13,8 @@ differs from them. Documents have 200 tokens. Time, stalls and memory are not kn
 one of the backward pass, where only the first column is known.
 
 With --where, of one pattern: in which functions of the device headers a warp's instructions are. With --clocks, where by a
-model of an SM its time goes: machine_clocks.py.
+model of an SM its time goes: machine_clocks.py. Both may ask for few --queries of --tokens keys, as in decoding, whose chunks
+of keys a second kernel merges: --of merge.
 """
 
 import argparse
@@ -60,7 +62,8 @@ ALSO = {"explain": ["--json"], "emit": ["--stage", "cuda", "--whole"]}
 def weft(command, file, pattern, options, target, n=None, environment={}):
     named = ["--pattern", pattern] if pattern else []
     tokens = ["--tokens", str(n)] if n is not None else []
-    shape = [*tokens, "--heads", "1", "--dim", str(DIM), "--dtype", "f16", "--target", target]
+    shape = [*tokens, "--heads", "1", "--dtype", "f16", "--target", target]
+    shape += ["--dim", str(DIM)] if "--dim" not in options else []
     ran = subprocess.run([WEFT, command, file, *named, *options, *shape, *ALSO.get(command, [])],
                          capture_output=True, text=True, env={**os.environ, **environment})
     if ran.returncode != 0:
@@ -126,34 +129,41 @@ def with_inputs(row, n, folder):
     return row[3] + (["--input", f"doc={documents(n, folder)}"] if "input doc" in row[1] else [])
 
 
-def executed(row, target, path, n, folder, of):
+def kernel_of(of):
+    return "weft_merge" if of == "merge" else "weft_kernel"
+
+
+def executed(row, target, path, n, folder, of, queries=None):
     """What the log says of the pass's first launch, where the profile is, and which launch of the kernel it was."""
     log, profile = (pathlib.Path(folder) / f"{n}.{what}" for what in ("json", "profile"))
     environment = {"WEFT_CUDA_DRIVER": str(DRIVER), "WEFT_MACHINE_SM": target[3:], "WEFT_MACHINE_LOG": str(log),
                    "WEFT_MACHINE_PROFILE": str(profile), "WEFT_MACHINE_PATH": str(pathlib.Path(folder) / f"{n}.path")}
-    gradients = ["--grad", "random"] if of != "forward" else []
-    weft("run", path, row[2], with_inputs(row, n, folder) + gradients, "cuda", n, environment)
+    gradients = ["--grad", "random"] if of in ("dq", "dkdv") else []
+    keys = ["--keys", str(n)] if queries else []
+    weft("run", path, row[2], with_inputs(row, n, folder) + gradients + keys, "cuda", queries or n, environment)
     launches = [json.loads(line) for line in log.read_text().splitlines()]
-    kernels = [i for i, launch in enumerate(launches) if launch["kernel"] == machine_where.KERNEL]
+    kernels = [i for i, launch in enumerate(launches) if launch["kernel"] == kernel_of(of)]
     # Terms of queries stand before each backward pass.
     begin = next((i for i, launch in enumerate(launches) if launch["kernel"] == "weft_terms"), 0)
     number = next(i for i, at in enumerate(kernels) if at >= begin) + (of == "dkdv")
     return {**launches[kernels[number]], "number": kernels[number]}, profile, number
 
 
-def where(row, target, tokens, of, blocks):
+def where(row, options):
     """By instructions; by clocks, where so many `blocks` of threads share an SM."""
+    target, of = options.target or "sm_80", options.of
+    row = (*row[:3], [*row[3], "--dim", str(options.dim)])
     with tempfile.TemporaryDirectory() as folder:
         path = file_of(row, folder)
-        launch, profile, number = executed(row, target, path, tokens, folder, of)
-        options = {"forward": [], "dq": ["--grad"], "dkdv": ["--grad", "--transposed"]}[of]
-        text = weft("emit", path, row[2], row[3] + options, target)
-        warps, folder = launch["warps"], pathlib.Path(folder)
-        if blocks > 0:
-            taken = folder / f"{tokens}.path.{launch['number']}"
-            machine_clocks.show(WEFT, text, target, taken, blocks, warps, folder)
+        launch, profile, number = executed(row, target, path, options.tokens, folder, of, options.queries)
+        text_of = {"dq": ["--grad"], "dkdv": ["--grad", "--transposed"]}.get(of, [options.text] if options.queries else [])
+        text = weft("emit", path, row[2], row[3] + text_of, target)
+        kernel = machine_where.Kernel(kernel_of(of), text, target, WEFT, pathlib.Path(folder))
+        if options.clocks:
+            taken = kernel.folder / f"{options.tokens}.path.{launch['number']}"
+            machine_clocks.show(kernel, taken, options.blocks, launch["warps"])
         else:
-            machine_where.show(WEFT, text, target, profile, number, launch["blocks"] * warps, folder)
+            machine_where.show(kernel, profile, number, launch["blocks"] * launch["warps"])
 
 
 def measure(row, target, of):
@@ -183,15 +193,21 @@ def main():
     parser.add_argument("--where", choices=[row[0] for row in PATTERNS])
     parser.add_argument("--clocks", choices=[row[0] for row in PATTERNS])
     parser.add_argument("--blocks", type=int, default=2, help="of threads on an SM, with --clocks")
-    parser.add_argument("--of", choices=PASSES, default="forward")
+    parser.add_argument("--of", choices=[*PASSES, "merge"], default="forward")
     parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--queries", type=int, help="of as many keys as --tokens; else there are as many queries")
+    parser.add_argument("--few", dest="text", action="store_const", const="--few", default="--decoding",
+                        help="with --queries: more of them than decoding's text has rows for")
+    parser.add_argument("--dim", type=int, default=DIM, help="with --where or --clocks")
     options = parser.parse_args()
+    if options.of == "merge" and not options.queries:
+        parser.error("--of merge wants --queries, few enough that keys are cut")
     if options.clocks and options.target == "sm_61":
         parser.error("--clocks reads stall counts as Volta and its successors have them: not of sm_61")
     if name := options.where or options.clocks:
-        row = next(row for row in PATTERNS if row[0] == name)
-        blocks = options.blocks if options.clocks else 0
-        return where(row, options.target or "sm_80", options.tokens, options.of, blocks)
+        return where(next(row for row in PATTERNS if row[0] == name), options)
+    if options.of == "merge" or options.queries:
+        parser.error("--queries and --of merge go with --where or --clocks")
     print(f"f16, dim {DIM}, {LENGTHS[0]} to {LENGTHS[-1]} tokens, instructions of a warp; the first of {LENGTHS[-1]} tokens\n"
           f"{'':14} {'':5}  {'a useful product':>17}  {'full':>8} {'masked':>8} {'a tile':>8}  {'off':>5}  keys")
     for target in [options.target] if options.target else PRODUCTS:

@@ -8,7 +8,6 @@ all blocks of threads on the SM take the same path, one some clocks behind the o
 """
 
 import collections
-import os
 import re
 import struct
 
@@ -44,10 +43,10 @@ WIDER = {"mma": 4, "fma": 1}
 Instruction = collections.namedtuple("Instruction", "address name stall sets reads waits pipe busy latency")
 
 
-def instructions(disassembler, cubin, target):
+def instructions(kernel, cubin, target):
     """Of each address of the kernel what the model asks of it: control bits are those of Volta and its successors."""
     out, ahead = {}, None
-    for line in machine_where.listing(disassembler, cubin, "-hex"):
+    for line in machine_where.listing(kernel, cubin, "-hex"):
         if found := re.search(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+ +)?([A-Z]\S*?)[ ;]", line):
             ahead = int(found[1], 16), found[2]
         elif ahead and (found := re.match(r"\s*/\* (0x[0-9a-f]{16}) \*/\s*$", line)):
@@ -125,20 +124,21 @@ def play(path, blocks, warps):
     return clocks, times
 
 
-def show(weft, text, target, path, blocks, warps, folder):
-    """Of a kernel's text and the path of one of its warps: clocks, as trees."""
-    cubin, disassembler = folder / "kernel.cubin", os.environ.get("WEFT_NVDISASM", "nvdisasm")
-    machine_where.compiled(machine_where.nvrtc_of(weft, target), text, target, cubin)
-    known, of_address = instructions(disassembler, cubin, target), machine_where.places(disassembler, cubin)
+def show(kernel, path, blocks, warps):
+    """Of a kernel and the path of one of its warps: clocks, as trees."""
+    cubin = machine_where.compiled_kernel(kernel)
+    known, of_address = instructions(kernel.name, cubin, kernel.target), machine_where.places(kernel.name, cubin)
     taken = [known[address] for (address,) in struct.iter_unpack("<i", path.read_bytes())]
     clocks, times = play(taken, blocks, warps)
     products = [i for i, one in enumerate(taken) if one.name.startswith("HMMA")]
-    first, last = products[0], products[-1] + 1
+    first, last = (products[0], products[-1] + 1) if products else (len(taken), len(taken))
     print(f"{blocks} blocks of {warps} warps on an SM; clocks of the first to end: {times[-1]:,}")
     for what, begin, end in [("before the first product", 0, first), ("from there to the last", first, last),
                              ("behind it", last, len(taken))]:
+        if begin == end:
+            continue
         spent = collections.Counter()
         for one, clocks_of_one in zip(taken[begin:end], clocks[begin:end]):
             spent[one.address] += clocks_of_one
         print(f"\n{what}: {end - begin:,} instructions of a warp, in clocks:")
-        machine_where.print_tree(machine_where.tree(spent, text, of_address), 0.01)
+        machine_where.print_tree(machine_where.tree(spent, kernel.text, of_address), 0.01)

@@ -11,7 +11,9 @@ import os
 import re
 import subprocess
 
-KERNEL = "weft_kernel"
+FILE = "kernel.cu"
+# A kernel by its name, the text that it stands in, and where its files go.
+Kernel = collections.namedtuple("Kernel", "name text target weft folder")
 
 
 def nvrtc_of(weft, target):
@@ -27,7 +29,7 @@ def compiled(library, text, target, cubin):
     nvrtc, program, size = ctypes.CDLL(library), ctypes.c_void_p(), ctypes.c_size_t()
     words = [b"--std=c++17", b"-default-device", b"-lineinfo", b"--gpu-architecture=" + target.encode()]
     options = (ctypes.c_char_p * len(words))(*words)
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), f"{KERNEL}.cu".encode(), 0, None, None)
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), FILE.encode(), 0, None, None)
     if nvrtc.nvrtcCompileProgram(program, len(words), options) != 0:
         raise RuntimeError(f"{library} refuses the text")
     nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
@@ -47,22 +49,29 @@ def functions(text):
     return out
 
 
-def listing(disassembler, cubin, option):
+def compiled_kernel(kernel):
+    cubin = kernel.folder / "kernel.cubin"
+    compiled(nvrtc_of(kernel.weft, kernel.target), kernel.text, kernel.target, cubin)
+    return cubin
+
+
+def listing(kernel, cubin, option):
     """The lines that the disassembler prints of the kernel."""
+    disassembler = os.environ.get("WEFT_NVDISASM", "nvdisasm")
     printed = subprocess.run([disassembler, option, "-c", cubin], capture_output=True, text=True, check=True).stdout
     inside = False
     for line in printed.splitlines():
         if re.match(r"\s*\.section\s", line):
-            inside = f".text.{KERNEL}," in line
+            inside = f".text.{kernel}," in line
         elif inside:
             yield line
 
 
-def places(disassembler, cubin):
+def places(kernel, cubin):
     """Of each address of the kernel: lines, from the instruction's own outwards."""
     out, lines, ahead = {}, [], []
-    for line in listing(disassembler, cubin, "-gi"):
-        if found := re.search(rf'//## File "[^"]*{KERNEL}.cu", line (\d+)', line):
+    for line in listing(kernel, cubin, "-gi"):
+        if found := re.search(rf'//## File "[^"]*{FILE}", line (\d+)', line):
             ahead.append(int(found[1]))
         elif found := re.search(r"/\*([0-9a-f]{4,})\*/\s+\S.*[;}]", line):
             lines, ahead = ahead or lines, []
@@ -92,25 +101,23 @@ def print_tree(sums, least=0.005):
     walk((), 0)
 
 
-def executed(profile, number):
+def executed(kernel, profile, number):
     """Of the kernel's launch of that number: how often each instruction was executed, by its address."""
     counts, launch = {}, -1
     for line in profile.open():
-        kernel, address, count, _ = line.split(maxsplit=3)
+        name, address, count, _ = line.split(maxsplit=3)
         address = int(address, 16)
-        if kernel == KERNEL and address == 0:
+        if name == kernel and address == 0:
             launch += 1
-        if kernel == KERNEL and launch == number:
+        if name == kernel and launch == number:
             counts[address] = int(count)
     return counts
 
 
-def show(weft, text, target, profile, number, warps, folder):
-    """Of a kernel's text and what its launch of that number executed: instructions of one of so many warps, as a tree."""
-    counts = {address: count / warps for address, count in executed(profile, number).items()}
-    cubin = folder / "kernel.cubin"
-    compiled(nvrtc_of(weft, target), text, target, cubin)
-    of_address = places(os.environ.get("WEFT_NVDISASM", "nvdisasm"), cubin)
+def show(kernel, profile, number, warps):
+    """Of a kernel and what its launch of that number executed: instructions of one of so many warps, as a tree."""
+    counts = {address: count / warps for address, count in executed(kernel.name, profile, number).items()}
+    of_address = places(kernel.name, compiled_kernel(kernel))
     if of_address.keys() != counts.keys():
         raise RuntimeError(f"{len(counts)} instructions were executed, and -lineinfo made {len(of_address)} of the text")
-    print_tree(tree(counts, text, of_address))
+    print_tree(tree(counts, kernel.text, of_address))

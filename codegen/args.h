@@ -15,7 +15,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 13;
+inline constexpr std::int64_t kWeftArgsAbi = 14;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -130,6 +130,9 @@ struct weft_args {
   const weft_entry* entries;
   /// Of query_terms, in pairs of numbers: between batch entries, 0 where sequences are packed, and between heads.
   std::int64_t terms_stride_b, terms_stride_h;
+  /// GPUs: entries with more queries than the first of these, and as many as the second or fewer, are the launch's;
+  /// others of the batch another text computes.
+  std::int64_t queries_above, queries_up_to;
   weft_sizes_at sizes;
   /// GPUs: of tiles_per_head; of the heads, or groups of those that stand in one tile, of a batch entry; and of the
   /// query heads of one kv head.

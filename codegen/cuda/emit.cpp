@@ -100,11 +100,11 @@ bool lists_pages(const ir::Plan& plan) { return plan.bind.paged && traits_of(pla
 
 /// The text of few queries alone knows of tiles that heads share, and that of many mostly not of keys in chunks.
 bool shares_tiles(const ir::Plan& plan, ir::Regime regime) {
-  return regime == ir::Regime::few_queries && ir::heads_may_share(plan);
+  return ir::is_of_few(regime) && ir::heads_may_share(plan);
 }
 bool cuts_keys(const ir::Plan& plan, ir::Regime regime) {
   const bool always = traits_of(plan.choices.kernel_class).always_cuts;
-  return plan.may_cut_keys() && (always || regime == ir::Regime::few_queries);
+  return plan.may_cut_keys() && (always || ir::is_of_few(regime));
 }
 
 /// What shared memory is reckoned by; codegen/cuda/device/shape.cuh has the same of the text's constants.
@@ -173,6 +173,8 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
     constant.flag("kDirect", false, "");
   if (!plan.bind.gradient)
     constant.flag("kHasSink", plan.sink_logit != nullptr, "a further term of a row's sum, without a value");
+  constant.flag("kSomeEntries", regime == ir::Regime::decoding || (ir::is_of_few(regime) && plan.decoding != nullptr),
+                "of a batch: another text computes those of more, or of fewer, queries");
   constant.flag("kSharesTiles", shares_tiles(plan, regime), "heads that share K and V may stand in one tile");
   constant.flag("kTransposed", plan.stationary() == ir::Stationary::key,
                 "tiles hold keys, and queries are walked over");
@@ -315,13 +317,13 @@ void write_header(TextWriter& w, const Header& h) {
 
 Names names(const ir::Plan& whole, ir::Regime regime) {
   const ir::Plan& plan = ir::plan_of(whole, regime);
-  const bool few = regime == ir::Regime::few_queries;
+  const bool few = ir::is_of_few(regime);
   const auto name = [](bool there, const char* of) { return there ? std::string(of) : std::string(); };
   return {.symbol = "weft_kernel",
           .merge = name(few && plan.may_cut_keys(), "weft_merge"),
           .prepass = name(has_prepass(plan, regime), kPrepassSymbol),
           .input_tables = name(is_of_inputs(plan), "weft_input_tables"),
-          .sizes = name(few && plan.may_read_sizes(), "weft_sizes"),
+          .sizes = name(finds_sizes(plan, regime), "weft_sizes"),
           .terms = name(is_of_queries(plan), "weft_terms")};
 }
 

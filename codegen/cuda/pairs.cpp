@@ -24,6 +24,9 @@ void write_of_pair(TextWriter& w, const ir::Plan& plan, const char* name, const 
   write_function(w, std::string("static __device__ __forceinline__ float ") + name + kOfPair, e, plan.inputs);
 }
 
+/// Of a warp's share of a block of keys: all, unless warps share rows.
+int tiles_of_keys(const ir::Choices& c) { return c.tile_k / 8 / std::max(1, c.threads / 32 * 16 / c.tile_q); }
+
 /// The text of a score stands in a kernel once for each pair that is computed side by side: 16 of a thread, or all 64
 /// with matrix instructions, where it is short, one or two where it would make the kernel long.
 void score(TextWriter& w, const ir::Plan& plan) {
@@ -34,7 +37,7 @@ void score(TextWriter& w, const ir::Plan& plan) {
   w.line("static constexpr bool kScored = true;");
   w.line("static constexpr int kKeysAtOnce = {}, kRowsAtOnce = {};",
          cost > shortest ? 1
-         : mma           ? plan.choices.tile_k / 8
+         : mma           ? tiles_of_keys(plan.choices)
                          : 1,
          cost > longest ? 1
          : mma          ? 2 * plan.choices.micro_q
@@ -51,6 +54,11 @@ void dropout(TextWriter& w, const ir::Plan& plan) {
 }
 
 }  // namespace
+
+bool finds_sizes(const ir::Plan& plan, ir::Regime regime) {
+  const bool of_decoding = regime == ir::Regime::decoding;
+  return plan.may_read_sizes() && (of_decoding || (regime == ir::Regime::few_queries && !plan.decoding));
+}
 
 bool has_pairs(const ir::Plan& plan) { return plan.score != nullptr || plan.dropout > 0; }
 
@@ -153,12 +161,12 @@ bool wants_header(const ir::Plan& plan, ir::Regime regime, std::string_view name
   if (name == "conditions.cuh") return has_conditions(plan);
   if (name == "unconditional.cuh") return !has_conditions(plan);
   if (name.ends_with("dropout.cuh")) return plan.dropout > 0;
-  const bool few = regime == ir::Regime::few_queries, chooses = has_prepass(plan, regime) && chooses_keys(plan);
+  const bool few = ir::is_of_few(regime), chooses = has_prepass(plan, regime) && chooses_keys(plan);
   if (name == "philox.cuh") return plan.dropout > 0 || chooses;
   if (name == "mma_warps.cuh") return plan.choices.groups == 0;
   if (name == "mma_groups.cuh" || name == "mma_group_ptx.cuh") return plan.choices.groups != 0;
   if (name == "lists.cuh") return chooses;
-  if (name == "sizes.cuh" || name == "chunks.h") return few && plan.may_read_sizes();
+  if (name == "sizes.cuh" || name == "chunks.h") return finds_sizes(plan, regime);
   if (name == "merge.cuh") return few && plan.may_cut_keys();
   if (name == "no_skips.cuh") return !passes_over_keys(plan);
   if (name == "skips.cuh") return passes_over_keys(plan);

@@ -8,7 +8,7 @@
 namespace weft::ir {
 
 const char* to_string(Regime regime) {
-  constexpr const char* kNames[] = {"many queries", "few queries", "transposed", "inputs"};
+  constexpr const char* kNames[] = {"many queries", "few queries", "decoding", "transposed", "inputs"};
   return kNames[static_cast<std::size_t>(regime)];
 }
 
@@ -16,6 +16,7 @@ std::vector<Regime> regimes_of(const Plan& plan) {
   if (plan.of_inputs) return {Regime::many_queries, Regime::transposed, Regime::inputs};
   if (plan.transposed) return {Regime::many_queries, Regime::transposed};
   if (!has_few_queries(plan)) return {Regime::many_queries};
+  if (plan.decoding) return {Regime::many_queries, Regime::few_queries, Regime::decoding};
   return {Regime::many_queries, Regime::few_queries};
 }
 
@@ -45,8 +46,21 @@ std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape) {
   return alike && shape.n_q * group <= plan.choices.tile_q ? group : 1;
 }
 
+Plan decoding_plan(const Plan& plan, const Choices& choices) {
+  Plan out = plan;
+  out.decoding = nullptr;
+  out.choices = choices;
+  for (auto& phase : out.phases) phase.rows.tile = choices.tile_q;
+  return out;
+}
+
+std::int64_t queries_of_decoding(const Plan& plan, const Shape& shape) {
+  return plan.decoding ? kRowsOfDecoding / shape.group() : 0;
+}
+
 Regime regime_of(const Plan& plan, bool alike, const Shape& shape) {
   if (plan.choices.kernel_class == KernelClass::vector) return regime_of(plan, shape.n_q);
+  if (shape.n_q <= queries_of_decoding(plan, shape)) return Regime::decoding;
   const bool few = most_key_chunks(plan, shape.n_q, shape.n_k) > 1 || heads_per_tile(plan, alike, shape) > 1;
   return few ? Regime::few_queries : Regime::many_queries;
 }

@@ -20,10 +20,13 @@ enum class Regime {
   /// GPUs: in the other's place, one that also cuts keys into chunks, holds rows of several heads in one tile, and
   /// finds sizes of sequences in the GPU's memory, as decoding wants; training and whole prompts never compile it.
   few_queries,
+  /// GPUs with matrix instructions: rows of all heads that share K and V fill one tile of 16 at most. Warps share its
+  /// keys, where else they share rows; tables and cuts of keys are those of the others.
+  decoding,
   transposed,  ///< GPUs: the pass of dK and dV, which every launch of gradients needs, too
   inputs,      ///< GPUs: that of the gradients of inputs
 };
-inline constexpr std::size_t kRegimes = 4;
+inline constexpr std::size_t kRegimes = 5;
 const char* to_string(Regime regime);
 /// All that the plan has, the first of which every launch needs.
 std::vector<Regime> regimes_of(const Plan& plan);
@@ -32,8 +35,15 @@ bool has_few_queries(const Plan& plan);
 Regime regime_of(const Plan& plan, std::int64_t n_q);
 /// The plan that the text of a regime spells.
 inline const Plan& plan_of(const Plan& plan, Regime regime) {
-  return regime == Regime::transposed ? *plan.transposed : regime == Regime::inputs ? *plan.of_inputs : plan;
+  return regime == Regime::transposed ? *plan.transposed
+         : regime == Regime::inputs   ? *plan.of_inputs
+         : regime == Regime::decoding ? *plan.decoding
+                                      : plan;
 }
+/// Is it one of few queries, which are read with all that decoding wants?
+inline bool is_of_few(Regime regime) { return regime == Regime::few_queries || regime == Regime::decoding; }
+/// Does the regime read other tables than the plan that it stands beside?
+inline bool has_own_tables(Regime regime) { return regime == Regime::transposed || regime == Regime::inputs; }
 /// Rows that a block of few queries takes at a time, for scores and for outputs: others are computed in vain.
 inline constexpr int kFewRowsOfScores = 4, kFewRowsOfOutputs = 2;
 
@@ -44,8 +54,15 @@ bool heads_are_alike(const Plan& plan, const Tables& tables);
 /// Query heads whose rows stand in one tile, position by position: all that share K and V, where they fit and are
 /// alike; else each would read K and V anew.
 std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape);
-/// Whose text a launch needs whose sizes the host knows. GPUs: few queries are those whose keys may be cut, wherever
-/// they are, or that stand in one tile with those of other heads.
+/// Rows of a tile that warps share the keys of.
+inline constexpr int kRowsOfDecoding = 16;
+/// The plan of decoding with these choices.
+Plan decoding_plan(const Plan& plan, const Choices& choices);
+/// Sequences of so many queries or fewer are decoding's: rows of a group of heads that share K and V fill its tile,
+/// whether the launch lets them or not, so that a row's bits do not depend on it. 0: none are.
+std::int64_t queries_of_decoding(const Plan& plan, const Shape& shape);
+/// Whose text a launch needs whose sizes the host knows. GPUs: decoding's, or few queries, which are those whose keys
+/// may be cut, wherever they are, or that stand in one tile with those of other heads.
 Regime regime_of(const Plan& plan, bool alike, const Shape& shape);
 /// Makes a tile's rows of one head those of so many that stand in it together.
 void repeat_rows(TileRows& rows, std::int64_t heads);

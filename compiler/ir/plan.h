@@ -245,6 +245,8 @@ struct Plan {
   std::shared_ptr<const Plan> transposed;
   /// … and of those of f32 inputs, where there are any.
   std::shared_ptr<const Plan> of_inputs;
+  /// GPUs: that of launches whose rows fill one tile of 16: this one with other choices (few_rows.h).
+  std::shared_ptr<const Plan> decoding;
   std::vector<std::string> reasons;  ///< why each choice was made, for people
 
   /// What tiles hold, which is the same in all phases.
@@ -308,6 +310,9 @@ Result<Plan> parse_plan(std::string_view text);
 ///     LSE.
 /// 11. The transposed plan is sound, holds keys in its tiles, has the binding of the other and no plans beside it; that
 ///     of inputs likewise, with queries in its tiles.
+/// 12. That of decoding has tiles of 16 rows, whose keys warps share, and is else the same: one phase without classes
+/// of
+///     rows, lists, dropout or gradients.
 std::vector<std::string> verify(const Plan& plan);
 
 }  // namespace weft::ir

@@ -1,4 +1,5 @@
 #include "compiler/ir/expr_text.h"
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/plan_words.h"
 #include "compiler/ir/steps.h"
@@ -7,6 +8,7 @@
 
 #include <charconv>
 #include <limits>
+#include <optional>
 
 namespace weft::ir {
 namespace {
@@ -204,6 +206,8 @@ class PlanReader {
       ring(line);
     else if (head == "input")
       input(line);
+    else if (head == "decoding")
+      of_decoding(line);
     else if (head == "choices")
       choices(line);
     else if (head == "cut")
@@ -228,6 +232,7 @@ class PlanReader {
   }
 
   Plan plan;
+  std::optional<Choices> decoding;  // whose plan is made when all else is known
 
  private:
   void bind(LineReader& line) {
@@ -299,8 +304,9 @@ class PlanReader {
     rows.line_step = line.named("steps");
     rows.step = line.number();
   }
-  void choices(LineReader& line) {
-    Choices& c = plan.choices;
+  void choices(LineReader& line) { read(line, plan.choices); }
+  void of_decoding(LineReader& line) { read(line, decoding.emplace()); }
+  static void read(LineReader& line, Choices& c) {
     c.kernel_class = line.one_of(kClasses);
     c.tile_q = line.small("tile_q");
     c.tile_k = line.small("tile_k");
@@ -443,6 +449,8 @@ Result<Plan> parse(std::string_view& text, bool is_further) {
     }
   }
   if (number == 0) return user_error("the plan is empty");
+  if (reader.decoding)
+    reader.plan.decoding = std::make_shared<const Plan>(decoding_plan(reader.plan, *reader.decoding));
   return std::move(reader.plan);
 }
 

@@ -106,6 +106,15 @@ void print(TextWriter& w, const Phase& p) {
   w.dedent();
 }
 
+void print(TextWriter& w, const char* of, const Choices& c) {
+  w.line("{} {} tile_q {} tile_k {} sub_q {} sub_k {} micro_k {} micro_q {}{}", of, word(kClasses, c.kernel_class),
+         c.tile_q, c.tile_k, c.sub_q, c.sub_k, c.micro_k, c.micro_q,
+         c.kernel_class == KernelClass::vector
+             ? fmt::format(" few_q {}{}", c.few_q, c.products == 1 ? "" : fmt::format(" products {}", c.products))
+             : fmt::format(" threads {} depth {} staged {} stages {} resident {}{}", c.threads, c.depth, c.staged,
+                           c.stages, c.resident, c.groups == 0 ? "" : fmt::format(" groups {}", c.groups)));
+}
+
 /// Without its steps, which a plan that stands beside another has not of its own.
 std::string print_choices(const Plan& plan) {
   TextWriter w;
@@ -139,13 +148,8 @@ std::string print_choices(const Plan& plan) {
   }
   for (const auto& p : plan.predicates) print(w, p);
   for (const auto& f : plan.forms) w.line("form {}", prefix_text(*f));
-  const Choices& c = plan.choices;
-  w.line("choices {} tile_q {} tile_k {} sub_q {} sub_k {} micro_k {} micro_q {}{}", word(kClasses, c.kernel_class),
-         c.tile_q, c.tile_k, c.sub_q, c.sub_k, c.micro_k, c.micro_q,
-         c.kernel_class == KernelClass::vector
-             ? fmt::format(" few_q {}{}", c.few_q, c.products == 1 ? "" : fmt::format(" products {}", c.products))
-             : fmt::format(" threads {} depth {} staged {} stages {} resident {}{}", c.threads, c.depth, c.staged,
-                           c.stages, c.resident, c.groups == 0 ? "" : fmt::format(" groups {}", c.groups)));
+  print(w, "choices", plan.choices);
+  if (plan.decoding) print(w, "decoding", plan.decoding->choices);
   for (const auto& cut : plan.cuts) w.line("cut rows {} keys {} most {}", cut.rows, cut.keys, cut.most);
   for (const auto& phase : plan.phases) print(w, phase);
   for (const auto& reason : plan.reasons) w.line("reason {}", reason);

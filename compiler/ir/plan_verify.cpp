@@ -1,4 +1,5 @@
 #include "compiler/ir/derivative.h"
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/predicates.h"
 
@@ -26,6 +27,7 @@ class Verifier {
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) phase(plan_.phases[i], i);
     if (plan_.transposed) beside(*plan_.transposed, Stationary::key, Role::attend, "of dK and dV");
     if (plan_.of_inputs) beside(*plan_.of_inputs, Stationary::query, Role::inputs, "of inputs");
+    if (plan_.decoding) decoding(*plan_.decoding);
     return std::move(wrong_);
   }
 
@@ -42,6 +44,18 @@ class Verifier {
                       other.stationary() == side && other.phases.front().role == role;
     if (!has_others || !fits) return say("the plan {} is none that stands beside one of dQ", name);
     for (auto& what : Verifier(other).run()) say("{}: {}", name, what);
+  }
+
+  void decoding(const Plan& other) {
+    const bool has_it = plan_.choices.kernel_class == KernelClass::mma && !plan_.bind.gradient && plan_.lists.empty() &&
+                        plan_.dropout == 0 && plan_.phases.size() == 1 && !plan_.phases.front().rows.classes;
+    if (!has_it || print(other) != print(decoding_plan(plan_, other.choices)))
+      return say("the plan of decoding is not this one with other choices");
+    if (other.choices.tile_q != kRowsOfDecoding || other.choices.groups != 0)
+      say("decoding has no tiles of {} rows by instructions of one warp", kRowsOfDecoding);
+    Plan uncut = other;
+    uncut.cuts.clear();  // they are in blocks of this plan's keys
+    for (auto& what : Verifier(uncut).run()) say("decoding: {}", what);
   }
 
   void sizes() {
@@ -126,11 +140,14 @@ class Verifier {
     if (plan_.branches > 255) say("{} branches are more than the 255 that a weight counts", plan_.branches);
   }
 
-  /// The same of its matrix instructions: a warp has one or two tiles of 16 rows.
+  /// The same of its matrix instructions: a warp has one or two tiles of 16 rows, or all share one and each has keys of
+  /// its own.
   void warps_of_tiles(const Choices& c) {
     if (plan_.bind.dtype == DType::f32) say("matrix instructions compute with f16 and bf16");
+    const int warps = c.threads / 32;
     const bool rows = (c.threads == 128 || c.threads == 64) && c.sub_q == 16 && (c.micro_q == 1 || c.micro_q == 2);
-    if (!rows || c.tile_q != c.threads / 32 * c.sub_q * c.micro_q)
+    const bool shared = c.tile_q == kRowsOfDecoding && c.micro_q == 1 && c.tile_k % (16 * warps) == 0;
+    if (!rows || (!shared && c.tile_q != warps * c.sub_q * c.micro_q))
       say("{} threads do not cover {} rows, 16 x {} a warp", c.threads, c.tile_q, c.micro_q);
     if (c.tile_k > 64 || c.tile_k % 16 != 0 || c.sub_k != c.tile_k || c.micro_k != c.tile_k)
       say("blocks of {} keys are not from 16 to 64 in steps of 16", c.tile_k);

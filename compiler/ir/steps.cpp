@@ -29,7 +29,7 @@ const char* to_string(Count count) {
 }
 
 const char* to_string(When when) {
-  constexpr const char* kNames[] = {"always",    "few_queries", "many_queries", "keys_are_cut",
+  constexpr const char* kNames[] = {"always",    "few_queries", "many_queries", "decoding",       "keys_are_cut",
                                     "d_queries", "d_keys",      "d_inputs",     "sizes_in_memory"};
   return kNames[static_cast<std::size_t>(when)];
 }
@@ -39,7 +39,10 @@ class Steps {
   explicit Steps(const Plan& plan) : plan_(plan), on_gpu_(plan.choices.kernel_class != KernelClass::vector) {}
 
   std::vector<Step> make() && {
-    if (plan_.may_read_sizes()) add(Kernel::sizes, 0, {}, Regime::few_queries).when = When::sizes_in_memory;
+    if (plan_.may_read_sizes()) {
+      const auto text = plan_.decoding ? Regime::decoding : Regime::few_queries;
+      add(Kernel::sizes, 0, {}, text).when = When::sizes_in_memory;
+    }
     for (std::size_t i = 0; i < plan_.lists.size(); ++i) fill_list(static_cast<int>(i));
     if (plan_.transposed) {
       gradients();
@@ -77,9 +80,13 @@ class Steps {
 
   void attend(int phase, When when = When::always) {
     const std::vector<Count> product = {&Counts::head_groups, &Counts::tiles, &Counts::shares};
+    const auto of_few = [&](Regime text, When of) {
+      add(Kernel::attend, phase, product, text).when = of;
+      if (plan_.may_cut_keys()) add_rows(Kernel::merge, phase, text).when = When::keys_are_cut;
+    };
+    if (plan_.decoding) of_few(Regime::decoding, When::decoding);
     if (has_few_queries(plan_)) {
-      add(Kernel::attend, phase, product, Regime::few_queries).when = When::few_queries;
-      if (plan_.may_cut_keys()) add_rows(Kernel::merge, phase, Regime::few_queries).when = When::keys_are_cut;
+      of_few(Regime::few_queries, When::few_queries);
       when = When::many_queries;
     }
     add(Kernel::attend, phase, product).when = when;

@@ -53,8 +53,9 @@ struct Step {
   /// Which launches run it.
   enum class When {
     always,
-    few_queries,   ///< CPUs: of at most Choices::few_q; GPUs: those that need more than the other text has
+    few_queries,   ///< CPUs: of at most Choices::few_q; GPUs: those that need more than the text of many has
     many_queries,  ///< others
+    decoding,      ///< GPUs: of at most queries_of_decoding()
     keys_are_cut,
     d_queries,        ///< dQ is wanted, or deltas, which its pass finds
     d_keys,           ///< dK or dV is wanted

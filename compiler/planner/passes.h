@@ -54,6 +54,9 @@ void choose_rows(Draft& draft);
 /// How launches with few queries cut the keys of a row (ir/key_chunks.h). Requires choices and `plan.phases`.
 void cut_keys(Draft& draft);
 
+/// Matrix instructions: tiles for launches whose rows fill 16 (ir/few_rows.h). Requires all else of the plan.
+void choose_decoding(Draft& draft);
+
 /// Longest tiles first, so that the last thread to finish has little left.
 void order_tiles(Draft& draft);
 
@@ -72,6 +75,15 @@ ir::KeyRange range_of(const Conjunction& c, int branch, const ir::HeadSet& heads
 
 /// May several branches keep a pair, which weighs as much as they are? Not those of heads apart.
 bool counts_branches(const ir::Pattern& pattern);
+
+struct MatrixTile {
+  int blocks = 1;  ///< of threads, on an SM
+  int rows = 0, keys = 0, stages = 1;
+  int threads = 0;  ///< where warps share rows
+};
+/// Do so many blocks of threads find room on an SM, by about what each takes of shared memory: rows of Q, of gradients
+/// of dO, too, rows of K and V, and lists? codegen/cuda/classes.h knows it exactly.
+bool matrices_fit(const Draft& draft, const MatrixTile& tile);
 
 /// One pass per softmax of the combine mode over the given ranges.
 std::vector<ir::Pass> softmax_passes(const Draft& draft, const std::vector<ir::KeyRange>& ranges);

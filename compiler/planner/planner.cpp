@@ -24,6 +24,7 @@ constexpr PassEntry kPasses[] = {
     {"cut_keys", cut_keys},
     {"order_tiles", order_tiles},
     {"summarize", summarize},
+    {"choose_decoding", choose_decoding},
 };
 
 /// The scale where it is a number; where it differs from pair to pair it goes into the score.

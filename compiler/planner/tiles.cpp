@@ -95,21 +95,6 @@ bool has_matrix_instructions(const Target& target, ir::DType dtype) {
   return dtype == ir::DType::f16 ? target.has_mma : dtype == ir::DType::bf16 && target.has_bf16_mma;
 }
 
-/// Do so many blocks of threads find room on an SM, by about what each takes of shared memory: rows of Q, of gradients
-/// of dO, too, rows of K and V, and lists? codegen/cuda/classes.h knows it exactly.
-bool matrices_fit(const Draft& draft, int blocks, int rows, int keys, int stages) {
-  const ir::Bind& bind = draft.plan.bind;
-  constexpr std::int64_t kLists = 5 << 10, kReserved = 1 << 10;  // of each block, by the driver
-  const walk::BlockShape shape = {.rows = rows,
-                                  .keys = keys,
-                                  .dim = static_cast<int>(bind.d),
-                                  .dim_v = static_cast<int>(bind.d_v),
-                                  .gradient = bind.gradient,
-                                  .stages = stages};
-  const std::int64_t all = shape.staged_bytes() + kLists;
-  return all <= draft.target.shared_per_block && blocks * (all + kReserved) <= draft.target.shared_per_sm;
-}
-
 /// Are keys of full zones known by number, without a list? See codegen/cuda/device/mma_attend.cuh.
 bool has_runs(const ir::Plan& plan) { return !plan.bind.paged && plan.dropout == 0; }
 
@@ -131,7 +116,7 @@ ir::Choices for_matrices(const Draft& draft, std::string& reason) {
   c.threads = 128;
   c.sub_q = 16;
   const auto fits = [&](int blocks, int rows, int keys, int stages = 1) {
-    return matrices_fit(draft, blocks, rows, keys, stages);
+    return matrices_fit(draft, {.blocks = blocks, .rows = rows, .keys = keys, .stages = stages});
   };
   int on_an_sm = 0;
   const auto choose = [&](int blocks, int rows, int most, int least) {
@@ -202,7 +187,7 @@ std::optional<ir::Choices> gradients_by_matrices(const Draft& draft, std::string
   const bool tight = several || !draft.target.has_async_copy;
   const int most_keys = !tight ? 64 : of_keys && sums > 128 ? 16 : 32;
   const auto choose = [&](int blocks, int tile, int keys, int stages) {
-    if (!matrices_fit(draft, blocks, tile, keys, stages)) return false;
+    if (!matrices_fit(draft, {.blocks = blocks, .rows = tile, .keys = keys, .stages = stages})) return false;
     c.micro_q = tile / 64;
     c.tile_q = tile;
     c.tile_k = c.sub_k = c.micro_k = keys;
@@ -253,15 +238,15 @@ ir::Choices for_gpu(Draft& draft) {
 }
 
 /// Where few rows have many keys: enough that a chunk's products outweigh finding its keys and merging its rows.
-constexpr int kLeastKeysOfChunk = 512;
+constexpr int kLeastKeysOfChunk = 256;
 /// By schedule; hardly any launch has two of them.
 constexpr int kMostKeysOfChunk = 1 << 20;
 /// A chunk's state is written and read once for each row; more rows want more keys to be worth it.
-constexpr int kFewRows = 16, kKeysForMoreRows = 4;
+constexpr int kFewRows = 16, kKeysForMoreRows = 8;
 /// More row tiles than that are work for a GPU as they are, with a few heads.
 constexpr int kMostTilesToCut = 2;
-/// With 8 heads that is two blocks of threads for each of 128 SMs.
-constexpr std::int64_t kMostChunks = 32;
+/// With 8 heads that is four blocks of threads for each of 128 SMs; of more rows fewer states are kept.
+constexpr std::int64_t kMostChunks = 64, kMostOfMoreRows = 32;
 
 /// Instructions of four warps, which read operands in shared memory. Measured on an H100 they are slower than those of
 /// one warp (docs/how-the-cuda-kernel-works.md), so that only a schedule asks for them.
@@ -278,6 +263,21 @@ struct Key {
 };
 
 }  // namespace
+
+bool matrices_fit(const Draft& draft, const MatrixTile& tile) {
+  const ir::Bind& bind = draft.plan.bind;
+  constexpr std::int64_t kLists = 5 << 10, kReserved = 1 << 10;  // of each block, by the driver
+  const walk::BlockShape shape = {.rows = tile.rows,
+                                  .keys = tile.keys,
+                                  .threads = tile.threads,
+                                  .dim = static_cast<int>(bind.d),
+                                  .dim_v = static_cast<int>(bind.d_v),
+                                  .summed = static_cast<int>(bind.d_v),
+                                  .gradient = bind.gradient,
+                                  .stages = tile.stages};
+  const std::int64_t all = std::max(shape.staged_bytes(), shape.handed_bytes()) + kLists;
+  return all <= draft.target.shared_per_block && tile.blocks * (all + kReserved) <= draft.target.shared_per_sm;
+}
 
 void choose_tiles(Draft& draft) {
   ir::Choices& c = draft.plan.choices;
@@ -330,8 +330,9 @@ void cut_keys(Draft& draft) {
   const std::int64_t most = std::min(kMostChunks, ir::kMostShares / std::ssize(plan.phases.front().passes));
   if (most < 2) return;
   const std::int64_t all = std::int64_t{kMostTilesToCut} * plan.choices.tile_q;
-  plan.cuts = {{.rows = kFewRows, .keys = draft.chunk_k, .most = most},
-               {.rows = all, .keys = std::int64_t{kKeysForMoreRows} * draft.chunk_k, .most = most}};
+  plan.cuts = {
+      {.rows = kFewRows, .keys = draft.chunk_k, .most = most},
+      {.rows = all, .keys = std::int64_t{kKeysForMoreRows} * draft.chunk_k, .most = std::min(kMostOfMoreRows, most)}};
 }
 
 void order_tiles(Draft& draft) {

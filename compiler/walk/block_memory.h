@@ -52,7 +52,15 @@ struct BlockShape {
   /// warp's pairs meet all banks. What would take more room than everything else goes in two parts.
   constexpr int result_parts() const { return rows * (round_up(summed, 16) + 8) * 4 > staged_bytes() ? 2 : 1; }
   constexpr int result_floats() const { return round_up(summed, 16) / result_parts() + 8; }
-  constexpr int operand_bytes() const { return larger(staged_bytes(), rows * result_floats() * 4); }
+  /// Where warps share rows, each hands on what it found: 16 bytes a lane for each 8 columns, and as many of
+  /// maxima and sums. See codegen/cuda/device/mma_results.cuh.
+  constexpr int handed_bytes() const {
+    const int parts = 16 * warps() / rows;
+    return parts > 1 ? parts * (round_up(summed, 16) / 8 + 1) * 32 * 16 : 0;
+  }
+  constexpr int operand_bytes() const {
+    return larger(larger(staged_bytes(), handed_bytes()), rows * result_floats() * 4);
+  }
 
   /// Of struct Meets, with groups of 16 rows.
   constexpr int meets_bytes() const {

@@ -80,6 +80,7 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.row_begin = shape.row_begin;
   to.row_end = shape.row_end();
   to.n_k = shape.n_k;
+  to.queries_up_to = std::numeric_limits<std::int32_t>::max();
   to.heads = shape.heads;
   to.kv_heads = shape.kv_heads;
   to.of_groups = codegen::divisor_of(shape.heads);
@@ -223,7 +224,13 @@ std::vector<Group> groups_of(const ir::Plan& plan, const Launch& launch, bool to
       return ir::most_key_chunks(plan, sequences[at].n_q, sequences[at].n_k) > 1;
     };
     auto all = Together().with(sequences[i], plan.choices.tile_q);
-    while (possible && end < sequences.size() && cuts(end) == cuts(i)) {
+    const auto border = ir::queries_of_decoding(plan, launch.shape);
+    std::int64_t rows = sequences[i].n_q;  // of the last that has any
+    const auto decodes = [&](std::size_t at) {
+      return rows == 0 || sequences[at].n_q == 0 || (sequences[at].n_q <= border) == (rows <= border);
+    };
+    while (possible && end < sequences.size() && cuts(end) == cuts(i) && decodes(end)) {
+      if (sequences[end].n_q > 0) rows = sequences[end].n_q;
       const auto more = all.with(sequences[end], plan.choices.tile_q);
       if (more.wastes()) break;
       all = more;
@@ -351,6 +358,7 @@ void number_tiles(const ir::Plan& plan, const HeadTables& tables, std::size_t ph
   if (piece.sizes_in_memory) {
     // Rows that begin anywhere have the most tiles where the first is the last of a cell.
     ir::Shape anywhere = piece.shape;
+    anywhere.n_q = std::min(anywhere.n_q, block.queries_up_to);
     anywhere.offset = {-1};
     return number_tiles(plan, tables, phase, anywhere, block);
   }

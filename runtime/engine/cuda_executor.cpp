@@ -148,7 +148,7 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   }
   for (const auto regime : regimes) {
     WEFT_CHECK(load(regime));
-    if (&ir::plan_of(kernel_.plan, regime) != &kernel_.plan) continue;
+    if (ir::has_own_tables(regime)) continue;
     WEFT_CHECK(words_of(*tables, launch.shape.heads, regime));
   }
   WEFT_TRY(const auto words, words_of(*tables, launch.shape.heads, ir::Regime::many_queries));

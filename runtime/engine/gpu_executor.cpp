@@ -42,9 +42,13 @@ Result<std::vector<ir::Regime>> GpuExecutor::regimes_of_shape(const ir::Shape& s
   auto out = ir::regimes_of(plan);
   if (!ir::has_few_queries(plan)) return out;
   WEFT_TRY(const auto tables, kernel_.tables(shape.heads));
-  const bool few = ir::regime_of(plan, tables->alike, shape) == ir::Regime::few_queries ||
-                   (plan.may_read_sizes() && shape.n_q <= kDecoded);
-  if (!few) std::erase(out, ir::Regime::few_queries);
+  const auto wanted = ir::regime_of(plan, tables->alike, shape);
+  const bool may_be_few = plan.may_read_sizes() && shape.n_q <= kDecoded;
+  const auto border = ir::queries_of_decoding(plan, shape);
+  std::erase_if(out, [&](ir::Regime text) {
+    const bool of_sizes = may_be_few && (text == ir::Regime::decoding ? border > 0 : shape.n_q > border);
+    return ir::is_of_few(text) && text != wanted && !of_sizes;
+  });
   return out;
 }
 

@@ -90,12 +90,22 @@ std::vector<std::int64_t> cut_keys(const ir::Plan& plan, Piece& piece) {
   return {};
 }
 
+/// Of sequences whose lengths the host does not know, those that the text computes.
+void take_entries(const ir::Plan& plan, ir::Regime text, Piece& piece) {
+  const bool some = piece.sizes_in_memory && plan.decoding;
+  const auto border = ir::queries_of_decoding(plan, piece.shape);
+  piece.block.queries_above = some && text != ir::Regime::decoding ? border : 0;
+  piece.block.queries_up_to = some && text == ir::Regime::decoding ? border : std::numeric_limits<std::int32_t>::max();
+}
+
 /// A step of tiles, behind cut_keys, and where keys are cut `merge` behind it, both for as many heads at a time as
 /// there is room for.
 Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Piece& piece, const RunTurn& run) {
   weft_args& block = piece.block;
   block.phase = step.number;
-  number_tiles(job.kernel.plan, job.tables, static_cast<std::size_t>(step.number), piece, block);
+  take_entries(job.kernel.plan, step.text, piece);
+  number_tiles(ir::plan_of(job.kernel.plan, step.text), job.tables, static_cast<std::size_t>(step.number), piece,
+               block);
   const std::int64_t rows = block.carried_rows = carried_rows(job.kernel.plan, piece.shape.rows_computed());
   std::int64_t tiles = block.tiles_per_head;
   const std::int64_t chunks = std::max<std::int64_t>(1, block.chunks),
@@ -253,15 +263,30 @@ Status open_piece(const Job& job, Piece& piece, const Room& room, const Machine&
   return done;
 }
 
-/// The text that attends the rows of a piece. What another text than the one at hand would compute of them is the same;
-/// but one in which nothing of this kind stands is shorter, and needs less to begin a tile.
-ir::Regime regime_of(const Job& job, const Piece& piece) {
+/// Does the text attend rows of a piece? What those of few and of many queries compute is the same; but the one in
+/// which less stands needs less to begin a tile. Of sequences whose lengths the host does not know some may be
+/// decoding's, and others not.
+bool attends(const Job& job, ir::Regime text, const Piece& piece) {
   const ir::Plan& plan = job.kernel.plan;
   const bool on_gpu = plan.choices.kernel_class != ir::KernelClass::vector;
-  if (on_gpu && (job.launch.cut != nullptr || piece.sizes_in_memory)) return ir::Regime::few_queries;
-  // Of several sequences all are cut, or none; and where those of most rows share tiles, all do.
-  const auto shape = piece.sequences.empty() ? piece.shape : piece.sequences.front().shape(piece.shape);
-  return ir::regime_of(plan, job.tables.alike, shape);
+  if (on_gpu && job.launch.cut != nullptr) return text == ir::Regime::few_queries;
+  if (on_gpu && piece.sizes_in_memory) {
+    const auto border = ir::queries_of_decoding(plan, piece.shape);
+    return text == ir::Regime::decoding ? border > 0 : text == ir::Regime::few_queries && piece.shape.n_q > border;
+  }
+  // Of several sequences all are decoding's, or none, and are cut, or none; and where those of most rows share tiles,
+  // all do.
+  const auto& all = piece.sequences;
+  const auto some = std::find_if(all.begin(), all.end(), [](const Sequence& s) { return s.n_q > 0; });
+  const auto shape = some == all.end() ? piece.shape : some->shape(piece.shape);
+  return text == ir::regime_of(plan, job.tables.alike, shape);
+}
+
+/// Does a step of a piece need the text?
+bool needs(const Job& job, ir::Regime text, const Piece& piece) {
+  const bool sizes =
+      piece.sizes_in_memory && text == (job.kernel.plan.decoding ? ir::Regime::decoding : ir::Regime::few_queries);
+  return sizes || attends(job, text, piece);
 }
 
 bool is_run(const Job& job, const ir::Step& step, const Piece& piece) {
@@ -271,7 +296,8 @@ bool is_run(const Job& job, const ir::Step& step, const Piece& piece) {
   switch (step.when) {
     case When::few_queries:
     case When::many_queries:
-      return step.text == regime_of(job, piece);
+    case When::decoding:
+      return attends(job, step.text, piece);
     case When::d_queries:
       return piece.shape.rows_computed() > 0 && (block.d_q.data != nullptr || plan.finds_deltas());
     case When::d_keys:
@@ -370,15 +396,17 @@ std::vector<ir::Regime> regimes_for(const Job& job) {
   if (!job.launch.wants_d_inputs()) std::erase(out, ir::Regime::inputs);
   if (!ir::has_few_queries(plan)) return out;
   const auto pieces = pieces_of(plan, job.launch, job.args, job.together);
-  const auto is_few = [&](const Piece& piece) { return regime_of(job, piece) == ir::Regime::few_queries; };
-  if (std::none_of(pieces.begin(), pieces.end(), is_few)) std::erase(out, ir::Regime::few_queries);
+  std::erase_if(out, [&](ir::Regime text) {
+    return ir::is_of_few(text) &&
+           std::none_of(pieces.begin(), pieces.end(), [&](const Piece& piece) { return needs(job, text, piece); });
+  });
   return out;
 }
 
 Result<TablesByRegime> tables_beside(const Compilation& kernel, const Launch& launch) {
   TablesByRegime out;
   for (const auto regime : ir::regimes_of(kernel.plan)) {
-    if (&ir::plan_of(kernel.plan, regime) == &kernel.plan) continue;
+    if (!ir::has_own_tables(regime)) continue;
     if (regime == ir::Regime::inputs && !launch.wants_d_inputs()) continue;
     WEFT_TRY(out[static_cast<std::size_t>(regime)], kernel.tables(launch.shape.heads, regime));
   }

@@ -102,7 +102,7 @@ TEST_F(Gpu, ExplainForAGpu) {
   EXPECT_EQ(report["key_chunks"], 1);
   const auto few = run_weft(scratch_, Call{.arguments = {"explain", longnet_, "--target", "sm_61", "--tokens", "1",
                                                          "--keys", "64k", "--dim", "16", "--heads", "2"}});
-  EXPECT_NE(few.out.find("  keys cut into 16 chunks of 512, which a second kernel merges\n"), std::string::npos)
+  EXPECT_NE(few.out.find("  keys cut into 32 chunks of 256, which a second kernel merges\n"), std::string::npos)
       << few.out;
   if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
   EXPECT_GT(report["registers"], 16);

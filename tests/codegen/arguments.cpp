@@ -163,7 +163,8 @@ Result<Arguments> Arguments::make(const ir::Plan& plan, const ir::Shape& shape, 
 void Arguments::deny_all() { lists_.deny_all(plan_); }
 
 Arguments::Arguments(const ir::Plan& plan, const ir::Shape& shape, const Layout& layout)
-    : plan_(plan),
+    : decodes_(shape.n_q <= ir::queries_of_decoding(plan, shape)),
+      plan_(decodes_ ? *plan.decoding : plan),
       shape_(shape),
       q_({shape.batch, shape.n_q, shape.heads, shape.d}, layout, plan.bind.dtype),
       k_({shape.batch, shape.n_k, shape.kv_heads, shape.d}, layout, plan.bind.dtype),
@@ -181,6 +182,7 @@ Arguments::Arguments(const ir::Plan& plan, const ir::Shape& shape, const Layout&
 
 void Arguments::fill() {
   args.abi = kWeftArgsAbi;
+  args.queries_up_to = std::numeric_limits<std::int32_t>::max();
   args.heads_per_tile = ir::heads_per_tile(plan_, ir::heads_are_alike(plan_, tables_), shape_);
   args.batch = shape_.batch;
   args.n_q = shape_.n_q;

@@ -87,7 +87,11 @@ class Arguments {
   void deny_all();
 
   /// GPUs: the text that such a launch needs. It cuts no keys, but heads may stand in one tile.
-  ir::Regime regime() const { return args.heads_per_tile > 1 ? ir::Regime::few_queries : ir::Regime::many_queries; }
+  ir::Regime regime() const {
+    if (decodes_) return ir::Regime::decoding;
+    return args.heads_per_tile > 1 ? ir::Regime::few_queries : ir::Regime::many_queries;
+  }
+  int threads() const { return plan_.choices.threads; }  ///< of a block
 
   ir::Outcome outcome() const;      ///< `max_abs_score` is not set
   std::vector<Span> spans() const;  ///< all memory the argument block points to, to the byte
@@ -99,7 +103,8 @@ class Arguments {
   Arguments(const ir::Plan& plan, const ir::Shape& shape, const Layout& layout);
   void fill();
 
-  ir::Plan plan_;
+  bool decodes_;
+  ir::Plan plan_;  ///< of the regime
   ir::Shape shape_;
   std::vector<ir::Tensor> inputs_;
   ir::Tables tables_;

@@ -32,7 +32,7 @@ Result<ir::Outcome> EmulatedKernel::run(const ir::Shape& shape, const ir::Tensor
   WEFT_TRY(Arguments arguments, Arguments::make(plan_, shape, q, k, v, inputs, options.layout));
   if (options.deny_all) arguments.deny_all();
   emulate::Launch launch;
-  launch.threads = plan_.choices.threads;
+  launch.threads = arguments.threads();
   launch.shared_bytes = codegen::cuda::shared_memory(plan_, arguments.regime()).with_terms(arguments.most_terms());
   WEFT_TRY(const auto program, program(arguments.regime()));
   launch.args_bytes = sizeof(weft_args);

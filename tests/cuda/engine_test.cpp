@@ -175,6 +175,7 @@ TEST_F(CudaEngine, ArgumentBlockByteForByte) {
   expected.heads_per_tile = 1;
   expected.batch = 2;
   expected.n_q = expected.n_k = 90;
+  expected.queries_up_to = std::numeric_limits<std::int32_t>::max();
   expected.heads = expected.kv_heads = 3;
   expected.of_group = codegen::divisor_of(1);
   const std::int64_t row = 3 * 32;

@@ -83,8 +83,7 @@ Result<ir::Outcome> DeviceKernel::run(const ir::Shape& shape, const ir::Tensor& 
     auto block = on_device(args, copies);
     const auto blocks = args.tile_end - args.tile_begin;
     if (blocks == 0) return done;
-    return module->launch({.blocks = blocks, .threads = plan_.choices.threads, .shared_bytes = shared}, &block,
-                          nullptr);
+    return module->launch({.blocks = blocks, .threads = arguments.threads(), .shared_bytes = shared}, &block, nullptr);
   }));
   for (const auto& [span, buffer] : copies) {
     // Copying waits for the launches, so that their faults show here.

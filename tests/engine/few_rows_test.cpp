@@ -127,10 +127,31 @@ TEST_P(FewRows, AreWhatTheInterpreterSays) {
 TEST_P(FewRows, HaveTheSameBitsWithTheirOwnCopiesOfKeys) {
   const Way& way = GetParam();
   const auto kernel = compiled(way, kPatterns[0]);
-  for (std::int64_t n_q : {1, 3, 5, 16}) {
+  // Both are decoding's, or neither: rows of 4 heads fill a tile of 16, or rows of one do not.
+  for (std::int64_t n_q : {1, 3, 17}) {
     const auto shared = run(kernel, way, n_q, 4, false), alone = run(kernel, way, n_q, 4, true);
     EXPECT_EQ(shared.out, alone.out) << n_q;
     EXPECT_EQ(shared.lse, alone.lse) << n_q;
+  }
+}
+
+/// Rows that fill one tile, whose keys warps share: cut and whole, with a softmax or two, of heads that share keys or
+/// not, of which some rows have no keys.
+TEST(Decoding, IsWhatTheInterpreterSays) {
+  using Sizes = std::vector<std::pair<std::int64_t, std::int64_t>>;  // heads to one of K, rows
+  for (const std::int64_t dim : {16, 128, 256}) {
+    for (const std::string text : {"pattern p { keep causal; score softcap(s, 5); schedule { chunk: 64; } }",
+                                   "pattern p { branch window(300, -2); branch segment(77); combine sum; }",
+                                   "pattern p { branch where((q * 3 + k * k) % 5 < 2); branch window(9, -330); }"}) {
+      const Way way{"emulate:sm_80", dim, DType::f16};
+      const auto kernel = compiled(way, text), interpreter = compiled({"interpreter", dim, DType::f16}, text);
+      for (const auto& [group, n_q] : Sizes{{1, 1}, {4, 4}, {1, 13}, {8, 2}}) {
+        const bool lse = text.find("combine") == std::string::npos;
+        const auto got = run(kernel, way, n_q, group, false, lse), want = run(interpreter, way, n_q, group, false, lse);
+        EXPECT_LT(largest_difference(got.out, want.out), 1e-3) << text << ", " << n_q << ", " << dim;
+        EXPECT_LT(largest_difference(got.lse, want.lse), 1e-4) << text << ", " << n_q << ", " << dim;
+      }
+    }
   }
 }
 

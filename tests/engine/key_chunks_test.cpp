@@ -157,7 +157,7 @@ TEST(CutKeys, ManyRowsKeepThemWhole) {
   };
   EXPECT_EQ(count(1, 1023), 1);
   EXPECT_EQ(count(1, 1024), 2);
-  EXPECT_EQ(count(1, 1 << 20), 32);
+  EXPECT_EQ(count(1, 1 << 20), 64);
   EXPECT_EQ(count(17, 4095), 1) << "more rows are more to merge";
   EXPECT_EQ(count(17, 4096), 2);
   EXPECT_EQ(count(2 * plan.choices.tile_q, 1 << 20), 32);
@@ -170,7 +170,7 @@ TEST(CutKeys, FewerTheMoreSoftmaxes) {
     for (int i = 0; i < branches; ++i) text += fmt::format("branch window({}, 0); ", i + 1);
     return ir::most_key_chunks(plan_of(text + "}", 512), 1, std::int64_t{1} << 20);
   };
-  EXPECT_EQ(most(2), 32);
+  EXPECT_EQ(most(2), 64);
   EXPECT_EQ(most(5), 25);
   EXPECT_EQ(most(64), 2);
   EXPECT_EQ(most(65), 1);

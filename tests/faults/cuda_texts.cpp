@@ -251,6 +251,19 @@ const std::vector<Text>& cuda_texts() {
        .target = "sm_80",
        .size = kManyRows},
 
+      // Decoding: warps share rows, and each has keys of its own. The last row of the last block of keys, terms that
+      // miss
+      // some of them, and scores that grow from one warp's keys to the next one's.
+      {.name = "decoding",
+       .pattern = "branch window(599, 0) on heads 0..1; branch causal & where(k % 3 != 1) on heads 1..2;"
+                  "branch (where(k % 2 == 0) & where(q * q % 5 != 1)) | (where(k % 4 == 1) & where(q * q % 5 != 4)) on "
+                  "heads 2..3; score s + 0.2 * (k % 64);",
+       .faults = {{"warps_share_the_first_keys"},
+                  {"hits_of_the_first_warp_for_all"},
+                  {"sums_of_warps_from_their_own_maximum"}},
+       .target = "sm_80",
+       .size = {.queries = 5, .keys = 700, .heads = 3, .d = 32, .d_v = 16},
+       .sharpness = 8},
       // Four warps that multiply together.
       {.name = "groups",
        .pattern = "branch window(150, 20); schedule { groups: 1; }",

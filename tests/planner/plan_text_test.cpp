@@ -99,7 +99,7 @@ TEST(PlanText, CutsOfKeysAreKeptAndVerified) {
   const auto plan = planner::plan(p, {.d = 64, .d_v = 64, .dtype = DType::f16}, find_target("sm_80").value());
   ASSERT_TRUE(plan.ok());
   ASSERT_EQ(plan->cuts.size(), 2);
-  EXPECT_NE(print(*plan).find("cut rows 16 keys 512 most 32\ncut rows 256 keys 2048 most 32\n"), std::string::npos);
+  EXPECT_NE(print(*plan).find("cut rows 16 keys 256 most 64\ncut rows 256 keys 2048 most 32\n"), std::string::npos);
   const auto again = parse_plan(print(*plan));
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->cuts, plan->cuts);

@@ -80,7 +80,7 @@ class Build {
     std::map<std::string, Group> groups;
     for (std::size_t i = 0; i < planned.size(); ++i) {
       for (auto& work : planned[i]) {
-        if (options_.no_few && work.binary.regime == ir::Regime::few_queries) continue;
+        if (options_.no_few && ir::is_of_few(work.binary.regime)) continue;
         groups[work.binary.request.text()].emplace_back(i, std::move(work));
       }
     }

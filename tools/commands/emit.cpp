@@ -60,7 +60,8 @@ Result<std::string> emit_cuda(const ir::Plan& plan, const Target& target, ir::Re
                               const Quoted& quoted) {
   auto source = codegen::cuda::emit(plan, target, regime);
   if (options.stage == "cuda" && options.whole) return std::move(source.text);
-  if (options.stage == "cuda") return codegen::cuda::readable(source, plan, quoted.text, quoted.branches);
+  if (options.stage == "cuda")
+    return codegen::cuda::readable(source, ir::plan_of(plan, regime), quoted.text, quoted.branches);
   WEFT_TRY(const auto library, nvrtc::locate(target, options.nvrtc));
   const auto told = nvrtc_options(engine_options(options), plan.name);
   if (options.stage == "ptx") return nvrtc::ptx(*library, source.text, target, told);
@@ -81,7 +82,15 @@ Result<std::string> emit_plan(const ir::Plan& plan, const Target& target, const 
                                           : fmt::format("only where head dims are multiples of {}", plan.choices.sub_q);
     return user_error(fmt::format("--few: {} has no text of its own for few queries, {}", plan.name, where));
   }
-  const auto regime = options.few ? ir::Regime::few_queries : ir::Regime::many_queries;
+  if (options.decoding && !plan.decoding) {
+    return user_error(
+        fmt::format("--decoding: {} has no text of its own for it: those of matrix instructions have, forward, without "
+                    "lists, dropout, phases or classes of rows",
+                    plan.name));
+  }
+  const auto regime = options.decoding ? ir::Regime::decoding
+                      : options.few    ? ir::Regime::few_queries
+                                       : ir::Regime::many_queries;
   if (is_cuda(options.stage))
     return emit_cuda(options.transposed ? *plan.transposed : plan, target, regime, options, quoted);
   auto source = codegen::cpu::emit(plan, target, regime);
@@ -156,6 +165,10 @@ int command_emit(const Options& given, const Console& console) {
   if (given.whole && given.stage != "cuda") return console.usage("--whole goes with --stage cuda");
   if (given.few && !is_cpu(given.stage) && !is_cuda(given.stage) && !given.stage.empty())
     return console.usage("--few goes with the stages behind the plan: llvm, asm, object, cuda, ptx, cubin or sass");
+  if (given.decoding && !is_cuda(given.stage) && !given.stage.empty())
+    return console.usage("--decoding goes with --stage cuda, ptx, cubin or sass");
+  if (int{given.decoding} + int{given.few} + int{given.transposed} > 1)
+    return console.usage("--decoding, --few and --transposed are texts of their own: give one");
   if (given.transposed && !is_cuda(given.stage) && !given.stage.empty())
     return console.usage("--transposed goes with --stage cuda, ptx, cubin or sass");
   if (given.stage.empty()) {

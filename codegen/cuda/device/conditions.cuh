@@ -50,7 +50,7 @@ __device__ __forceinline__ void find_ends(const weft_args& a, Shared& s, const T
   }
   __syncthreads();
   if (thread >= 32) return;
-  i64 lo = get(ends[thread]), hi = get(ends[kRows + thread]);
+  i64 lo = get(ends[thread % kRows]), hi = get(ends[kRows + thread % kRows]);
 #pragma unroll 1
   for (int r = 32; r < kRows; r += 32) {
     lo = min(lo, get(ends[r + thread]));

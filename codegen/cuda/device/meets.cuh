@@ -7,10 +7,12 @@
 // every pair is asked. Rows in groups and keys in warps say the same together: where that decides all pairs of a group, none
 // is looked at.
 
-/// The keys that a row keeps by the term, and what it says to the term's conditions; and what its group says.
+/// The keys that a row keeps by the term, and what it says to the term's conditions; and what its group says. By whole
+/// warps: behind the tile's last row lanes ask that one again, and are not heard.
 __device__ __forceinline__ void meet_row(const weft_args& a, Shared& s, const Tile& t, const i64* words,
-                                         const Term& term, int row) {
-  const int x = get(s.x[row]);
+                                         const Term& term, int thread) {
+  const bool is_row = kRows % 32 == 0 || thread < kRows;
+  const int row = is_row ? thread : kRows - 1, x = get(s.x[row]);
   Reach keys = reach_of(a, s, t, words, x, 0);
   narrow_reach(a, s, t, term, words, x, keys);
   const Bits bits = bits_of(words);
@@ -19,15 +21,17 @@ __device__ __forceinline__ void meet_row(const weft_args& a, Shared& s, const Ti
   SaidByRow said = {0, 0, 0};
   if (kConditions > 0) {
     said = ask_row(a, s, t, term, x);
-    put(s.meets.runs[row], said.runs);
-    if (kByValues) {
+    if (is_row) put(s.meets.runs[row], said.runs);
+    if (kByValues && is_row) {
       put(s.meets.least[row], said.least);
       put(s.meets.most[row], said.most);
     }
   }
   const int lo = keys.lo, hi = met ? keys.hi : keys.lo;
-  put(s.meets.lo[row], lo);
-  put(s.meets.hi[row], hi);
+  if (is_row) {
+    put(s.meets.lo[row], lo);
+    put(s.meets.hi[row], hi);
+  }
   constexpr int kOf = kGroupRows;
   const int group = row / kOf;
   const bool speaks = row % kOf == 0;  // for its group
@@ -74,13 +78,14 @@ __device__ __forceinline__ void meet_key(const weft_args& a, Shared& s, const Ti
   if (kConditions > 0) put(s.meets.of_values[number / 32], rest);
 }
 
-static_assert(kRows <= kThreads && kKeys <= kThreads && kRows % 32 == 0, "one thread per row and one per key");
+constexpr int kLanesOfRows = (kRows + 31) / 32 * 32;
+static_assert(kLanesOfRows <= kThreads && kKeys <= kThreads, "one thread per row and one per key");
 
 /// Of `count` keys from number `from` of the list on. The rows may have said theirs for a block before.
 __device__ __forceinline__ void meet_term(const weft_args& a, Shared& s, const Tile& t, const i64* words,
                                           const Term& term, int from, int count, bool rows_are_known) {
   const unsigned thread = thread_anew();
-  if (thread < kRows && !rows_are_known) meet_row(a, s, t, words, term, (int)thread);
+  if (thread < kLanesOfRows && !rows_are_known) meet_row(a, s, t, words, term, (int)thread);
   const int k = (kThreads - 1 - (int)thread) ^ 31;  // warps without rows first
   if (k / 32 < kKeyWarps) meet_key(a, s, t, term, k, k < count ? get(s.key[from + k]) : kNoKey);
 }

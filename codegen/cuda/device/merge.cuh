@@ -9,6 +9,8 @@
 
 constexpr int kMergedColumns = (kDimV + 31) / 32;  // of a thread
 
+constexpr int kMergedAtOnce = kMergedColumns > 4 ? 4 : 8;  // chunks: their memory is waited for together
+
 struct Merged {
   float m, l, o[kMergedColumns];
 };
@@ -17,15 +19,25 @@ struct Merged {
 __device__ __forceinline__ Merged merge_chunks(int chunks, const float* from, int apart, int lane) {
   Merged all = {kLowest, 0, {}};
 #pragma unroll 1
-  for (int left = chunks; left > 0; --left, from += apart) {
-    const float its_m = load_written<float>(from + kDimV), its_l = load_written<float>(from + kDimV + 1);
-    const float top = fmaxf(all.m, its_m), keep = exp2_approx(all.m - top), add = exp2_approx(its_m - top);
-    all.m = top;
-    all.l = __fmaf_rn(its_l, add, all.l * keep);
+  for (int left = chunks; left > 0; left -= kMergedAtOnce, from += kMergedAtOnce * apart) {
+    Merged its[kMergedAtOnce];
 #pragma unroll
-    for (int i = 0; i < kMergedColumns; ++i) {
-      const int column = 32 * i + lane;
-      if (column < kDimV) all.o[i] = __fmaf_rn(load_written<float>(from + column), add, all.o[i] * keep);
+    for (int j = 0; j < kMergedAtOnce; ++j) {
+      const float* const at = from + min(j, left - 1) * apart;  // behind the last one, that again
+      its[j].m = load_written<float>(at + kDimV);
+      its[j].l = load_written<float>(at + kDimV + 1);
+#pragma unroll
+      for (int i = 0; i < kMergedColumns; ++i)
+        its[j].o[i] = 32 * i + lane < kDimV ? load_written<float>(at + 32 * i + lane) : 0;
+    }
+#pragma unroll
+    for (int j = 0; j < kMergedAtOnce; ++j) {
+      if (j >= left) break;
+      const float top = fmaxf(all.m, its[j].m), keep = exp2_approx(all.m - top), add = exp2_approx(its[j].m - top);
+      all.m = top;
+      all.l = __fmaf_rn(its[j].l, add, all.l * keep);
+#pragma unroll
+      for (int i = 0; i < kMergedColumns; ++i) all.o[i] = __fmaf_rn(its[j].o[i], add, all.o[i] * keep);
     }
   }
   return all;
@@ -46,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) weft_merge(const weft_arg
   const int rows = (int)a.carried_rows, head_number = number / rows;
   const int row = (int)a.row_begin + number - head_number * rows;
   const int b = head_number / (int)a.heads, h = head_number - b * (int)a.heads;
-  if (row >= queries_of(a, b) || !is_cut(a, b)) return;
+  if (row >= queries_of(a, b) || !is_cut(a, b) || !is_of_launch(a, queries_of(a, b))) return;
   const int row_of_tensor = first_query_of(a, b) + row;
   const int count = softmaxes(a);
   float* const state = a.carry + times(number, a.chunk_slots * (count * kCarriedFloats));

@@ -15,10 +15,10 @@ constexpr int kBlocksBetween = kRounds * (kKeyList / kKeys);
 /// Which pairs of the block count, as far as that differs from pair to pair, and which of the warp's tiles have one.
 template <typename Pairs>
 __device__ __forceinline__ void open_block(const weft_args& a, Shared& s, Block& block) {
-  const int first = (int)(thread_anew() / 32 * 16), rows = get(s.tile.count);
+  const int first = 16 * warp_of_rows(thread_anew()), rows = get(s.tile.count);
   unsigned tiles = 0;
 #pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) tiles |= kByGroups || first + i * (16 * kWarps) < rows ? kMarkTile << i : 0;
+  for (int i = 0; i < kTilesEach; ++i) tiles |= kByGroups || first + i * (16 * kRowWarps) < rows ? kMarkTile << i : 0;
   if (block.is & kMarkPartial) {
     weigh_pairs(a, s, tile_of(s), block.from, count_of(block), (block.is & kMarkMixed) != 0, block.kept);
     bool whole = true;  // are all pairs of a tile kept, or none?

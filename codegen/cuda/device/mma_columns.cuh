@@ -20,6 +20,7 @@ __device__ __forceinline__ void move_part(Shared& s, float (&sums)[kTilesEach][k
   for (int i = 0; i < kRowsEach; ++i) {
 #pragma unroll
     for (int c = 0; c < kPartTiles; ++c) {
+      if (kOut && !has_columns(part * kPartTiles + c)) continue;
       float* const o = &sums[i / 2][part * kPartTiles + c][i % 2 * 2];
       if (kOut) {
         store_shared(result_at(s, i, c), make_float2(o[0], o[1]));

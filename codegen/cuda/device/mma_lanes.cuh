@@ -3,18 +3,34 @@
 #include "codegen/cuda/device/mma_stage.cuh"
 
 // Who computes what, with matrix instructions. A warp has tiles of 16 rows; of each a thread has two rows, and of each 8
-// keys two.
+// keys two. Where there are fewer such tiles than warps, as in decoding, warps share rows, and each has keys of its own.
 
-constexpr int kTilesEach = kRows / (16 * kWarps);  // a warp's tiles of 16 rows
-constexpr int kRowsEach = 2 * kTilesEach;          // a thread's rows
-constexpr int kKeyTiles = kKeys / 8;               // of each it has two keys
+constexpr int kRowWarps = kRows / 16 < kWarps ? kRows / 16 : kWarps;  // that have rows of their own
+constexpr int kKeyParts = kWarps / kRowWarps;                         // of a block of keys, one for each of the others
+constexpr int kKeysEach = kKeys / kKeyParts;
+constexpr int kTilesEach = kRows / (16 * kRowWarps);  // a warp's tiles of 16 rows
+constexpr int kRowsEach = 2 * kTilesEach;             // a thread's rows
+constexpr int kKeyTiles = kKeysEach / 8;              // of each it has two keys
+
+__device__ __forceinline__ int warp_of_rows(unsigned thread) { return (int)(thread / 32) % kRowWarps; }
+/// The first of the warp's keys, as a place in the block.
+__device__ __forceinline__ int first_key_of_warp(unsigned thread) {
+  // fault(warps_share_the_first_keys) also: return 0;
+  return kKeyParts > 1 ? (int)(thread / 32) / kRowWarps * kKeysEach : 0;
+}
+/// Does the warp have these 8 columns of O once all that share its rows have put together what they found?
+__device__ __forceinline__ bool has_columns(int tile) {
+  return kKeyParts == 1 || tile % kKeyParts == (int)(threadIdx.x / 32) / kRowWarps;
+}
 
 /// A thread's row i, of the tile: the warps' 16 rows lie side by side, so that all have a share in a border.
 __device__ __forceinline__ int row_of(int i) {
-  return i / 2 * (16 * kWarps) + (int)(threadIdx.x / 32) * 16 + i % 2 * 8 + (int)(threadIdx.x % 32) / 4;
+  return i / 2 * (16 * kRowWarps) + warp_of_rows(threadIdx.x) * 16 + i % 2 * 8 + (int)(threadIdx.x % 32) / 4;
 }
 /// Of the two keys of tile n the first, as a place in the block.
-__device__ __forceinline__ int key_of(int n) { return n * 8 + (int)(threadIdx.x % 4) * 2; }
+__device__ __forceinline__ int key_of(int n) {
+  return first_key_of_warp(threadIdx.x) + n * 8 + (int)(threadIdx.x % 4) * 2;
+}
 
 /// Pairs as bits, in the order of the results of matrix instructions. Word i is tile i of 16 rows; of its bits
 /// 4 * n + 2 * half + j is row 2 * i + half and key j of tile n.
@@ -25,18 +41,28 @@ __device__ __forceinline__ int key_of_bit(int, int bit) { return key_of(bit / 4)
 
 /// Bits of both rows of a word for keys of the block: bit k of the two words is key k of it.
 __device__ __forceinline__ unsigned bits_of_keys(unsigned first, unsigned second) {
+  if (kKeyParts > 1) {
+    const int key = first_key_of_warp(threadIdx.x);
+    // fault(hits_of_the_first_warp_for_all) leaves this out
+    first = (key < 32 ? first : second) >> key % 32;
+  }
   unsigned bits = 0;
 #pragma unroll
-  for (int half = 0; half < kKeyWarps; ++half) {
+  for (int half = 0; half < (kKeysEach + 31) / 32; ++half) {
     const unsigned twos = (half == 0 ? first : second) >> threadIdx.x % 4 * 2 & 0x03030303u;  // two of each 8 keys
     const unsigned fours = (twos | twos >> 4) & 0x00FF00FFu;
     bits |= ((fours | fours >> 8) & 0xFFFFu) << (16 * half);
   }
-  return bits | bits << 2;
+  return (bits | bits << 2) & kAllBits;
+}
+
+/// So many of the block's first keys: how many of these are the warp's.
+__device__ __forceinline__ int of_warp(int keys) {
+  return kKeyParts == 1 ? keys : min(max(keys - first_key_of_warp(threadIdx.x), 0), kKeysEach);
 }
 
 /// The pairs of a word whose key is not below the lower bound of its row, but below the upper. Four lanes share two rows:
-/// of each a lane knows one end, how many of the block's keys lie below it.
+/// of each a lane knows one end, how many of the warp's keys lie below it.
 __device__ __forceinline__ unsigned bits_between(int below) {
   const int lane = threadIdx.x % 4;
   unsigned bits = 0;
@@ -59,7 +85,7 @@ __device__ __forceinline__ unsigned keep_by_bounds(Shared& s, int word, int from
   const int lane = threadIdx.x % 4, row = row_of(2 * word + lane / 2);
   // fault(bound_one_too_far) value: right + lane % 2
   const int below = keys_below(s, from, count, lane % 2 == 0 ? get(s.meets.lo[row]) : get(s.meets.hi[row]));
-  return bits_between(below);
+  return bits_between(of_warp(below));
 }
 
 /// The pairs of a word that the term keeps, but for those it asks for one by one.

@@ -163,9 +163,9 @@ __device__ __forceinline__ void clear_strange(unsigned char* rows) {
 template <int kApart, int kTiles>
 __device__ __forceinline__ void add_strange(float (&sums)[kTilesEach][kTiles][4], const Kept& kept, int count,
                                             unsigned char* rows) {
-  const int lane = threadIdx.x % 32;
+  const int lane = threadIdx.x % 32, first = first_key_of_warp(threadIdx.x);
 #pragma unroll 1
-  for (int k = 0; k < count; ++k) {
+  for (int k = 0; k < of_warp(count); ++k) {
     unsigned keeps[kTilesEach];  // bit 0: the upper row, bit 2: the lower
 #pragma unroll
     for (int i = 0; i < kTilesEach; ++i) {
@@ -174,7 +174,7 @@ __device__ __forceinline__ void add_strange(float (&sums)[kTilesEach][kTiles][4]
     }
     #pragma unroll 1
     for (int c = 0; c < kTiles; ++c) {
-      const unsigned two = load_shared<unsigned>(rows + place_of<kApart>(k, c) + lane % 4 * 4), strange = strange_of(two);
+      const unsigned two = load_shared<unsigned>(rows + place_of<kApart>(first + k, c) + lane % 4 * 4), strange = strange_of(two);
       if (strange == 0) continue;
       const float x = strange & 0x8000u ? from_bits<kStored>((unsigned short)two) : -0.0f;
       const float y = strange & 0x80000000u ? from_bits<kStored>((unsigned short)(two >> 16)) : -0.0f;

@@ -6,8 +6,9 @@
 // whole blocks of full zones, of which every pair counts. Then what is left of these and the partial zones in which
 // bounds alone decide: there each row keeps an interval of the run's keys, and the last block may have fewer than kKeys.
 
-/// Of more columns the text of runs by bounds leaves the caches of an SM, and registers are too few.
-constexpr bool kRunsByBounds = kDim <= 64 && kColumns <= 64;
+/// Of more columns the text of runs by bounds leaves the caches of an SM, and registers are too few, unless warps have but
+/// a share of the keys.
+constexpr bool kRunsByBounds = kKeyParts > 1 || (kDim <= 64 && kColumns <= 64);
 
 /// Where no warp has rows in its second tile, runs may compute the first alone, if there are registers for the code. Not where
 /// pairs have a score: of two codes for it, what becomes an FMA may differ, and with it the bits of texts.
@@ -193,21 +194,21 @@ __device__ __forceinline__ void pass_block_of_run(Shared& s, KeyStream& stream) 
 
 /// Which pairs of a block rows keep by their bounds, and which of the warp's tiles have one. No other warp is asked.
 __device__ __forceinline__ void open_block_of_run(Shared& s, const KeyStream& stream, Block& block) {
-  const int first = first_in_run(s, stream.ready + 1), lane = threadIdx.x % 4;
+  const int first_of_warp = first_in_run(s, stream.ready + 1) + first_key_of_warp(threadIdx.x), lane = threadIdx.x % 4;
   block.kept = {};
   block.is &= ~(kMarkTiles | kMarkMasked);
 #pragma unroll
   for (int i = 0; i < kTilesEach; ++i) {
     const int row = row_of(2 * i + lane / 2);
     // fault(bounds_of_the_block_before) value: right + kKeys
-    const int below = (lane % 2 == 0 ? get(s.meets.lo[row]) : get(s.meets.hi[row])) - first;
+    const int below = (lane % 2 == 0 ? get(s.meets.lo[row]) : get(s.meets.hi[row])) - first_of_warp;
     unsigned bits = kAllBits;
     bool any = true;
     // fault(ends_in_a_runs_block_are_behind_it) value: __all_sync(0xFFFFFFFFu, lane % 2 == 0 ? below <= 0 : below > 0)
-    const bool whole = __all_sync(0xFFFFFFFFu, lane % 2 == 0 ? below <= 0 : below >= kKeys);
+    const bool whole = __all_sync(0xFFFFFFFFu, lane % 2 == 0 ? below <= 0 : below >= kKeysEach);
     if (kFewRows && row_of(2 * i) - (int)(threadIdx.x % 32) / 4 >= get(s.tile.count)) continue;  // it has no row
     if (!whole) {
-      bits = bits_between(min(max(below, 0), kKeys));
+      bits = bits_between(min(max(below, 0), kKeysEach));
       any = kByGroups || __any_sync(0xFFFFFFFFu, bits != 0);
       // fault(rows_of_a_run_are_not_masked) leaves this out
       if (any) block.is |= kMarkMasked;

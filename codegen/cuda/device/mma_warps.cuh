@@ -12,7 +12,7 @@ __device__ __forceinline__ void await_products(float (&)[kTilesEach][kTiles][4],
 template <int kApart, int kCount = kTilesEach>
 __device__ __forceinline__ void load_rows(unsigned (&to)[kTilesEach][4], const unsigned char* q, int c) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) load_matrices(to[i], q + i * (16 * kWarps) * kApart + c * 32);
+  for (int i = 0; i < kCount; ++i) load_matrices(to[i], q + i * (16 * kRowWarps) * kApart + c * 32);
 }
 template <int kApart>
 __device__ __forceinline__ void load_keys(unsigned (&to)[4], const unsigned char* k, int c, int n) {
@@ -63,11 +63,11 @@ __device__ __forceinline__ void find_operands(const unsigned char*& q, const uns
                                               const unsigned char* rows, const unsigned char* keys) {
   // Where registers are few, addresses are not to wait for the next block in them.
   const unsigned thread = kTwoProducts ? thread_anew() : threadIdx.x;
-  const int lane = thread % 32, warp = thread / 32;
+  const int lane = thread % 32, warp = warp_of_rows(thread);
   // fault(row_of_q) value: right + (lane % 16 < 8 ? 8 : -8) * kApart
   q = rows + (warp * 16 + lane % 16) * kApart + lane / 16 * 16;
   // fault(row_of_k) value: keys + lane % 16 * kApart + lane / 8 % 2 * 16
-  k = keys + (lane / 16 * 8 + lane % 8) * kApart + lane / 8 % 2 * 16;
+  k = keys + (first_key_of_warp(thread) + lane / 16 * 8 + lane % 8) * kApart + lane / 8 % 2 * 16;
 }
 
 /// scores = rows of the tile times rows of keys, which stand from there on in shared memory.
@@ -99,7 +99,7 @@ __device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], c
                                            const unsigned char* keys, int = 0, int = kTilesEach) {
   const int lane = threadIdx.x % 32;
   // fault(row_of_v) value: keys + (lane / 16 * 8 + lane % 8) * kApart + lane / 16 * 16
-  const unsigned char* const v = keys + lane % 16 * kApart + lane / 16 * 16;
+  const unsigned char* const v = keys + (first_key_of_warp(threadIdx.x) + lane % 16) * kApart + lane / 16 * 16;
 #pragma unroll
   for (int n = 0; n < kKeyTiles; n += 2) {
     unsigned weights[kTilesEach][4];

@@ -10,6 +10,11 @@
 __device__ __forceinline__ int first_row(const weft_args& a) { return kTransposed ? 0 : (int)a.row_begin; }
 __device__ __forceinline__ int end_of_rows(const weft_args& a) { return (int)(kTransposed ? a.n_k : a.row_end); }
 
+/// Of entries whose sizes the host does not know, those of decoding are computed by one launch, and the others by another.
+__device__ __forceinline__ bool is_of_launch(const weft_args& a, int n_q) {
+  return !kSomeEntries || (n_q > a.queries_above && n_q <= a.queries_up_to);
+}
+
 /// Position of row 0 of a batch entry, …
 __device__ __forceinline__ int position_of_rows(const weft_args& a, int b) {
   return kTransposed ? 0 : first_position(a, b);

@@ -44,7 +44,7 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   t.first_row = 0;
   if (a.entries != nullptr) {
     const int4 entry = load_global<int4>(a.entries + t.b);
-    n_q = entry.x;
+    n_q = is_of_launch(a, entry.x) ? entry.x : 0;
     n_k = entry.y;
     t.first_row = kTransposed ? entry.w : entry.z;
   }

@@ -30,8 +30,8 @@ constexpr bool kNarrows = true;      // rows keep an interval of keys by some of
 constexpr bool kByValues = true;     // pairs by a value of the key, which rows compare
 constexpr int kSharedFixed = 36912;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,
-               kDirect = false, kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false,
-               kListsPages = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
+               kDirect = false, kHasSink = false, kSomeEntries = false, kSharesTiles = false, kTransposed = false,
+               kPaged = false, kListsPages = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
                kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
                kHasParts = false;  // what this kernel does without
 

@@ -28,10 +28,10 @@ constexpr int kUnits = 1;            // of those, if some may be passed over
 constexpr int kSharedFixed = 36784;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,
-               kDirect = false, kHasSink = false, kSharesTiles = false, kTransposed = false, kPaged = false,
-               kListsPages = false, kSpans = false, kNarrows = false, kByValues = false, kHasClasses = false,
-               kHasRowBits = false, kHasRowConditions = false, kHasStreams = false, kHasFilters = false,
-               kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+               kDirect = false, kHasSink = false, kSomeEntries = false, kSharesTiles = false, kTransposed = false,
+               kPaged = false, kListsPages = false, kSpans = false, kNarrows = false, kByValues = false,
+               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
+               kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
