@@ -134,9 +134,9 @@ struct weft_args {
   /// others of the batch another text computes.
   std::int64_t queries_above, queries_up_to;
   weft_sizes_at sizes;
-  /// GPUs: of tiles_per_head; of the heads, or groups of those that stand in one tile, of a batch entry; and of the
-  /// query heads of one kv head.
-  weft_divisor of_tiles, of_groups, of_group;
+  /// GPUs: of tiles_per_head; of the heads, or groups of those that stand in one tile, of a batch entry; of the query
+  /// heads of one kv head; and of page_size.
+  weft_divisor of_tiles, of_groups, of_group, of_page;
 };
 
 static_assert(sizeof(weft_args) <= 4096, "kernel arguments are passed by value on GPUs");

@@ -16,7 +16,7 @@ int most_blocks(const ir::Bind& bind) { return bind.d_v <= 64 ? 4 : bind.d_v <= 
 
 /// Blocks of threads on an SM first: a block of keys is waited for as long as it computes.
 bool choose(const Draft& draft, ir::Choices& c) {
-  const int most_stages = draft.target.has_async_copy && !draft.plan.bind.paged ? 2 : 1;
+  const int most_stages = draft.target.has_async_copy ? 2 : 1;
   for (const int warps : {4, 2}) {
     const int keys = kKeysOfWarp * warps;
     for (int stages = most_stages; stages > 0; --stages) {
@@ -41,7 +41,9 @@ void choose_decoding(Draft& draft) {
   ir::Plan& plan = draft.plan;
   const bool has_it = plan.choices.kernel_class == ir::KernelClass::mma && !plan.bind.gradient && plan.lists.empty() &&
                       plan.dropout == 0 && plan.phases.size() == 1 && !plan.phases.front().rows.classes;
-  if (!has_it) return;
+  // Without asynchronous copies rows of K and V wait in registers, beside O.
+  const bool is_wide = std::max(plan.bind.d, plan.bind.d_v) > 128 && !draft.target.has_async_copy;
+  if (!has_it || is_wide) return;
   ir::Choices c = plan.choices;
   c.groups = 0;
   c.tile_q = c.sub_q = ir::kRowsOfDecoding;

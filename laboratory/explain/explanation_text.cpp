@@ -119,7 +119,8 @@ std::string to_text(const Explanation& what) {
   to.print("{}{} on {}, {} queries, {} keys, {} heads, dim {}, {}\n", planned.bind.gradient ? "backward pass of " : "",
            planned.pattern.name, planned.target.name, shape.n_q, shape.n_k, shape.heads, shape.d,
            ir::to_string(planned.bind.dtype));
-  print_plan(planned.plan, to);
+  const ir::Plan& plan = ir::plan_of(planned.plan, load.regime);
+  print_plan(plan, to);
   if (backward) print_backward(shape, *backward, to);
   if (planned.plan.transposed) {
     to.print("  seven products in two passes; that of dK and dV, whose tiles hold keys:\n");
@@ -128,7 +129,7 @@ std::string to_text(const Explanation& what) {
   if (load.heads_per_tile > 1) to.print("  rows of {} heads, which share K and V, in one tile\n", load.heads_per_tile);
   if (const auto chunks = ir::key_chunks(planned.plan, shape, 0); chunks.count > 1)
     to.print("  keys cut into {} chunks of {}, which a second kernel merges\n", chunks.count, chunks.keys);
-  print_compiled(planned.plan, kernels[0], to);
+  print_compiled(plan, kernels[0], to);
   if (planned.plan.transposed) print_compiled(*planned.plan.transposed, kernels[1], to);
   if (load.inputs_missing) {
     to.print("  work: depends on inputs; give them with --input name=X.npy\n");

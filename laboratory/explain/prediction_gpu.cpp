@@ -75,7 +75,7 @@ std::string assumption(const Pass& pass, const Cost& cost, const Target& target)
 
 std::vector<Pass> passes_of(const Workload& load, const Planned& planned, const std::vector<Compiled>& kernels,
                             const ir::Shape& shape) {
-  const ir::Plan& plan = planned.plan;
+  const ir::Plan& plan = ir::plan_of(planned.plan, load.regime);
   const auto rows = [&](std::int64_t n) { return static_cast<double>(shape.batch * shape.heads * n); };
   if (!plan.transposed) return {{"O", plan, load.work, kernels.at(0), rows(shape.n_q), 1, load.bytes}};
   // Of the gradients a pass writes its own and no other; of O nothing is read but for delta.

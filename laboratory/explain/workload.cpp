@@ -60,10 +60,13 @@ double executed_flops(const ir::Plan& plan, const planner::Work& work) {
 Result<Workload> workload_of(const Planned& planned, const ir::Shape& shape, const std::vector<ir::Tensor>& inputs) {
   Workload load;
   const auto start = std::chrono::steady_clock::now();
-  WEFT_TRY(const auto plan, planner::plan(planned.pattern, planned.bind, planned.target));
-  WEFT_TRY(const auto tables, ir::make_tables(plan, shape.heads));
+  WEFT_TRY(const auto first, planner::plan(planned.pattern, planned.bind, planned.target));
+  WEFT_TRY(const auto tables, ir::make_tables(first, shape.heads));
   load.plan_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  load.heads_per_tile = ir::heads_per_tile(plan, ir::heads_are_alike(plan, tables), shape);
+  const bool alike = ir::heads_are_alike(first, tables);
+  if (ir::has_few_queries(first)) load.regime = ir::regime_of(first, alike, shape);
+  const ir::Plan& plan = ir::plan_of(first, load.regime);
+  load.heads_per_tile = ir::heads_per_tile(plan, alike, shape);
   WEFT_TRY(load.launches, rehearse(Compilation(planned), shape));
   load.bytes = planner::tensor_bytes(plan, shape);
   load.inputs_missing = inputs.empty() && depends_on_inputs(plan);

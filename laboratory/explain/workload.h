@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/ir/few_rows.h"
 #include "compiler/planner/analysis.h"
 #include "runtime/engine/front.h"
 #include "runtime/engine/rehearse.h"
@@ -11,6 +12,7 @@ namespace weft::explain {
 
 /// What a plan does at given sizes.
 struct Workload {
+  ir::Regime regime = ir::Regime::many_queries;  ///< whose text computes O, or dQ
   planner::Work work;
   double flops = 0;  ///< useful: 2 (d + d_v) per kept pair, with multiplicity; of a backward pass 2 (3 d + 2 d_v)
   /// The same per pair that the kernel computes; of a backward pass in two, by query and by key, the seven products.

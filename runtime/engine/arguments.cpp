@@ -104,6 +104,7 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.pages = static_cast<const std::int32_t*>(args.pages.data);
   to.page_stride = args.pages.stride[0];
   to.page_size = args.pages.data != nullptr ? args.k.extent[1] : 0;
+  if (to.page_size > 0) to.of_page = codegen::divisor_of(to.page_size);
   to.page_count = args.pages.data != nullptr ? args.k.extent[0] : 0;
   if (launch.sizes_in_memory) {
     const SizesAt& at = args.sizes_at;

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -13,6 +16,7 @@ namespace weft::test {
 namespace {
 
 constexpr std::int64_t kBatch = 2, kKvHeads = 2, kKeys = 333;
+constexpr std::array<std::int64_t, kBatch> kLengths = {kKeys, kKeys};
 
 struct Results {
   std::vector<float> out, lse;
@@ -24,9 +28,9 @@ struct Way {
   DType dtype = DType::f32;
 };
 
-Kernel compiled(const Way& way, const std::string& text) {
+Kernel compiled(const Way& way, const std::string& text, bool paged = false) {
   static const Engine engine({.no_cache = true});
-  auto kernel = engine.compile(text, {.dim = way.dim, .dtype = way.dtype, .target = way.target});
+  auto kernel = engine.compile(text, {.dim = way.dim, .dtype = way.dtype, .paged = paged, .target = way.target});
   EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
   return kernel.value();
 }
@@ -51,13 +55,29 @@ class Stored {
   DType dtype_;
 };
 
-/// `group` query heads share each head of K and V, or have copies of their own.
-Results run(const Kernel& kernel, const Way& way, std::int64_t n_q, std::int64_t group, bool copies, bool lse = true) {
+/// Rows of K or V in pages of so many, which lie in reverse; what no token fills is NaN.
+std::vector<float> in_pages(const std::vector<float>& rows, std::int64_t page, std::int64_t row) {
+  const auto of_sequence = (kKeys + page - 1) / page;
+  std::vector<float> out(static_cast<std::size_t>(kBatch * of_sequence * page * row),
+                         std::numeric_limits<float>::quiet_NaN());
+  for (std::int64_t b = 0; b < kBatch; ++b) {
+    for (std::int64_t n = 0; n < kKeys; ++n) {
+      const auto place = kBatch * of_sequence - 1 - (b * of_sequence + n / page);
+      std::copy_n(rows.begin() + (b * kKeys + n) * row, row, out.begin() + (place * page + n % page) * row);
+    }
+  }
+  return out;
+}
+
+/// `group` query heads share each head of K and V, or have copies of their own. `page`: keys of a page, or 0.
+Results run(const Kernel& kernel, const Way& way, std::int64_t n_q, std::int64_t group, bool copies, bool lse = true,
+            std::int64_t page = 0) {
   const auto heads = kKvHeads * group, kv_heads = copies ? heads : kKvHeads, dim = way.dim;
   Stored q(numbers(kBatch * n_q * heads * dim, 1), way.dtype);
   // [batch, key, kv head, dim]
   const auto spread = [&](std::uint32_t seed) {
     const auto shared = numbers(kBatch * kKeys * kKvHeads * dim, seed);
+    if (page > 0) return in_pages(shared, page, kKvHeads * dim);
     if (!copies) return shared;
     std::vector<float> out;
     for (std::int64_t row = 0; row < kBatch * kKeys * kKvHeads; ++row) {
@@ -76,6 +96,15 @@ Results run(const Kernel& kernel, const Way& way, std::int64_t n_q, std::int64_t
                .out = dense_output(out.data(), way.dtype, {kBatch, n_q, heads, dim}),
                .lse = dense_output(results.lse.data(), DType::f32, {kBatch, heads, n_q})};
   if (!lse) args.lse = {};
+  std::vector<std::int32_t> table;
+  if (page > 0) {
+    const auto of_sequence = (kKeys + page - 1) / page;
+    for (auto left = kBatch * of_sequence; left > 0; --left) table.push_back(static_cast<std::int32_t>(left - 1));
+    for (TensorView* view : {&args.k, &args.v})
+      *view = dense_view(view->data, way.dtype, {kBatch * of_sequence, page, kKvHeads, dim});
+    args.pages = dense_view(table.data(), DType::i32, {kBatch, of_sequence});
+    args.kv_lengths = kLengths;
+  }
   const auto status = kernel.run(args);
   EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
   results.out = out.numbers();
@@ -150,6 +179,27 @@ TEST(Decoding, IsWhatTheInterpreterSays) {
         const auto got = run(kernel, way, n_q, group, false, lse), want = run(interpreter, way, n_q, group, false, lse);
         EXPECT_LT(largest_difference(got.out, want.out), 1e-3) << text << ", " << n_q << ", " << dim;
         EXPECT_LT(largest_difference(got.lse, want.lse), 1e-4) << text << ", " << n_q << ", " << dim;
+      }
+    }
+  }
+}
+
+/// Keys in pages are known by number, too; of more rows they are listed.
+TEST(Decoding, OfPagesIsAsOfRows) {
+  for (const std::int64_t dim : {24, 128}) {
+    for (const std::string text :
+         {"pattern p { keep causal; score softcap(s, 5); schedule { chunk: 64; } }",
+          "pattern p { keep window(150, 0); }",
+          "pattern p { branch dilated(300, 3); branch window(100, -20) & where(k % 5 != 2); }"}) {
+      const Way way{"emulate:sm_80", dim, DType::f16};
+      const auto rows = compiled(way, text), pages = compiled(way, text, true);
+      for (const std::int64_t page : {16, 20, 64, 400}) {
+        for (const std::int64_t n_q : {1, 5, 40}) {
+          const auto want = run(rows, way, n_q, 2, false), got = run(pages, way, n_q, 2, false, true, page);
+          const auto what = fmt::format("{} rows, pages of {}, dim {}: {}", n_q, page, dim, text);
+          EXPECT_LT(largest_difference(got.out, want.out), 1e-3) << what;
+          EXPECT_LT(largest_difference(got.lse, want.lse), 1e-4) << what;
+        }
       }
     }
   }

@@ -51,9 +51,9 @@ __device__ __forceinline__ void put_key(const weft_args& a, Shared& s, int place
   put(s.key[place], y);
   if (kCounts) put(s.key_weight[place], (float)weight);
   if (kListsPages) {
-    const int page_size = (int)a.page_size, page = y / page_size;
+    const int page = divided(y, a.of_page);
     put(s.page[place], page_number(a, tile_of(s).b, page));
-    put(s.in_page[place], y - page * page_size);
+    put(s.in_page[place], y - page * (int)a.page_size);
   }
 }
 

@@ -39,12 +39,12 @@ __device__ __forceinline__ void open_block(const weft_args& a, Shared& s, Block&
   block.is = (block.is & ~kMarkTiles) | tiles;
 }
 
-/// Pages are known of the keys on the list alone. A score that does not stand in the text for all pairs at once has loops
+/// Keys in pages make a run where warps share them alone, whose registers have room for where they are. A score that does not stand in the text for all pairs at once has loops
 /// that nothing is hidden under.
 template <typename Pairs>
 constexpr bool kInline = kStages > 1 && Pairs::kKeysAtOnce == kKeyTiles;
 template <typename Pairs>
-constexpr bool kRuns = !kPaged && !Pairs::kDrops && (!Pairs::kScored || kInline<Pairs>);
+constexpr bool kRuns = (!kPaged || kKeyParts > 1) && !Pairs::kDrops && (!Pairs::kScored || kInline<Pairs>);
 
 /// Of blocks whose pairs may be masked, those of runs by bounds are; and where their rows of V are.
 __device__ __forceinline__ bool is_of_run(const Block& block) { return kRunsByBounds && (block.is & kMarkRun) != 0; }
@@ -123,6 +123,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   Rows<kDim> keys;
   Rows<kDimV> values;
   KeyStream stream = {};
+  int page = 0;  // of a run in pages, of the thread's key of the block behind the next
   Settled settled;
   settled.rounds = 0;
   Block block;
@@ -138,6 +139,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       const bool open = count_of(block) > 0, run = kHasRuns && block.is & kMarkRun, bounded = kRunsByBounds && run && block.is & kMarkPartial;
       if (open) {
         finish_rows(keys, s.keys, k_rows(s));
+        if (kPaged && run && stream.ready > 0) put_pages(a, s, stream, block.is ^ kMarkOdd, page);
         // fault(values_before_the_barrier) leaves this out
         __syncthreads();
         if (!run) {
@@ -147,7 +149,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
           // fault(values_before_the_barrier) also: __syncthreads();
           open_block<Pairs>(a, s, block);
         } else {
-          if (kStages == 1) start_values_of_run(s, values, stream, bounded);
+          if (kStages == 1) start_values_of_run(s, values, stream, block, bounded);
           if (bounded) open_block_of_run(s, stream, block);
         }
       }
@@ -155,14 +157,14 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
       if (run) {
         if (stream.ready == 0) next_run(a, s, stream, block);
         const bool ahead = kRunsByBounds && (block.is & kMarkAhead) != 0;
-        if (kStages > 1 && kRunsByBounds && stream.ready > 0) start_next_of_run<Pairs>(s, keys, values, stream, block, ahead);
+        if (kStages > 1 && kRunsByBounds && stream.ready > 0) start_next_of_run<Pairs>(a, s, keys, values, stream, block, ahead, page);
       } else {
         next_block(a, s, block.is & kMarkPartial ? kPartial : kFull, stream);
       }
       const auto start_next = [&] {
         if (run) {
           const bool ahead = kRunsByBounds && (block.is & kMarkAhead) != 0;
-          if ((kStages == 1 || !kRunsByBounds) && stream.ready > 0) start_next_of_run<Pairs>(s, keys, values, stream, block, ahead);
+          if ((kStages == 1 || !kRunsByBounds) && stream.ready > 0) start_next_of_run<Pairs>(a, s, keys, values, stream, block, ahead, page);
         } else if (const int next = keys_of_next(stream, block.is & kMarkPartial); next > 0) {
           start_rows(s, keys, s.keys, k_rows(s), stream.from, next,
                      step_of(s, stream.from, stream.ready, (block.is & kMarkMixed) != 0));
@@ -208,8 +210,9 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
           full.is = (full.is ^ kMarkOdd) + kMarkCount;
           if (kCounts) full.from = place_in_run(full.is);
           finish_rows(keys, s.keys, k_rows(s));
+          if (kPaged) put_pages(a, s, stream, full.is ^ kMarkOdd, page);
           __syncthreads();
-          start_next_of_run<Pairs>(s, keys, values, stream, full, false);
+          start_next_of_run<Pairs>(a, s, keys, values, stream, full, false, page);
         }
         block.is = full.is;
       } else {

@@ -129,6 +129,21 @@ __device__ __forceinline__ int join_zones(const weft_args& a, Shared& s, const L
   }
 }
 
+/// Of keys in pages the list says where they are, of each block of a run as of others. The page of the thread's key of the
+/// block behind the next is asked for under the one at hand, …
+__device__ __forceinline__ int page_of_key(const weft_args& a, Shared& s, int number, int key) {
+  if (threadIdx.x >= kKeys || number >= get(s.walk.zone).y) return 0;
+  return page_number(a, get(s.tile.b), divided(key, a.of_page));
+}
+/// … and put down before the next one's barrier. `stream` is before that block.
+__device__ __forceinline__ void put_pages(const weft_args& a, Shared& s, const KeyStream& stream, unsigned marks, int page) {
+  const unsigned thread = thread_anew();
+  if (thread >= kKeys) return;
+  const int key = stream.from + (int)thread * get(s.walk.run.step), place = place_in_run(marks) + (int)thread;
+  put(s.page[place], page);
+  put(s.in_page[place], key - divided(key, a.of_page) * (int)a.page_size);
+}
+
 /// The next run: the first key goes to stream.from, how many blocks to stream.ready; how many branches keep the keys of
 /// its blocks, behind those of the blocks at hand. Runs in which bounds decide follow the others.
 __device__ __forceinline__ void next_run(const weft_args& a, Shared& s, KeyStream& stream, Block& block) {
@@ -180,6 +195,12 @@ __device__ __forceinline__ void next_run(const weft_args& a, Shared& s, KeyStrea
     const int key = stream.from + min((int)threadIdx.x, keys - 1) * zone.step;
     put(s.key_weight[2 * kKeys + threadIdx.x], (float)weight_of(a, s, tile_of(s), terms, key));
   }
+  if constexpr (kPaged) {
+    __syncthreads();
+    const int number = (int)threadIdx.x;
+    if (stream.ready > 0)
+      put_pages(a, s, stream, block.is ^ kMarkOdd, page_of_key(a, s, number, stream.from + number * zone.step));
+  }
   if (kStages > 1) __syncthreads();
 }
 
@@ -218,10 +239,11 @@ __device__ __forceinline__ void open_block_of_run(Shared& s, const KeyStream& st
   }
 }
 
-/// Of a run's block of `count` keys, number `key` and each `step` behind the one before.
+/// Of a run's block of `count` keys, number `key` and each `step` behind the one before; `place`: where the list has them.
 template <int kOfRow>
-__device__ __forceinline__ void start_block_of_run(Rows<kOfRow>& rows, const Source& of, unsigned char* to, int key,
-                                                   int step, int count, bool aligned, unsigned thread) {
+__device__ __forceinline__ void start_block_of_run(Shared& s, Rows<kOfRow>& rows, const Source& of, unsigned char* to,
+                                                   int key, int step, int count, bool aligned, unsigned thread, int place) {
+  if (kPaged) return start_rows(s, rows, of, to, place, count, 0);
   const Source source = source_of(of);
   if (kRunsByBounds && !aligned) {
     copy_each<kOfRow>(to, count, [&](int i) { return source.base + times(key + i * step, source.step); });
@@ -235,24 +257,29 @@ __device__ __forceinline__ void start_block_of_run(Rows<kOfRow>& rows, const Sou
 /// The rows of K of a run's next block, and what its scores and weights ask of its keys; where there is room, those of V,
 /// too, and nobody waits for them before the turn of that block.
 template <typename Pairs>
-__device__ __forceinline__ void start_next_of_run(Shared& s, Rows<kDim>& keys, Rows<kDimV>& values,
-                                                  const KeyStream& stream, const Block& block, bool bounded) {
+__device__ __forceinline__ void start_next_of_run(const weft_args& a, Shared& s, Rows<kDim>& keys, Rows<kDimV>& values,
+                                                  const KeyStream& stream, const Block& block, bool bounded, int& page) {
   const bool aligned = get(s.keys.aligned) != 0;
   const int step = get(s.walk.run.step), stage = kStages > 1 ? kStageBytes - stage_of(block) : 0;
   const int count = bounded ? count_in_run(s, first_in_run(s, stream.ready)) : kKeys;
   const unsigned thread = thread_anew();  // registers that keep what follows from it would be too many
-  start_block_of_run(keys, s.keys, k_rows(s) + stage, stream.from, step, count, aligned, thread);
+  const int listed = place_in_run(block.is ^ kMarkOdd), place = listed + (int)thread;
+  start_block_of_run(s, keys, s.keys, k_rows(s) + stage, stream.from, step, count, aligned, thread, listed);
   if (kStages > 1)
-    start_block_of_run(values, s.values, v_rows(s) + stage, stream.from, step, count, aligned, thread);
-  const int place = place_in_run(block.is ^ kMarkOdd) + (int)thread;
+    start_block_of_run(s, values, s.values, v_rows(s) + stage, stream.from, step, count, aligned, thread, listed);
+  if constexpr (kPaged) {
+    const int behind = kKeys + (int)thread;
+    page = page_of_key(a, s, first_in_run(s, stream.ready) + behind, stream.from + behind * step);
+  }
   // A score may read what the caller has of the key: there is none behind the last.
   if (Pairs::kScored && thread < kKeys) put(s.key[place], stream.from + min((int)thread, count - 1) * step);
   if (kCounts && thread < kKeys) put(s.key_weight[place], get(s.key_weight[2 * kKeys + thread]));
 }
 
 /// The rows of V of the block at hand, where there is room for one block.
-__device__ __forceinline__ void start_values_of_run(Shared& s, Rows<kDimV>& values, const KeyStream& stream, bool bounded) {
+__device__ __forceinline__ void start_values_of_run(Shared& s, Rows<kDimV>& values, const KeyStream& stream,
+                                                    const Block& block, bool bounded) {
   const int count = bounded ? count_in_run(s, first_in_run(s, stream.ready + 1)) : kKeys;
-  start_block_of_run(values, s.values, v_rows(s), key_before(s, stream), get(s.walk.run.step), count,
-                     get(s.keys.aligned) != 0, thread_anew());
+  start_block_of_run(s, values, s.values, v_rows(s), key_before(s, stream), get(s.walk.run.step), count,
+                     get(s.keys.aligned) != 0, thread_anew(), place_in_run(block.is));
 }
