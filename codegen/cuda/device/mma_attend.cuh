@@ -78,10 +78,10 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
     add_strange<kValueBytes>(st.o, block.kept, is_of_run(block) ? kKeys : count_of(block), masked_values(s, block));
   if ((block.is & kMarkTiles) == kMarkTiles) {
     multiply_values<kOfAll>(s, st, block);
-  } else if (kFewRows && (block.is & kMarkTiles) == kMarkTile) {
+  } else if (kTilesEach > 1 && block.is & kMarkTile) {
     multiply_values<kOfFirst>(s, st, block);
-  } else if (block.is & kMarkTiles) {
-    multiply_values<kOfMarked>(s, st, block);
+  } else if (kTilesEach > 1 && block.is & kMarkTiles) {
+    multiply_values<kOfSecond>(s, st, block);
   }
 }
 
@@ -98,7 +98,7 @@ __device__ __forceinline__ void close_full_block(const weft_args& a, Shared& s, 
   }
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
-    constexpr int kOfPart = kCountOf<kOf> / kParts;
+    constexpr int kOfPart = (kEndOf<kOf> - kBeginOf<kOf>) / kParts;
     const int first = part * kOfPart, end = first + kOfPart;
     if (kParts > 1) await_products<kParts - 1>(block.scores, first, end);
     if (!kDirect) raise_maxima(st, block.scores, scale, first, end);
@@ -166,8 +166,9 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
           const bool ahead = kRunsByBounds && (block.is & kMarkAhead) != 0;
           if ((kStages == 1 || !kRunsByBounds) && stream.ready > 0) start_next_of_run<Pairs>(a, s, keys, values, stream, block, ahead, page);
         } else if (const int next = keys_of_next(stream, block.is & kMarkPartial); next > 0) {
-          start_rows(s, keys, s.keys, k_rows(s), stream.from, next,
-                     step_of(s, stream.from, stream.ready, (block.is & kMarkMixed) != 0));
+          const int from = kept(stream.from);  // its address on the list would wait in a register for this branch
+          start_rows(s, keys, s.keys, k_rows(s), from, next,
+                     step_of(s, from, stream.ready, (block.is & kMarkMixed) != 0));
         }
       };
       if (!open) {
@@ -219,10 +220,10 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         forget(block.scores);
         if ((block.is & kMarkTiles) == kMarkTiles) {
           multiply_scores<kOfAll>(s, block);
-        } else if (kFewRows && (block.is & kMarkTiles) == kMarkTile) {
+        } else if (kTilesEach > 1 && block.is & kMarkTile) {
           multiply_scores<kOfFirst>(s, block);
-        } else if (block.is & kMarkTiles) {
-          multiply_scores<kOfMarked>(s, block);
+        } else if (kTilesEach > 1 && block.is & kMarkTiles) {
+          multiply_scores<kOfSecond>(s, block);
         }
         if (kStages == 1 || !bounded) {
           // fault(copies_waited_for_behind_the_barrier) also: __syncthreads();

@@ -196,7 +196,7 @@ template <int kApart, int kSteps>
 __device__ __forceinline__ void multiply_in_steps(Scores& scores, const unsigned char* rows, const unsigned char* keys) {
   const unsigned char *q = nullptr, *k = nullptr;
   find_operands<kApart>(q, k, rows, keys);
-  clear(scores);
+  clear<kOfAll>(scores);
   Fragments now, next;
 #pragma unroll
   for (int c = -1; c < kSteps; ++c) {

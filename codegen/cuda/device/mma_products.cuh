@@ -11,11 +11,13 @@
 
 using Scores = float[kTilesEach][kKeyTiles][4];
 
-/// Which of a warp's tiles of 16 rows a product is of: those that have a mark, by predicates; all; or the first, which alone
-/// has rows where these are few.
-enum Of { kOfMarked, kOfAll, kOfFirst };
+/// Which of a warp's tiles of 16 rows a product is of: those that have a mark, by predicates, each of which is a WARPSYNC;
+/// all; or one of two.
+enum Of { kOfMarked, kOfAll, kOfFirst, kOfSecond };
 template <Of kOf>
-constexpr int kCountOf = kOf == kOfFirst ? 1 : kTilesEach;
+constexpr int kBeginOf = kOf == kOfSecond ? 1 : 0;
+template <Of kOf>
+constexpr int kEndOf = kOf == kOfFirst ? 1 : kTilesEach;
 
 template <bool kFenced = false>
 __device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int on = 1) {

@@ -9,10 +9,10 @@
 template <int kStillOpen, int kTiles>
 __device__ __forceinline__ void await_products(float (&)[kTilesEach][kTiles][4], int, int) {}
 
-template <int kApart, int kCount = kTilesEach>
+template <int kApart, Of kOf = kOfAll>
 __device__ __forceinline__ void load_rows(unsigned (&to)[kTilesEach][4], const unsigned char* q, int c) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) load_matrices(to[i], q + i * (16 * kRowWarps) * kApart + c * 32);
+  for (int i = kBeginOf<kOf>; i < kEndOf<kOf>; ++i) load_matrices(to[i], q + i * (16 * kRowWarps) * kApart + c * 32);
 }
 template <int kApart>
 __device__ __forceinline__ void load_keys(unsigned (&to)[4], const unsigned char* k, int c, int n) {
@@ -24,7 +24,7 @@ template <Of kOf>
 __device__ __forceinline__ void multiply_keys(Scores& scores, unsigned tiles, const unsigned (&rows)[kTilesEach][4],
                                               const unsigned (&keys)[4], int n) {
 #pragma unroll
-  for (int i = 0; i < kCountOf<kOf>; ++i) {
+  for (int i = kBeginOf<kOf>; i < kEndOf<kOf>; ++i) {
     const int on = kOf != kOfMarked ? 1 : (int)(tiles & kMarkTile << i);
     multiply<kOf == kOfMarked>(scores[i][n], rows[i], keys[0], keys[1], on);
     multiply<kOf == kOfMarked>(scores[i][n + 1], rows[i], keys[2], keys[3], on);
@@ -37,7 +37,7 @@ template <Of kOf, int kApart>
 __device__ __forceinline__ void multiply_columns(Scores& scores, unsigned tiles, const unsigned char* q,
                                                  const unsigned char* k, int c) {
   unsigned rows[kTilesEach][4];
-  load_rows<kApart, kCountOf<kOf>>(rows, q, c);
+  load_rows<kApart, kOf>(rows, q, c);
 #pragma unroll
   for (int n = 0; n < kKeyTiles; n += 2) {
     unsigned keys[4];
@@ -46,9 +46,10 @@ __device__ __forceinline__ void multiply_columns(Scores& scores, unsigned tiles,
   }
 }
 
+template <Of kOf>
 __device__ __forceinline__ void clear(Scores& scores) {
 #pragma unroll
-  for (int i = 0; i < kTilesEach; ++i) {
+  for (int i = kBeginOf<kOf>; i < kEndOf<kOf>; ++i) {
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll
@@ -76,7 +77,7 @@ __device__ __forceinline__ void multiply_rows(Scores& scores, unsigned tiles, co
                                               const unsigned char* keys) {
   const unsigned char *q = nullptr, *k = nullptr;
   find_operands<kApart>(q, k, rows, keys);
-  clear(scores);
+  clear<kOf>(scores);
   constexpr int kSteps = (kOfRow + 15) / 16;
 #pragma unroll(kOf != kOfMarked ? 4 : 1)
   for (int c = 0; c < kSteps; ++c) multiply_columns<kOf, kApart>(scores, tiles, q, k, c);
@@ -104,7 +105,7 @@ __device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], c
   for (int n = 0; n < kKeyTiles; n += 2) {
     unsigned weights[kTilesEach][4];
 #pragma unroll
-    for (int i = 0; i < kCountOf<kOf>; ++i) {
+    for (int i = kBeginOf<kOf>; i < kEndOf<kOf>; ++i) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         // fault(weights_of_the_other_keys) value: n + 1 - e / 2
@@ -118,10 +119,10 @@ __device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], c
       // fault(values_not_transposed) instead: load_matrices(columns, v + n * 8 * kApart + c * 16);
       load_transposed(columns, v + n * 8 * kApart + c * 16);
       // Without a fence all fragments of the keys are loaded ahead, and at 128 columns registers are spilled.
-      constexpr bool kWide = kTiles > 8 || (kTransposed && kTilesEach > 1), kFenced = kOf == kOfMarked || (kOf == kOfAll && kWide && !kTwoProducts);
+      constexpr bool kWide = kTiles > 8 || (kTransposed && kTilesEach > 1), kFenced = kOf == kOfMarked || (kWide && !kTwoProducts);
       if (kOf != kOfMarked && kWide && kTwoProducts) __syncwarp();
 #pragma unroll
-      for (int i = 0; i < kCountOf<kOf>; ++i) {
+      for (int i = kBeginOf<kOf>; i < kEndOf<kOf>; ++i) {
         const int on = (int)(tiles & kMarkTile << i);
         multiply<kFenced>(sums[i][c], weights[i], columns[0], columns[1], on);
         // fault(halves_of_b_swapped) instead: multiply<kOf == kOfMarked>(sums[i][c + 1], weights[i], columns[3], columns[2], on);
