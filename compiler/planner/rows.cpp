@@ -19,8 +19,10 @@ using ir::Congruence;
 using ir::KeyRange;
 using ir::Phase;
 
-/// Streamed rows whose work a state of acc, m and l costs to store and load again.
-constexpr double kCarryCost = 16;
+/// Streamed rows whose work a further phase costs: a state of acc, m and l stored and loaded again, and tiles that
+/// begin and end once more. By matrix instructions 64 keys take 3,500 clocks of a model (docs/machine.md), begin and
+/// end of a tile 12,000 to 19,000; the products of gradients are twice as many.
+constexpr double kCarryCost = 16, kCarryCostOfMatrices = 300;
 /// Launches of few queries can cut the keys of one phase into chunks (cut_keys), not of several: those cost so many
 /// times less, or are not taken.
 constexpr double kCutsAreWorth = 2;
@@ -239,11 +241,16 @@ class RowChooser {
     return group;
   }
 
+  double carry_cost() const {
+    if (draft_.plan.choices.kernel_class != ir::KernelClass::mma) return kCarryCost;
+    return draft_.plan.bind.gradient ? kCarryCostOfMatrices / 2 : kCarryCostOfMatrices;
+  }
+
   Option phases_of(std::vector<Group> groups) {
     Option option{
         .groups = {}, .orders = {}, .cost = 0, .name = fmt::format("{} phases with carried state", groups.size())};
     for (auto& group : groups) {
-      option.cost += group.cost + (groups.size() > 1 ? kCarryCost : 0);
+      option.cost += group.cost + (groups.size() > 1 ? carry_cost() : 0);
       option.orders.push_back(group.order);
       option.groups.push_back(std::move(group.ranges));
     }
@@ -321,7 +328,7 @@ class RowChooser {
         std::vector<KeyRange> both = groups[i].ranges;
         both.insert(both.end(), groups[i + 1].ranges.begin(), groups[i + 1].ranges.end());
         Group candidate = grouped(std::move(both));
-        if (candidate.cost >= groups[i].cost + groups[i + 1].cost + kCarryCost) continue;
+        if (candidate.cost >= groups[i].cost + groups[i + 1].cost + carry_cost()) continue;
         groups[i] = std::move(candidate);
         groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(i) + 1);
         joined = true;

@@ -212,7 +212,7 @@ TEST_P(Rules, HugeScoresStayExact) {
 
 TEST_P(Rules, PhasesWithCarriedState) {
   // Segments without a common measure: each branch has a row order and a phase of its own.
-  const ir::Pattern pattern = of({dilated(1000, 1), dilated(1537, 2), dilated(1700, 3)});
+  const ir::Pattern pattern = of({dilated(1000, 1), dilated(3001, 4), dilated(3100, 5)});
   const Trial s = trial(pattern, square(1900, 3));
   ASSERT_GT(s.kernel.plan().phases.size(), 1U) << ir::print(s.kernel.plan());
   const auto want = ir::interpret(pattern, s.shape, s.q, s.k, s.v, {});

@@ -144,6 +144,16 @@ __device__ __forceinline__ void put_pages(const weft_args& a, Shared& s, const K
   put(s.in_page[place], key - divided(key, a.of_page) * (int)a.page_size);
 }
 
+/// Does a zone in which bounds decide end where this one begins, or begin where it ends?
+__device__ __forceinline__ bool goes_on(const Lists& lists, int number, int zones, const Zone& zone) {
+  const Zone before = get(lists.zone[max(number - 1, 0)]), behind = get(lists.zone[min(number + 1, zones - 1)]);
+  const auto joins = [&](const Zone& other) {
+    return (other.kind & kUnasked) != 0 && (other.kind & kFull) == 0 && other.begin < other.end && other.step == zone.step;
+  };
+  return (number > 0 && joins(before) && last_key(before) + zone.step == zone.begin) ||
+         (number + 1 < zones && joins(behind) && last_key(zone) + zone.step == behind.begin);
+}
+
 /// The next run: the first key goes to stream.from, how many blocks to stream.ready; how many branches keep the keys of
 /// its blocks, behind those of the blocks at hand. Runs in which bounds decide follow the others.
 __device__ __forceinline__ void next_run(const weft_args& a, Shared& s, KeyStream& stream, Block& block) {
@@ -176,6 +186,8 @@ __device__ __forceinline__ void next_run(const weft_args& a, Shared& s, KeyStrea
       // fault(part_of_a_block_taken_for_a_whole) value: (zone.end - zone.begin + kKeys - 1) / zone.step / kKeys
       stream.ready = keys_in(zone.end - zone.begin, zone.step) / kKeys;
       keys = stream.ready * kKeys;
+      // A block between such as bounds decide is of their run: a run of its own costs more than its mask.
+      if (kRunsByBounds && stream.ready == 1 && goes_on(lists, number, zones, zone)) stream.ready = keys = 0;
     }
     stream.from = zone.begin;
   }
