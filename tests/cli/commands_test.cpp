@@ -286,6 +286,28 @@ TEST_F(Commands, EmitWhatFewQueriesCall) {
   EXPECT_NE(backward.err.find("forward passes alone"), std::string::npos) << backward.err;
 }
 
+TEST_F(Commands, EmitWhatDecodingCalls) {
+  const auto dense = scratch_.write("dense.weft", "pattern dense { keep causal; }");
+  const auto emit = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = {"emit", dense, "--target", "sm_80", "--dim", "64", "--dtype", "f16"};
+    all.insert(all.end(), more.begin(), more.end());
+    return weft(all);
+  };
+  const auto whole = emit({"--stage", "cuda", "--whole", "--decoding"});
+  EXPECT_NE(whole.out.find("constexpr int kRows = 16;"), std::string::npos);
+  EXPECT_NE(whole.out.find("weft_merge("), std::string::npos);
+  // A plan brings it along.
+  EXPECT_EQ(emit({"--stage", "plan", "-o", scratch_.path("decoding.txt")}).status, 0);
+  const auto plan = scratch_.path("decoding.txt");
+  EXPECT_EQ(weft({"emit", "--from", plan, "--stage", "cuda", "--whole", "--decoding", "--target", "sm_80"}).out,
+            whole.out);
+  EXPECT_EQ(emit({"--stage", "plan", "--decoding"}).status, 2);
+  EXPECT_EQ(emit({"--stage", "cuda", "--decoding", "--few"}).status, 2);
+  const auto none = emit({"--stage", "cuda", "--decoding", "--grad"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("--decoding: dense has no text of its own for it"), std::string::npos) << none.err;
+}
+
 TEST_F(Commands, EmitFromAPlan) {
   EXPECT_EQ(weft({"emit", longnet_, "--stage", "plan", "-o", scratch_.path("plan.txt")}, small_).status, 0);
   const auto direct = weft({"emit", longnet_, "--stage", "llvm"}, small_);

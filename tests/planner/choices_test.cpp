@@ -1,3 +1,4 @@
+#include "compiler/ir/few_rows.h"
 #include "compiler/planner/planner.h"
 #include "tests/support/program.h"
 
@@ -51,6 +52,51 @@ TEST(Choices, BranchesAreCountedWhereSeveralMayKeepAPair) {
   const auto keys = [](const char* text) { return planned(text, "sm_80", 96).choices.tile_k; };
   EXPECT_EQ(keys("pattern p { branch causal; branch window(9, 0); }"), 48);
   EXPECT_EQ(keys("pattern p { branch causal on heads 0..2; branch window(9, 0) on heads 2..4; }"), 64);
+}
+
+TEST(Choices, DecodingHasTilesOf16RowsWhoseKeysWarpsShare) {
+  const char* const causal = "pattern p { keep causal; }";
+  for (const char* target : {"sm_75", "sm_80", "sm_90"}) {
+    for (const std::int64_t d : {8, 64, 128}) {
+      const Plan plan = planned(causal, target, d);
+      ASSERT_TRUE(plan.decoding) << target << " d " << d;
+      EXPECT_EQ(plan.decoding->choices.tile_q, 16);
+      EXPECT_EQ(plan.decoding->choices.tile_k, plan.decoding->choices.threads / 2);
+      EXPECT_EQ(plan.decoding->cuts, plan.cuts);
+    }
+  }
+  EXPECT_TRUE(planned(causal, "sm_80", 256).decoding);
+  EXPECT_FALSE(planned(causal, "sm_75", 256).decoding) << "registers hold rows of K and V there";
+  EXPECT_FALSE(planned(causal, "sm_61", 64).decoding);
+  EXPECT_FALSE(planned(causal, "sm_80", 64, true).decoding);
+  EXPECT_FALSE(planned("pattern p { keep causal; dropout 0.1; }", "sm_80", 64).decoding);
+  EXPECT_FALSE(planned("pattern p { branch blocks(64, random(2, seed: 7)); }", "sm_80", 64).decoding);
+}
+
+TEST(Choices, DecodingIsOfRowsThatFillATileWhateverHeadsShareIt) {
+  const Plan plan = planned("pattern p { keep causal; }", "sm_80", 64);
+  const auto regime = [&](std::int64_t n_q, std::int64_t heads, std::int64_t kv_heads, bool alike = true) {
+    return regime_of(plan, alike, {.batch = 1, .n_q = n_q, .n_k = 100, .heads = heads, .kv_heads = kv_heads});
+  };
+  EXPECT_EQ(regime(1, 8, 8), Regime::decoding);
+  EXPECT_EQ(regime(16, 8, 8), Regime::decoding);
+  EXPECT_EQ(regime(17, 8, 8), Regime::many_queries);
+  EXPECT_EQ(regime(2, 8, 1), Regime::decoding);
+  EXPECT_EQ(regime(2, 8, 1, false), Regime::decoding);
+  EXPECT_EQ(regime(3, 8, 1), Regime::few_queries);
+  EXPECT_EQ(regime(3, 8, 1, false), Regime::many_queries);
+  EXPECT_EQ(regime(1, 71, 1), Regime::few_queries);
+}
+
+/// Of plans by matrix instructions: what a tile begins and ends with is more than some keys are.
+TEST(Choices, FurtherPhasesPayWhatTheirTilesCost) {
+  const char* const longnet =
+      "pattern p { branches dilated(segments: [1024, 2048, 4096], rates: [1, 2, 4]); keep causal; }";
+  EXPECT_EQ(planned(longnet, "sm_80", 64).phases.size(), 1U);
+  EXPECT_EQ(planned("pattern p { branch window(9, 9); branch lag(64); }", "sm_80", 64).phases.size(), 2U);
+  EXPECT_EQ(planned("pattern p { branches dilated(segments: [1000, 3001, 3100], rates: [1, 4, 5]); }", "sm_80", 64)
+                .phases.size(),
+            2U);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "compiler/ir/few_rows.h"
 #include "compiler/ir/plan.h"
 #include "compiler/ir/tables.h"
 #include "compiler/planner/planner.h"
@@ -7,6 +8,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <random>
 
 /// A plan's text is fed back by users (`--from plan.txt`) and read from stores: both ways, and whatever it holds.
@@ -118,6 +120,34 @@ TEST(PlanText, CutsOfKeysAreKeptAndVerified) {
   breaks("more softmaxes than that", [](Plan& q) {
     q.phases[0].passes.resize(5, q.phases[0].passes[0]);  // 32 chunks of five
   });
+}
+
+TEST(PlanText, DecodingIsKeptAndVerified) {
+  Pattern p;
+  p.name = "causal";
+  p.branches.push_back({.set = make_set(SetKind::causal), .heads = {}, .range = {}});
+  const auto plan = planner::plan(p, {.d = 64, .d_v = 64, .dtype = DType::f16}, find_target("sm_80").value());
+  ASSERT_TRUE(plan.ok());
+  const auto again = parse_plan(print(*plan));
+  ASSERT_TRUE(again.ok());
+  ASSERT_TRUE(again->decoding);
+  EXPECT_EQ(print(*again->decoding), print(*plan->decoding));
+  const auto breaks = [&](const char* what, const std::function<void(Choices&)>& change) {
+    Choices choices = plan->decoding->choices;
+    change(choices);
+    Plan changed = *plan;
+    changed.decoding = std::make_shared<const Plan>(decoding_plan(*plan, choices));
+    EXPECT_FALSE(verify(changed).empty()) << what;
+    EXPECT_FALSE(parse_plan(print(changed)).ok()) << what;
+  };
+  breaks("tiles of more rows", [](Choices& c) { c.tile_q = 32; });
+  breaks("keys that warps do not share", [](Choices& c) { c.tile_k = 48; });
+  breaks("groups of warps", [](Choices& c) { c.groups = 1; });
+  breaks("plain lanes", [](Choices& c) { c.kernel_class = KernelClass::simt; });
+  Plan other = *plan, changed = *plan;
+  other.dropout = 0.5;
+  changed.decoding = std::make_shared<const Plan>(decoding_plan(other, plan->decoding->choices));
+  EXPECT_FALSE(verify(changed).empty()) << "another pattern's";
 }
 
 TEST(PlanText, EveryInvariantIsVerified) {

@@ -12,7 +12,9 @@ constexpr int kTilesEach = kRows / (16 * kRowWarps);  // a warp's tiles of 16 ro
 constexpr int kRowsEach = 2 * kTilesEach;             // a thread's rows
 constexpr int kKeyTiles = kKeysEach / 8;              // of each it has two keys
 
-__device__ __forceinline__ int warp_of_rows(unsigned thread) { return (int)(thread / 32) % kRowWarps; }
+__device__ __forceinline__ int warp_of_rows(unsigned thread) {
+  return kKeyParts == 1 ? (int)(thread / 32) : (int)(thread / 32) % kRowWarps;
+}
 /// The first of the warp's keys, as a place in the block.
 __device__ __forceinline__ int first_key_of_warp(unsigned thread) {
   // fault(warps_share_the_first_keys) also: return 0;
@@ -53,7 +55,7 @@ __device__ __forceinline__ unsigned bits_of_keys(unsigned first, unsigned second
     const unsigned fours = (twos | twos >> 4) & 0x00FF00FFu;
     bits |= ((fours | fours >> 8) & 0xFFFFu) << (16 * half);
   }
-  return (bits | bits << 2) & kAllBits;
+  return kKeyParts == 1 ? bits | bits << 2 : (bits | bits << 2) & kAllBits;
 }
 
 /// So many of the block's first keys: how many of these are the warp's.

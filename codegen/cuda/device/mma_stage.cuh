@@ -111,7 +111,7 @@ __device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const 
     } else {
       rows.chunks[turn] = inside ? load_global<uint4>(at) : make_uint4(0, 0, 0, 0);
     }
-  }, thread_anew());
+  }, kGradient ? threadIdx.x : thread_anew());
 }
 
 /// Behind this and a barrier they are there.
