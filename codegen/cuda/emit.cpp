@@ -323,7 +323,7 @@ Names names(const ir::Plan& whole, ir::Regime regime) {
           .merge = name(few && plan.may_cut_keys(), "weft_merge"),
           .prepass = name(has_prepass(plan, regime), kPrepassSymbol),
           .input_tables = name(is_of_inputs(plan), "weft_input_tables"),
-          .sizes = name(finds_sizes(plan, regime), "weft_sizes"),
+          .sizes = name(ir::finds_sizes(plan, regime), "weft_sizes"),
           .terms = name(is_of_queries(plan), "weft_terms")};
 }
 

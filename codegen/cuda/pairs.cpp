@@ -25,7 +25,9 @@ void write_of_pair(TextWriter& w, const ir::Plan& plan, const char* name, const 
 }
 
 /// Of a warp's share of a block of keys: all, unless warps share rows.
-int tiles_of_keys(const ir::Choices& c) { return c.tile_k / 8 / std::max(1, c.threads / 32 * 16 / c.tile_q); }
+int tiles_of_keys(const ir::Choices& c) {
+  return c.tile_k / 8 / walk::BlockShape{.rows = c.tile_q, .threads = c.threads}.key_parts();
+}
 
 /// The text of a score stands in a kernel once for each pair that is computed side by side: 16 of a thread, or all 64
 /// with matrix instructions, where it is short, one or two where it would make the kernel long.
@@ -54,11 +56,6 @@ void dropout(TextWriter& w, const ir::Plan& plan) {
 }
 
 }  // namespace
-
-bool finds_sizes(const ir::Plan& plan, ir::Regime regime) {
-  const bool of_decoding = regime == ir::Regime::decoding;
-  return plan.may_read_sizes() && (of_decoding || (regime == ir::Regime::few_queries && !plan.decoding));
-}
 
 bool has_pairs(const ir::Plan& plan) { return plan.score != nullptr || plan.dropout > 0; }
 
@@ -166,7 +163,7 @@ bool wants_header(const ir::Plan& plan, ir::Regime regime, std::string_view name
   if (name == "mma_warps.cuh") return plan.choices.groups == 0;
   if (name == "mma_groups.cuh" || name == "mma_group_ptx.cuh") return plan.choices.groups != 0;
   if (name == "lists.cuh") return chooses;
-  if (name == "sizes.cuh" || name == "chunks.h") return finds_sizes(plan, regime);
+  if (name == "sizes.cuh" || name == "chunks.h") return ir::finds_sizes(plan, regime);
   if (name == "merge.cuh") return few && plan.may_cut_keys();
   if (name == "no_skips.cuh") return !passes_over_keys(plan);
   if (name == "skips.cuh") return passes_over_keys(plan);

@@ -10,9 +10,6 @@
 /// that the device headers take as a template argument. Plans that say nothing have the headers' own `PlainPairs`.
 namespace weft::codegen::cuda {
 
-/// Does the text of the regime find out how long sequences are, whose sizes stand in the GPU's memory?
-bool finds_sizes(const ir::Plan& plan, ir::Regime regime);
-
 bool has_pairs(const ir::Plan& plan);
 void write_pairs(TextWriter& w, const ir::Plan& plan);
 

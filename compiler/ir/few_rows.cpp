@@ -46,6 +46,11 @@ std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape) {
   return alike && shape.n_q * group <= plan.choices.tile_q ? group : 1;
 }
 
+bool may_decode(const Plan& plan) {
+  return plan.choices.kernel_class == KernelClass::mma && !plan.bind.gradient && plan.lists.empty() &&
+         plan.dropout == 0 && plan.phases.size() == 1 && !plan.phases.front().rows.classes;
+}
+
 Plan decoding_plan(const Plan& plan, const Choices& choices) {
   Plan out = plan;
   out.decoding = nullptr;
@@ -56,6 +61,16 @@ Plan decoding_plan(const Plan& plan, const Choices& choices) {
 
 std::int64_t queries_of_decoding(const Plan& plan, const Shape& shape) {
   return plan.decoding ? kRowsOfDecoding / shape.group() : 0;
+}
+
+bool finds_sizes(const Plan& plan, Regime text) {
+  const bool has_decoding = plan.decoding || text == Regime::decoding;  // where the plan is decoding's
+  return plan.may_read_sizes() && text == (has_decoding ? Regime::decoding : Regime::few_queries);
+}
+
+bool may_attend(const Plan& plan, Regime text, const Shape& shape) {
+  const auto border = queries_of_decoding(plan, shape);
+  return text == Regime::decoding ? border > 0 : text == Regime::few_queries && shape.n_q > border;
 }
 
 Regime regime_of(const Plan& plan, bool alike, const Shape& shape) {

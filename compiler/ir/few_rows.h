@@ -56,11 +56,17 @@ bool heads_are_alike(const Plan& plan, const Tables& tables);
 std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape);
 /// Rows of a tile that warps share the keys of.
 inline constexpr int kRowsOfDecoding = 16;
+/// May the plan have one of decoding beside it? Of one launch without classes of rows, lists, dropout and gradients.
+bool may_decode(const Plan& plan);
 /// The plan of decoding with these choices.
 Plan decoding_plan(const Plan& plan, const Choices& choices);
 /// Sequences of so many queries or fewer are decoding's: rows of a group of heads that share K and V fill its tile,
 /// whether the launch lets them or not, so that a row's bits do not depend on it. 0: none are.
 std::int64_t queries_of_decoding(const Plan& plan, const Shape& shape);
+/// GPUs: does the text find out how long sequences are, whose sizes stand in the GPU's memory?
+bool finds_sizes(const Plan& plan, Regime text);
+/// … and may some of these be the text's, where shape.n_q are the most that one has?
+bool may_attend(const Plan& plan, Regime text, const Shape& shape);
 /// Whose text a launch needs whose sizes the host knows. GPUs: decoding's, or few queries, which are those whose keys
 /// may be cut, wherever they are, or that stand in one tile with those of other heads.
 Regime regime_of(const Plan& plan, bool alike, const Shape& shape);

@@ -310,9 +310,7 @@ Result<Plan> parse_plan(std::string_view text);
 ///     LSE.
 /// 11. The transposed plan is sound, holds keys in its tiles, has the binding of the other and no plans beside it; that
 ///     of inputs likewise, with queries in its tiles.
-/// 12. That of decoding has tiles of 16 rows, whose keys warps share, and is else the same: one phase without classes
-/// of
-///     rows, lists, dropout or gradients.
+/// 12. That of decoding has tiles of 16 rows, whose keys warps share, and is else the same: may_decode().
 std::vector<std::string> verify(const Plan& plan);
 
 }  // namespace weft::ir

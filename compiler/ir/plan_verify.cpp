@@ -47,9 +47,7 @@ class Verifier {
   }
 
   void decoding(const Plan& other) {
-    const bool has_it = plan_.choices.kernel_class == KernelClass::mma && !plan_.bind.gradient && plan_.lists.empty() &&
-                        plan_.dropout == 0 && plan_.phases.size() == 1 && !plan_.phases.front().rows.classes;
-    if (!has_it || print(other) != print(decoding_plan(plan_, other.choices)))
+    if (!may_decode(plan_) || print(other) != print(decoding_plan(plan_, other.choices)))
       return say("the plan of decoding is not this one with other choices");
     if (other.choices.tile_q != kRowsOfDecoding || other.choices.groups != 0)
       say("decoding has no tiles of {} rows by instructions of one warp", kRowsOfDecoding);

@@ -39,10 +39,8 @@ class Steps {
   explicit Steps(const Plan& plan) : plan_(plan), on_gpu_(plan.choices.kernel_class != KernelClass::vector) {}
 
   std::vector<Step> make() && {
-    if (plan_.may_read_sizes()) {
-      const auto text = plan_.decoding ? Regime::decoding : Regime::few_queries;
-      add(Kernel::sizes, 0, {}, text).when = When::sizes_in_memory;
-    }
+    for (const auto text : regimes_of(plan_))
+      if (finds_sizes(plan_, text)) add(Kernel::sizes, 0, {}, text).when = When::sizes_in_memory;
     for (std::size_t i = 0; i < plan_.lists.size(); ++i) fill_list(static_cast<int>(i));
     if (plan_.transposed) {
       gradients();

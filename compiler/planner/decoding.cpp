@@ -39,11 +39,9 @@ bool choose(const Draft& draft, ir::Choices& c) {
 
 void choose_decoding(Draft& draft) {
   ir::Plan& plan = draft.plan;
-  const bool has_it = plan.choices.kernel_class == ir::KernelClass::mma && !plan.bind.gradient && plan.lists.empty() &&
-                      plan.dropout == 0 && plan.phases.size() == 1 && !plan.phases.front().rows.classes;
   // Without asynchronous copies rows of K and V wait in registers, beside O.
   const bool is_wide = std::max(plan.bind.d, plan.bind.d_v) > 128 && !draft.target.has_async_copy;
-  if (!has_it || is_wide) return;
+  if (!ir::may_decode(plan) || is_wide) return;
   ir::Choices c = plan.choices;
   c.groups = 0;
   c.tile_q = c.sub_q = ir::kRowsOfDecoding;

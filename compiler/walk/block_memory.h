@@ -30,6 +30,8 @@ struct BlockShape {
   int conditions = 0, inputs = 0;
 
   constexpr int warps() const { return threads / 32; }
+  /// Matrix instructions: of a block of keys, one for each of the warps that share a tile of 16 rows.
+  constexpr int key_parts() const { return larger(1, 16 * warps() / rows); }
   constexpr bool matrices() const { return stages > 0; }
   /// Gradients read two numbers of each query: see codegen/cuda/device/query_terms.cuh.
   constexpr int query_bytes() const { return 8 * (transposed ? larger(1, stages) * keys : rows); }
@@ -55,8 +57,7 @@ struct BlockShape {
   /// Where warps share rows, each hands on what it found: 16 bytes a lane for each 8 columns, and as many of
   /// maxima and sums. See codegen/cuda/device/mma_results.cuh.
   constexpr int handed_bytes() const {
-    const int parts = 16 * warps() / rows;
-    return parts > 1 ? parts * (round_up(summed, 16) / 8 + 1) * 32 * 16 : 0;
+    return key_parts() > 1 ? key_parts() * (round_up(summed, 16) / 8 + 1) * 32 * 16 : 0;
   }
   constexpr int operand_bytes() const {
     return larger(larger(staged_bytes(), handed_bytes()), rows * result_floats() * 4);

@@ -24,14 +24,13 @@ Result<Planned> planned_for(const Request& request) {
 }
 
 /// What a compiler makes of each text that a launch needs.
-Result<std::vector<Compiled>> kernels_of(const Request& request, const Planned& planned, const Listener& listener) {
+Result<std::vector<Compiled>> kernels_of(const Request& request, const Planned& planned, ir::Regime first,
+                                         const Listener& listener) {
   const bool in_two = planned.plan.transposed != nullptr;
   if (planned.target.kind != TargetKind::cuda || !request.binaries) return std::vector<Compiled>(in_two ? 2 : 1);
   std::vector<Compiled> out;
   const auto binaries = request.binaries();
-  WEFT_TRY(const auto tables, make_head_tables(planned.plan, request.shape.heads));
-  std::vector<ir::Regime> regimes = {ir::Regime::many_queries};
-  if (ir::has_few_queries(planned.plan)) regimes = {ir::regime_of(planned.plan, tables.alike, request.shape)};
+  std::vector<ir::Regime> regimes = {first};
   if (in_two) regimes.push_back(ir::Regime::transposed);
   for (const auto regime : regimes) {
     WEFT_TRY(auto compiled, compile_for_gpu(planned, regime, request.shape.heads, *binaries, listener));
@@ -75,7 +74,7 @@ Result<Explanation> explain(const Request& request, const Listener& listener) {
     const auto doing = listener.begin("finding what ranks of a ring need");
     WEFT_TRY(out.ring, ring_report(out.planned, out.shape, request.inputs, *request.ring));
   }
-  WEFT_TRY(out.kernels, kernels_of(request, out.planned, listener));
+  WEFT_TRY(out.kernels, kernels_of(request, out.planned, out.load.regime, listener));
   if (out.planned.bind.gradient && !out.planned.plan.transposed) {
     WEFT_TRY(out.backward, backward_memory(out.planned, out.shape.heads));
   }

@@ -219,13 +219,13 @@ std::vector<Group> groups_of(const ir::Plan& plan, const Launch& launch, bool to
                           return std::max(s.first_q, s.first_k) <= std::numeric_limits<std::int32_t>::max();
                         });
   std::vector<Group> out;
+  const auto border = ir::queries_of_decoding(plan, launch.shape);
   for (std::size_t i = 0; i < sequences.size();) {
     std::size_t end = i + 1;
     const auto cuts = [&](std::size_t at) {
       return ir::most_key_chunks(plan, sequences[at].n_q, sequences[at].n_k) > 1;
     };
     auto all = Together().with(sequences[i], plan.choices.tile_q);
-    const auto border = ir::queries_of_decoding(plan, launch.shape);
     std::int64_t rows = sequences[i].n_q;  // of the last that has any
     const auto decodes = [&](std::size_t at) {
       return rows == 0 || sequences[at].n_q == 0 || (sequences[at].n_q <= border) == (rows <= border);

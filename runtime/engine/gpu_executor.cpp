@@ -43,11 +43,10 @@ Result<std::vector<ir::Regime>> GpuExecutor::regimes_of_shape(const ir::Shape& s
   if (!ir::has_few_queries(plan)) return out;
   WEFT_TRY(const auto tables, kernel_.tables(shape.heads));
   const auto wanted = ir::regime_of(plan, tables->alike, shape);
-  const bool may_be_few = plan.may_read_sizes() && shape.n_q <= kDecoded;
-  const auto border = ir::queries_of_decoding(plan, shape);
+  const bool in_memory = plan.may_read_sizes() && shape.n_q <= kDecoded;
   std::erase_if(out, [&](ir::Regime text) {
-    const bool of_sizes = may_be_few && (text == ir::Regime::decoding ? border > 0 : shape.n_q > border);
-    return ir::is_of_few(text) && text != wanted && !of_sizes;
+    const bool may_be = in_memory && (ir::finds_sizes(plan, text) || ir::may_attend(plan, text, shape));
+    return ir::is_of_few(text) && text != wanted && !may_be;
   });
   return out;
 }

@@ -270,10 +270,7 @@ bool attends(const Job& job, ir::Regime text, const Piece& piece) {
   const ir::Plan& plan = job.kernel.plan;
   const bool on_gpu = plan.choices.kernel_class != ir::KernelClass::vector;
   if (on_gpu && job.launch.cut != nullptr) return text == ir::Regime::few_queries;
-  if (on_gpu && piece.sizes_in_memory) {
-    const auto border = ir::queries_of_decoding(plan, piece.shape);
-    return text == ir::Regime::decoding ? border > 0 : text == ir::Regime::few_queries && piece.shape.n_q > border;
-  }
+  if (on_gpu && piece.sizes_in_memory) return ir::may_attend(plan, text, piece.shape);
   // Of several sequences all are decoding's, or none, and are cut, or none; and where those of most rows share tiles,
   // all do.
   const auto& all = piece.sequences;
@@ -284,9 +281,7 @@ bool attends(const Job& job, ir::Regime text, const Piece& piece) {
 
 /// Does a step of a piece need the text?
 bool needs(const Job& job, ir::Regime text, const Piece& piece) {
-  const bool sizes =
-      piece.sizes_in_memory && text == (job.kernel.plan.decoding ? ir::Regime::decoding : ir::Regime::few_queries);
-  return sizes || attends(job, text, piece);
+  return (piece.sizes_in_memory && ir::finds_sizes(job.kernel.plan, text)) || attends(job, text, piece);
 }
 
 bool is_run(const Job& job, const ir::Step& step, const Piece& piece) {

@@ -370,6 +370,42 @@ TEST_F(CudaEngine, CapturedLaunchesNeedNothingOfTheHost) {
   EXPECT_EQ(driver().count("cuMemcpyHtoDAsync_v2"), 1u);
 }
 
+/// Of matrix instructions, where sizes are found by decoding's text: rows of so many heads that share keys are its own,
+/// or too many for its tile.
+TEST_F(CudaEngine, DecodingIsCapturedOncePrepared) {
+  driver().devices = {{"Stand-in 8.0", 80}};
+  for (const auto& [heads, launches] : {std::pair(8, "weft_sizes weft_kernel "), {32, "weft_sizes weft_kernel "}}) {
+    SCOPED_TRACE(heads);
+    const Engine engine(options());
+    const auto kernel = compile(engine, kCausal, {.dim = 32, .dtype = DType::f16, .target = "cuda"});
+    const RunShape shape{.batch = 2, .n_q = 1, .n_k = 40, .heads = heads, .kv_heads = 1};
+    ASSERT_TRUE(kernel.prepare(shape).ok());
+    const auto workspace = cuda::Buffer::allocate(device_of(kernel), kernel.workspace(shape).value());
+    ASSERT_TRUE(workspace.ok());
+    const std::vector<std::int64_t> offsets = {3, 39};
+    const auto there = cuda::Buffer::upload(device_of(kernel), offsets.data(), offsets.size() * sizeof offsets[0]);
+    ASSERT_TRUE(there.ok());
+    Problem problem(2, 40, heads, 32);
+    const OnDevice memory(device_of(kernel), problem);
+    const auto rows = [&](const cuda::Buffer& at, std::int64_t n, std::int64_t of) {
+      return dense_view(at.data(), DType::f16, {2, n, of, 32});
+    };
+    RunArgs args{.q = rows(memory.q, 1, heads), .k = rows(memory.k, 40, 1), .v = rows(memory.v, 40, 1)};
+    args.out = dense_output(memory.out.data(), DType::f16, {2, 1, heads, 32});
+    args.sizes_at = {.sequences = 2, .offset = static_cast<const std::int64_t*>(there->data())};
+    args.stream = reinterpret_cast<void*>(0x77);
+    args.workspace = {static_cast<std::byte*>(workspace->data()), kernel.workspace(shape).value()};
+    driver().captured = 0x77;
+    driver().forget();
+    const auto status = kernel.run(args);
+    driver().captured = 0;
+    EXPECT_TRUE(status.ok()) << status.error().message;
+    std::string names;
+    for (const auto& launched : driver().launches) names += driver().functions.at(launched.function) + " ";
+    EXPECT_EQ(names, launches);
+  }
+}
+
 /// A graph of sizes that stand in the GPU's memory is replayed as they grow.
 TEST_F(CudaEngine, CapturedLaunchesReadSizesWhenTheyAreReplayed) {
   const Engine engine(options());

@@ -251,9 +251,8 @@ const std::vector<Text>& cuda_texts() {
        .target = "sm_80",
        .size = kManyRows},
 
-      // Decoding: warps share rows, and each has keys of its own. The last row of the last block of keys, terms that
-      // miss
-      // some of them, and scores that grow from one warp's keys to the next one's.
+      // Decoding: warps share rows, and each has keys of its own. Terms that miss some of them, and scores that grow
+      // from one warp's keys to the next one's.
       {.name = "decoding",
        .pattern = "branch window(599, 0) on heads 0..1; branch causal & where(k % 3 != 1) on heads 1..2;"
                   "branch (where(k % 2 == 0) & where(q * q % 5 != 1)) | (where(k % 4 == 1) & where(q * q % 5 != 4)) on "

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 /// What GPU plans choose that results do not show.
 namespace weft::ir {
 namespace {
@@ -86,6 +88,21 @@ TEST(Choices, DecodingIsOfRowsThatFillATileWhateverHeadsShareIt) {
   EXPECT_EQ(regime(3, 8, 1), Regime::few_queries);
   EXPECT_EQ(regime(3, 8, 1, false), Regime::many_queries);
   EXPECT_EQ(regime(1, 71, 1), Regime::few_queries);
+}
+
+TEST(Choices, SizesInMemoryAreFoundByOneText) {
+  const Plan plan = planned("pattern p { keep causal; }", "sm_80", 64), plain = planned("pattern p { }", "sm_61", 64);
+  EXPECT_TRUE(finds_sizes(plan, Regime::decoding));
+  EXPECT_FALSE(finds_sizes(plan, Regime::few_queries));
+  EXPECT_TRUE(finds_sizes(*plan.decoding, Regime::decoding)) << "as its text asks";
+  EXPECT_TRUE(finds_sizes(plain, Regime::few_queries));
+  const auto attends = [&](std::int64_t n_q, std::int64_t heads) {
+    const Shape shape{.batch = 1, .n_q = n_q, .n_k = 100, .heads = heads, .kv_heads = 1};
+    return std::pair(may_attend(plan, Regime::decoding, shape), may_attend(plan, Regime::few_queries, shape));
+  };
+  EXPECT_EQ(attends(2, 8), std::pair(true, false));
+  EXPECT_EQ(attends(3, 8), std::pair(true, true)) << "some sequences may have two queries";
+  EXPECT_EQ(attends(1, 32), std::pair(false, true)) << "though decoding's text finds the sizes";
 }
 
 /// Of plans by matrix instructions: what a tile begins and ends with is more than some keys are.

@@ -39,8 +39,8 @@ __device__ __forceinline__ void open_block(const weft_args& a, Shared& s, Block&
   block.is = (block.is & ~kMarkTiles) | tiles;
 }
 
-/// Keys in pages make a run where warps share them alone, whose registers have room for where they are. A score that does not stand in the text for all pairs at once has loops
-/// that nothing is hidden under.
+/// Keys in pages make a run where warps share them alone, whose registers have room for where they are. A score that does
+/// not stand in the text for all pairs at once has loops that nothing is hidden under.
 template <typename Pairs>
 constexpr bool kInline = kStages > 1 && Pairs::kKeysAtOnce == kKeyTiles;
 template <typename Pairs>

@@ -5,8 +5,8 @@
 // Who computes what, with matrix instructions. A warp has tiles of 16 rows; of each a thread has two rows, and of each 8
 // keys two. Where there are fewer such tiles than warps, as in decoding, warps share rows, and each has keys of its own.
 
-constexpr int kRowWarps = kRows / 16 < kWarps ? kRows / 16 : kWarps;  // that have rows of their own
-constexpr int kKeyParts = kWarps / kRowWarps;                         // of a block of keys, one for each of the others
+constexpr int kKeyParts = kShape.key_parts();     // of a block of keys, one for each of the warps that share rows
+constexpr int kRowWarps = kWarps / kKeyParts;     // that have rows of their own
 constexpr int kKeysEach = kKeys / kKeyParts;
 constexpr int kTilesEach = kRows / (16 * kRowWarps);  // a warp's tiles of 16 rows
 constexpr int kRowsEach = 2 * kTilesEach;             // a thread's rows
