@@ -141,10 +141,11 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
       .kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .captured = captured, .together = together};
   const auto regimes = regimes_for(job);
   if (captured && !knows(regimes, launch.shape.heads)) {
+    const bool prepared = !launch.sizes_in_memory || launch.shape.n_q <= kDecoded;  // as regimes_of_shape() does
     return user_error(
         fmt::format("the stream is captured into a graph, and kernels or tables for {} heads are not on the GPU yet: "
-                    "run it once, or call prepare(), with this shape before the capture",
-                    launch.shape.heads));
+                    "run it once{}, with this shape before the capture",
+                    launch.shape.heads, prepared ? ", or call prepare()" : ""));
   }
   for (const auto regime : regimes) {
     WEFT_CHECK(load(regime));

@@ -37,7 +37,6 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
 }
 
 Result<std::vector<ir::Regime>> GpuExecutor::regimes_of_shape(const ir::Shape& shape) const {
-  constexpr std::int64_t kDecoded = 16;  // queries of a sequence, with those that a draft proposes
   const ir::Plan& plan = kernel_.plan;
   auto out = ir::regimes_of(plan);
   if (!ir::has_few_queries(plan)) return out;

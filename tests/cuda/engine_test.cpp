@@ -395,8 +395,8 @@ TEST_F(CudaEngine, DecodingIsCapturedOncePrepared) {
     args.sizes_at = {.sequences = 2, .offset = static_cast<const std::int64_t*>(there->data())};
     args.stream = reinterpret_cast<void*>(0x77);
     args.workspace = {static_cast<std::byte*>(workspace->data()), kernel.workspace(shape).value()};
-    driver().captured = 0x77;
     driver().forget();
+    driver().captured = 0x77;  // which that resets
     const auto status = kernel.run(args);
     driver().captured = 0;
     EXPECT_TRUE(status.ok()) << status.error().message;
@@ -425,8 +425,17 @@ TEST_F(CudaEngine, CapturedLaunchesReadSizesWhenTheyAreReplayed) {
   args.sizes_at = {.sequences = 2, .offset = static_cast<const std::int64_t*>(there->data())};
   args.stream = reinterpret_cast<void*>(0x77);
   args.workspace = {static_cast<std::byte*>(workspace->data()), *bytes};
-  driver().captured = 0x77;
   driver().forget();
+  driver().captured = 0x77;  // which that resets
+  // Of so many queries prepare() does not guess that sizes will stand there.
+  const auto refused = kernel.run(args);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("run it once, with this shape before the capture"), std::string::npos)
+      << refused.error().message;
+  driver().captured = 0;
+  ASSERT_TRUE(kernel.run(args).ok());
+  driver().forget();
+  driver().captured = 0x77;
   std::vector<Launched> graph;
   driver().on_launch = [&](const Launched& launched) { graph.push_back(launched); };
   const auto status = kernel.run(args);
