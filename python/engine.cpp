@@ -155,7 +155,7 @@ void bind_engine(nb::module_& module) {
       .def("workspace", [](const Kernel& self, std::int64_t batch, std::int64_t n_q, std::int64_t n_k,
                            std::int64_t heads, std::int64_t kv_heads, int threads) {
         std::size_t bytes = 0;
-        const weft_run_shape shape = {batch, n_q, n_k, heads, kv_heads, 0, 0, 0, 0};
+        const weft_run_shape shape = {batch, n_q, n_k, heads, kv_heads, 0, 0, 0, 0, 0};
         check(weft_kernel_workspace(self.handle(), shape, threads, &bytes), Stage::arguments);
         return bytes;
       });

@@ -312,6 +312,7 @@ typedef struct {
   int64_t batch, n_q, n_k, heads, kv_heads;
   int64_t slice_first, slice_of; /**< as in weft_run_args; n_q counts the slice's own rows */
   int64_t head_first, head_of;   /**< likewise; heads and kv_heads count the slice's own heads */
+  int32_t sizes_at;              /**< not 0: sizes will stand in the GPU's memory, with these the most */
 } weft_run_shape;
 /** Bytes of scratch a launch of this shape uses; `threads` 0: as the engine says. */
 WEFT_API weft_error* weft_kernel_workspace(const weft_kernel* kernel, weft_run_shape shape, int32_t threads,

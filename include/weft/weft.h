@@ -187,6 +187,7 @@ struct RunShape {
   std::int64_t batch = 1, n_q = 0, n_k = 0, heads = 1, kv_heads = 1;
   RowSlice slice = {};
   HeadSlice head_slice = {};
+  bool sizes_at = false;  ///< will they stand in the GPU's memory, with these the most? See RunArgs::sizes_at
 };
 
 /// One list of key blocks that a kernel makes before the attention, for a `random` or `top` of its pattern. For rows
@@ -256,8 +257,8 @@ class WEFT_API Kernel {
   Result<std::size_t> workspace(const RunShape& shape, int threads = 0) const;
 
   /// Makes now what the first launch of such a shape would make: launches of few queries have kernels of their own,
-  /// gradients of inputs on a GPU, too, and each number of heads tables, there in its memory. Says what it took: zeros
-  /// where all was there. Errors are those of run() and of Engine::compile.
+  /// on a GPU gradients of inputs and sizes in its memory, too, and each number of heads tables, there in its memory.
+  /// Says what it took: zeros where all was there. Errors are those of run() and of Engine::compile.
   Result<BuildTimes> prepare(const RunShape& shape) const;
 
   /// The lists that a launch of this shape makes, in the order of pattern_text(), each once; none where the pattern has

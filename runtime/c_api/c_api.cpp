@@ -105,7 +105,8 @@ RunShape shape_of(const weft_run_shape& from) {
           .heads = from.heads,
           .kv_heads = from.kv_heads,
           .slice = {.first = from.slice_first, .of = from.slice_of},
-          .head_slice = {.first = from.head_first, .of = from.head_of}};
+          .head_slice = {.first = from.head_first, .of = from.head_of},
+          .sizes_at = from.sizes_at != 0};
 }
 
 /// Everything but inputs and lists.

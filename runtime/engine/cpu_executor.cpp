@@ -50,7 +50,7 @@ Result<std::size_t> CpuExecutor::workspace(const ir::Shape& shape, int threads) 
   return each.bytes * static_cast<std::size_t>(each.count) + bytes_of(sizes) + kAlignment;  // it may start anywhere
 }
 
-Result<BuildTimes> CpuExecutor::prepare(const ir::Shape& shape) const {
+Result<BuildTimes> CpuExecutor::prepare(const ir::Shape& shape, bool) const {
   BuildTimes times;
   WEFT_CHECK(kernel_.tables(shape.heads));
   WEFT_CHECK(kernels_->of(ir::regime_of(kernel_.plan, shape.n_q), &times));

@@ -24,7 +24,7 @@ class CpuExecutor : public Executor {
 
   Status run(const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
-  Result<BuildTimes> prepare(const ir::Shape& shape) const override;
+  Result<BuildTimes> prepare(const ir::Shape& shape, bool) const override;
 
  private:
   /// So many, 0: the engine's; without their scratch.

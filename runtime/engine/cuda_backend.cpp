@@ -17,7 +17,7 @@ class Elsewhere : public GpuExecutor {
   Elsewhere(const Compilation& kernel, Error why) : GpuExecutor(kernel), why_(std::move(why)) {}
   Status run(const Launch&, const RunArgs&) const override { return why_; }
   Result<std::size_t> workspace(const ir::Shape&, int) const override { return why_; }
-  Result<BuildTimes> prepare(const ir::Shape&) const override { return why_; }
+  Result<BuildTimes> prepare(const ir::Shape&, bool) const override { return why_; }
   bool reads_host_memory() const override { return false; }
 
  private:

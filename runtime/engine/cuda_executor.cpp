@@ -66,11 +66,11 @@ Result<std::shared_ptr<const cuda::Buffer>> CudaExecutor::words_of(const HeadTab
   });
 }
 
-Result<BuildTimes> CudaExecutor::prepare(const ir::Shape& shape) const {
+Result<BuildTimes> CudaExecutor::prepare(const ir::Shape& shape, bool sizes_at) const {
   WEFT_TRY(const auto current, cuda::Current::make(*device()));
   WEFT_CHECK(check_positions(shape));
   BuildTimes times;
-  WEFT_TRY(const auto regimes, regimes_of_shape(shape));
+  WEFT_TRY(const auto regimes, regimes_of_shape(shape, sizes_at));
   for (const auto regime : regimes) {
     WEFT_CHECK(load(regime, &times));
     WEFT_TRY(const auto tables, kernel_.tables(shape.heads, regime));
@@ -141,11 +141,10 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
       .kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .captured = captured, .together = together};
   const auto regimes = regimes_for(job);
   if (captured && !knows(regimes, launch.shape.heads)) {
-    const bool prepared = !launch.sizes_in_memory || launch.shape.n_q <= kDecoded;  // as regimes_of_shape() does
     return user_error(
         fmt::format("the stream is captured into a graph, and kernels or tables for {} heads are not on the GPU yet: "
-                    "run it once{}, with this shape before the capture",
-                    launch.shape.heads, prepared ? ", or call prepare()" : ""));
+                    "run it once, or call prepare(), with this shape{} before the capture",
+                    launch.shape.heads, launch.sizes_in_memory ? " and its sizes_at" : ""));
   }
   for (const auto regime : regimes) {
     WEFT_CHECK(load(regime));

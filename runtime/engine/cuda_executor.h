@@ -25,7 +25,7 @@ class CudaExecutor : public GpuExecutor {
   CudaExecutor(const Compilation& kernel, std::shared_ptr<const cuda::Device> device, Modules first, Load load);
   /// Loads a text, if no launch has needed it yet.
   Status load(ir::Regime regime, BuildTimes* times = nullptr) const;
-  Result<BuildTimes> prepare(const ir::Shape& shape) const override;
+  Result<BuildTimes> prepare(const ir::Shape& shape, bool sizes_at) const override;
 
   Status run(const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;

@@ -134,9 +134,9 @@ Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const Compi
 
 Result<std::size_t> EmulateExecutor::workspace(const ir::Shape&, int) const { return std::size_t{0}; }
 
-Result<BuildTimes> EmulateExecutor::prepare(const ir::Shape& shape) const {
+Result<BuildTimes> EmulateExecutor::prepare(const ir::Shape& shape, bool sizes_at) const {
   BuildTimes times;
-  WEFT_TRY(const auto regimes, regimes_of_shape(shape));
+  WEFT_TRY(const auto regimes, regimes_of_shape(shape, sizes_at));
   for (const auto regime : regimes) {
     if (programs_[static_cast<std::size_t>(regime)].find() != nullptr) continue;
     const Stopwatch compiling;

@@ -22,7 +22,7 @@ class EmulateExecutor : public GpuExecutor {
 
   Status run(const Launch& launch, const RunArgs& args) const override;
   Result<std::size_t> workspace(const ir::Shape& shape, int threads) const override;
-  Result<BuildTimes> prepare(const ir::Shape& shape) const override;
+  Result<BuildTimes> prepare(const ir::Shape& shape, bool sizes_at) const override;
 
   /// The same with every access counted, which is several times slower. One report per phase.
   Result<std::vector<emulate::Report>> run_counted(const Launch& launch, const RunArgs& args) const;

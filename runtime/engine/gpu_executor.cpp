@@ -36,13 +36,13 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
   return done;
 }
 
-Result<std::vector<ir::Regime>> GpuExecutor::regimes_of_shape(const ir::Shape& shape) const {
+Result<std::vector<ir::Regime>> GpuExecutor::regimes_of_shape(const ir::Shape& shape, bool sizes_at) const {
   const ir::Plan& plan = kernel_.plan;
   auto out = ir::regimes_of(plan);
   if (!ir::has_few_queries(plan)) return out;
   WEFT_TRY(const auto tables, kernel_.tables(shape.heads));
   const auto wanted = ir::regime_of(plan, tables->alike, shape);
-  const bool in_memory = plan.may_read_sizes() && shape.n_q <= kDecoded;
+  const bool in_memory = sizes_at && plan.may_read_sizes();
   std::erase_if(out, [&](ir::Regime text) {
     const bool may_be = in_memory && (ir::finds_sizes(plan, text) || ir::may_attend(plan, text, shape));
     return ir::is_of_few(text) && text != wanted && !may_be;

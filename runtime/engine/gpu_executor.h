@@ -28,12 +28,8 @@ class GpuExecutor : public Executor {
 
   cuda::Grid grid_of(const Turn& turn) const;
 
-  /// Queries of a sequence that is decoded, with those that a draft proposes.
-  static constexpr std::int64_t kDecoded = 16;
-
-  /// Texts that launches of a shape may need. The host does not know whether their sizes will stand in the GPU's
-  /// memory, which the text of few queries alone reads: where a graph decodes, they may.
-  Result<std::vector<ir::Regime>> regimes_of_shape(const ir::Shape& shape) const;
+  /// Texts that launches of a shape need. Where sizes stand in the GPU's memory, what they choose is chosen there.
+  Result<std::vector<ir::Regime>> regimes_of_shape(const ir::Shape& shape, bool sizes_at) const;
 
   /// Of the text that a regime has.
   const codegen::cuda::SharedMemory& shared_memory(ir::Regime regime) const {

@@ -58,7 +58,7 @@ Result<std::size_t> Kernel::workspace(const RunShape& shape, int threads) const 
 Result<BuildTimes> Kernel::prepare(const RunShape& shape) const {
   return guarded([&]() -> Result<BuildTimes> {
     WEFT_TRY(const auto sizes, check_shape(shape, {}));
-    return state_->executor->prepare(sizes);
+    return state_->executor->prepare(sizes, shape.sizes_at);
   });
 }
 

@@ -20,8 +20,8 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   virtual Status run(const Launch& launch, const RunArgs& args) const = 0;
   virtual Result<std::size_t> workspace(const ir::Shape& shape, int threads) const = 0;
-  /// Makes what launches of this shape need once, and would make themselves.
-  virtual Result<BuildTimes> prepare(const ir::Shape&) const { return BuildTimes(); }
+  /// Makes what launches of this shape need once, and would make themselves; with sizes in a device's memory, or not.
+  virtual Result<BuildTimes> prepare(const ir::Shape&, bool) const { return BuildTimes(); }
   /// Or memory of a device, which the host cannot look at?
   virtual bool reads_host_memory() const { return true; }
   /// Do its kernels read RunArgs::sizes_at?
