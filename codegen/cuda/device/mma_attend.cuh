@@ -76,13 +76,7 @@ __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State
   }
   if (block.is & kMarkStrange)
     add_strange<kValueBytes>(st.o, block.kept, is_of_run(block) ? kKeys : count_of(block), masked_values(s, block));
-  if ((block.is & kMarkTiles) == kMarkTiles) {
-    multiply_values<kOfAll>(s, st, block);
-  } else if (kTilesEach > 1 && block.is & kMarkTile) {
-    multiply_values<kOfFirst>(s, st, block);
-  } else if (kTilesEach > 1 && block.is & kMarkTiles) {
-    multiply_values<kOfSecond>(s, st, block);
-  }
+  each_marked(block.is, [&](auto of) { multiply_values<of.kTiles>(s, st, block); });
 }
 
 /// The same where every pair counts: nothing stands between the weights and their product, so that a warp computes
@@ -218,13 +212,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         block.is = full.is;
       } else {
         forget(block.scores);
-        if ((block.is & kMarkTiles) == kMarkTiles) {
-          multiply_scores<kOfAll>(s, block);
-        } else if (kTilesEach > 1 && block.is & kMarkTile) {
-          multiply_scores<kOfFirst>(s, block);
-        } else if (kTilesEach > 1 && block.is & kMarkTiles) {
-          multiply_scores<kOfSecond>(s, block);
-        }
+        each_marked(block.is, [&](auto of) { multiply_scores<of.kTiles>(s, block); });
         if (kStages == 1 || !bounded) {
           // fault(copies_waited_for_behind_the_barrier) also: __syncthreads();
           finish_rows(values, s.values, v_rows(s));

@@ -208,20 +208,23 @@ __device__ __forceinline__ void multiply_in_steps(Scores& scores, const unsigned
     if (c >= 0) {
       __syncwarp();
 #pragma unroll
-      for (int n = 0; n < kKeyTiles; n += 2) multiply_keys<kOfAll>(scores, 0, now.rows, now.keys[n / 2], n);
+      for (int n = 0; n < kKeyTiles; n += 2) multiply_keys<kOfAll>(scores, now.rows, now.keys[n / 2], n);
     }
     now = next;
   }
 }
 
-template <bool kAll, int kPart>
+template <bool kPlain, int kPart>
 __device__ __forceinline__ void multiply_part(Shared& s, const Block& block, Scores& scores) {
   constexpr int kApart = kBytesOf<kPart>, kOfRow = kDimOf<kPart>;
   const unsigned char *const rows = rows_of_tile<kPart>(s), *const keys = rows_of_keys<kPart>(s) + stage_of(block);
-  if constexpr (kAll && kTransposed && (kOfRow > 64 || kTilesEach > 1)) {
+  if constexpr (kPlain && kTransposed && (kOfRow > 64 || kTilesEach > 1)) {
     multiply_in_steps<kApart, (kOfRow + 15) / 16>(scores, rows, keys);
+  } else if constexpr (kPlain) {
+    multiply_rows<kOfAll, kApart, kOfRow>(scores, rows, keys);
   } else {
-    multiply_rows<kAll ? kOfAll : kOfMarked, kApart, kOfRow>(scores, block.is, rows, keys);
+    if (kTilesEach > 1) forget(scores);  // nobody sums up what a tile without a pair has
+    each_marked(block.is, [&](auto of) { multiply_rows<of.kTiles, kApart, kOfRow, 1>(scores, rows, keys); });
   }
 }
 
@@ -237,9 +240,9 @@ __device__ __forceinline__ void pack_all(Operands& to, const Scores& from) {
   }
 }
 
-template <bool kAll, int kPart>
+template <Of kOf, int kPart>
 __device__ __forceinline__ void sum_part(Shared& s, State& st, const Block& block, const Operands& weights) {
-  sum_rows<kAll ? kOfAll : kOfMarked, kBytesOf<kPart>>(part_of<kPart>(st), weights, block.is, rows_of_keys<kPart>(s) + stage_of(block));
+  sum_rows<kOf, kBytesOf<kPart>>(part_of<kPart>(st), weights, block.is, rows_of_keys<kPart>(s) + stage_of(block));
 }
 
 /// Rows of keys with a NaN or an infinity, which must stay with the rows that keep them.
@@ -280,13 +283,10 @@ __device__ __forceinline__ void compute_block(const weft_args& a, Shared& s, Sta
     set_strange_apart<0>(s, st, block);
     if constexpr (kTransposed) set_strange_apart<1>(s, st, block);
   }
-  if (kTilesEach == 1 ? (block.is & kMarkTiles) != 0 : plain) {
-    if constexpr (kTransposed) sum_part<true, 1>(s, st, block, p);
-    sum_part<true, 0>(s, st, block, d);
-  } else if (kTilesEach > 1 && (block.is & kMarkTiles)) {
-    if constexpr (kTransposed) sum_part<false, 1>(s, st, block, p);
-    sum_part<false, 0>(s, st, block, d);
-  }
+  each_marked(block.is, [&](auto of) {
+    if constexpr (kTransposed) sum_part<of.kTiles, 1>(s, st, block, p);
+    sum_part<of.kTiles, 0>(s, st, block, d);
+  });
 }
 
 template <typename Pairs>

@@ -21,7 +21,7 @@ __device__ __forceinline__ void multiply_tiles(float (&c)[kTiles][4], const A& a
 
 /// See mma_warps.cuh. Behind await_products() of a part its tiles are there.
 template <Of kOf, int kApart, int kOfRow>
-__device__ __forceinline__ void multiply_rows(Scores& scores, unsigned, const unsigned char* rows,
+__device__ __forceinline__ void multiply_rows(Scores& scores, const unsigned char* rows,
                                               const unsigned char* keys) {
   // fault(pieces_of_k_side_by_side) value: matrix_at(keys, 8 * kApart, kPieceBytes)
   const Matrix k = matrix_at(keys, kPieceBytes, 8 * kApart);

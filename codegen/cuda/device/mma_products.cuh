@@ -11,9 +11,8 @@
 
 using Scores = float[kTilesEach][kKeyTiles][4];
 
-/// Which of a warp's tiles of 16 rows a product is of: those that have a mark, by predicates, each of which is a WARPSYNC;
-/// all; or one of two.
-enum Of { kOfMarked, kOfAll, kOfFirst, kOfSecond };
+/// Which of a warp's tiles of 16 rows a product is of: all, or one of two. Predicates would cost a WARPSYNC each.
+enum Of { kOfAll, kOfFirst, kOfSecond };
 template <Of kOf>
 constexpr int kBeginOf = kOf == kOfSecond ? 1 : 0;
 template <Of kOf>
@@ -45,6 +44,23 @@ __device__ __forceinline__ void forget(Scores& scores) {
 /// A bit for each of the warp's tiles of 16 rows that has a pair that counts, of kMarkTile on; for groups, whose warps must
 /// agree, always all.
 enum TileMark : unsigned { kMarkTile = 8, kMarkTiles = ((1 << kTilesEach) - 1) * kMarkTile };
+
+template <Of kOf>
+struct OfTiles {
+  static constexpr Of kTiles = kOf;
+};
+
+/// Calls use() with the OfTiles of those that have a mark, unless none has.
+template <typename Use>
+__device__ __forceinline__ void each_marked(unsigned is, const Use& use) {
+  if ((is & kMarkTiles) == kMarkTiles) {
+    use(OfTiles<kOfAll>());
+  } else if (kTilesEach > 1 && is & kMarkTile) {
+    use(OfTiles<kOfFirst>());
+  } else if (kTilesEach > 1 && is & kMarkTiles) {
+    use(OfTiles<kOfSecond>());
+  }
+}
 
 /// What a block of keys is, in one register: `Block::is`.
 enum Mark : unsigned {

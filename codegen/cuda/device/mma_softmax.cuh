@@ -75,7 +75,7 @@ __device__ __forceinline__ void settle(Shared&, State& st, Settled& settled, boo
 /// S = Q K^T, once await_products() is behind it.
 template <Of kOf>
 __device__ __forceinline__ void start_scores(Shared& s, Block& block) {
-  multiply_rows<kOf, kRowBytes, kDim>(block.scores, block.is, q_rows(s), k_rows(s) + stage_of(block));
+  multiply_rows<kOf, kRowBytes, kDim>(block.scores, q_rows(s), k_rows(s) + stage_of(block));
 }
 
 template <Of kOf>

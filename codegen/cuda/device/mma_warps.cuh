@@ -21,28 +21,26 @@ __device__ __forceinline__ void load_keys(unsigned (&to)[4], const unsigned char
 }
 
 template <Of kOf>
-__device__ __forceinline__ void multiply_keys(Scores& scores, unsigned tiles, const unsigned (&rows)[kTilesEach][4],
+__device__ __forceinline__ void multiply_keys(Scores& scores, const unsigned (&rows)[kTilesEach][4],
                                               const unsigned (&keys)[4], int n) {
 #pragma unroll
   for (int i = kBeginOf<kOf>; i < kEndOf<kOf>; ++i) {
-    const int on = kOf != kOfMarked ? 1 : (int)(tiles & kMarkTile << i);
-    multiply<kOf == kOfMarked>(scores[i][n], rows[i], keys[0], keys[1], on);
-    multiply<kOf == kOfMarked>(scores[i][n + 1], rows[i], keys[2], keys[3], on);
+    multiply(scores[i][n], rows[i], keys[0], keys[1]);
+    multiply(scores[i][n + 1], rows[i], keys[2], keys[3]);
   }
 }
 
 /// What columns [16 c, 16 c + 16) of the tile's rows and of keys add to scores; of both these are the lane's rows, kApart
 /// bytes apart.
 template <Of kOf, int kApart>
-__device__ __forceinline__ void multiply_columns(Scores& scores, unsigned tiles, const unsigned char* q,
-                                                 const unsigned char* k, int c) {
+__device__ __forceinline__ void multiply_columns(Scores& scores, const unsigned char* q, const unsigned char* k, int c) {
   unsigned rows[kTilesEach][4];
   load_rows<kApart, kOf>(rows, q, c);
 #pragma unroll
   for (int n = 0; n < kKeyTiles; n += 2) {
     unsigned keys[4];
     load_keys<kApart>(keys, k, c, n);
-    multiply_keys<kOf>(scores, tiles, rows, keys, n);
+    multiply_keys<kOf>(scores, rows, keys, n);
   }
 }
 
@@ -72,15 +70,14 @@ __device__ __forceinline__ void find_operands(const unsigned char*& q, const uns
 }
 
 /// scores = rows of the tile times rows of keys, which stand from there on in shared memory.
-template <Of kOf, int kApart, int kOfRow>
-__device__ __forceinline__ void multiply_rows(Scores& scores, unsigned tiles, const unsigned char* rows,
-                                              const unsigned char* keys) {
+template <Of kOf, int kApart, int kOfRow, int kStepsAtOnce = 4>
+__device__ __forceinline__ void multiply_rows(Scores& scores, const unsigned char* rows, const unsigned char* keys) {
   const unsigned char *q = nullptr, *k = nullptr;
   find_operands<kApart>(q, k, rows, keys);
   clear<kOf>(scores);
   constexpr int kSteps = (kOfRow + 15) / 16;
-#pragma unroll(kOf != kOfMarked ? 4 : 1)
-  for (int c = 0; c < kSteps; ++c) multiply_columns<kOf, kApart>(scores, tiles, q, k, c);
+#pragma unroll(kStepsAtOnce)
+  for (int c = 0; c < kSteps; ++c) multiply_columns<kOf, kApart>(scores, q, k, c);
 }
 
 /// Weights of two keys as they are multiplied.
@@ -119,14 +116,14 @@ __device__ __forceinline__ void sum_rows(float (&sums)[kTilesEach][kTiles][4], c
       // fault(values_not_transposed) instead: load_matrices(columns, v + n * 8 * kApart + c * 16);
       load_transposed(columns, v + n * 8 * kApart + c * 16);
       // Without a fence all fragments of the keys are loaded ahead, and at 128 columns registers are spilled.
-      constexpr bool kWide = kTiles > 8 || (kTransposed && kTilesEach > 1), kFenced = kOf == kOfMarked || (kWide && !kTwoProducts);
-      if (kOf != kOfMarked && kWide && kTwoProducts) __syncwarp();
+      constexpr bool kWide = kTiles > 8 || (kTransposed && kTilesEach > 1), kFenced = kWide && !kTwoProducts;
+      if (kWide && kTwoProducts) __syncwarp();
 #pragma unroll
       for (int i = kBeginOf<kOf>; i < kEndOf<kOf>; ++i) {
         const int on = (int)(tiles & kMarkTile << i);
         multiply<kFenced>(sums[i][c], weights[i], columns[0], columns[1], on);
-        // fault(halves_of_b_swapped) instead: multiply<kOf == kOfMarked>(sums[i][c + 1], weights[i], columns[3], columns[2], on);
-        multiply<kOf == kOfMarked>(sums[i][c + 1], weights[i], columns[2], columns[3], on);
+        // fault(halves_of_b_swapped) instead: multiply(sums[i][c + 1], weights[i], columns[3], columns[2]);
+        multiply(sums[i][c + 1], weights[i], columns[2], columns[3]);
       }
     }
   }
