@@ -161,7 +161,7 @@ def where(row, options):
         kernel = machine_where.Kernel(kernel_of(of), text, target, WEFT, pathlib.Path(folder))
         if options.clocks:
             taken = kernel.folder / f"{options.tokens}.path.{launch['number']}"
-            machine_clocks.show(kernel, taken, options.blocks, launch["warps"])
+            machine_clocks.show(kernel, taken, options.blocks, launch["warps"], options.cold)
         else:
             machine_where.show(kernel, profile, number, launch["blocks"] * launch["warps"])
 
@@ -193,6 +193,7 @@ def main():
     parser.add_argument("--where", choices=[row[0] for row in PATTERNS])
     parser.add_argument("--clocks", choices=[row[0] for row in PATTERNS])
     parser.add_argument("--blocks", type=int, default=2, help="of threads on an SM, with --clocks")
+    parser.add_argument("--cold", action="store_true", help="with --clocks: no block of threads was on the SM before")
     parser.add_argument("--of", choices=[*PASSES, "merge"], default="forward")
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--queries", type=int, help="of as many keys as --tokens; else there are as many queries")

@@ -4,17 +4,22 @@ The path that a warp of the kernel takes on the machine of tests/machine is play
 scheduler that issues one instruction a clock: stall counts and scoreboards as the assembler wrote them into the
 instructions, pipes that are busy for some clocks, fixed latencies of loads. What the clocks of an instruction are is the
 time from the issue of the one before to its own. Caches, clocks of memory and the other blocks of a grid are not known:
-all blocks of threads on the SM take the same path, one some clocks behind the other. Use it to compare two texts.
+all blocks of threads on the SM take the same path, one some clocks behind the other. By how many is luck, and worth 6 %
+where both multiply at once or in turns: the clocks are means of several. Use it to compare two texts.
 """
 
 import collections
 import re
+import statistics
 import struct
+import sys
 
 import machine_where
 
 PARTITIONS = 4
-BEHIND = 900  # clocks from the begin of one block of threads on the SM to that of the next
+IDLE, NEW_LINE = 1 << 30, 1 << 29  # PathMark of tests/machine/driver/launch.h
+FROM_L2 = 280  # clocks of a load of a table that L1 does not have yet
+BEHIND = [300, 900, 2000, 4000]  # clocks from the begin of one block of threads on the SM to that of the next
 
 # Pipe of a partition (lsu: of the SM), clocks that a warp's instruction keeps it busy, clocks until a scoreboard tells.
 ROWS = [
@@ -59,6 +64,17 @@ def instructions(kernel, cubin, target):
     return out
 
 
+def taken(path, known, cold):
+    """The instructions of a path; where the SM is `cold`, L1 has no table when a block of threads begins."""
+    for (word,) in struct.iter_unpack("<i", path.read_bytes()):
+        one = known[word & (NEW_LINE - 1)]
+        if word & IDLE and one.pipe == "lsu":
+            one = one._replace(pipe="none", busy=0, sets=7, reads=7)
+        elif cold and word & NEW_LINE and one.name.startswith("LDG."):
+            one = one._replace(latency=FROM_L2)
+        yield one
+
+
 class Warp:
     def __init__(self, block, begin):
         self.block, self.ready, self.at = block, begin, 0
@@ -75,12 +91,12 @@ def ready_at(warp, next_one, free):
     return max(at, free.get(next_one.pipe, 0) - ahead.get(next_one.pipe, 0))
 
 
-def play(path, blocks, warps):
-    """Of each instruction of the path its clocks, the mean over all warps; and when the first warp issued it."""
-    all_warps = [Warp(b, b * BEHIND) for b in range(blocks) for _ in range(warps)]
+def play(path, blocks, warps, behind):
+    """Of each instruction of the path its clocks, the mean over all warps; when the first warp ended, and when all had."""
+    all_warps = [Warp(b, b * behind) for b in range(blocks) for _ in range(warps)]
     ready = [[w for i, w in enumerate(all_warps) if i % PARTITIONS == p] for p in range(PARTITIONS)]
     free, lsu, last = [{} for _ in range(PARTITIONS)], 0, [0] * PARTITIONS
-    arrived, left, now, clocks, times = [0] * blocks, len(all_warps), 0, [0.0] * len(path), []
+    arrived, left, now, clocks, ends = [0] * blocks, len(all_warps), 0, [0.0] * len(path), []
     while left:
         following = 1 << 60
         for p in range(PARTITIONS):
@@ -106,10 +122,10 @@ def play(path, blocks, warps):
                 if one.name.startswith("LDGSTS"):
                     warp.copies = max(warp.copies, queued + one.latency)
                 clocks[warp.at] += (now - warp.issued) / len(all_warps)
-                if warp is all_warps[0]:
-                    times.append(now)
                 warp.issued, warp.ready, warp.at = now, now + max(1, one.stall), warp.at + 1
-                left -= warp.at == len(path)
+                if warp.at == len(path):
+                    left -= 1
+                    ends.append(now)
                 if one.pipe == "bar":
                     arrived[warp.block] += 1
                     warp.waits = True
@@ -121,24 +137,28 @@ def play(path, blocks, warps):
                 following = min(following, now + 1)
                 break
         now = max(now + 1, following)
-    return clocks, times
+    return clocks, ends[0], ends[-1]
 
 
-def show(kernel, path, blocks, warps):
+def show(kernel, path, blocks, warps, cold):
     """Of a kernel and the path of one of its warps: clocks, as trees."""
     cubin = machine_where.compiled_kernel(kernel)
     known, of_address = instructions(kernel.name, cubin, kernel.target), machine_where.places(kernel.name, cubin)
-    taken = [known[address] for (address,) in struct.iter_unpack("<i", path.read_bytes())]
-    clocks, times = play(taken, blocks, warps)
-    products = [i for i, one in enumerate(taken) if one.name.startswith("HMMA")]
-    first, last = (products[0], products[-1] + 1) if products else (len(taken), len(taken))
-    print(f"{blocks} blocks of {warps} warps on an SM; clocks of the first to end: {times[-1]:,}")
+    path = list(taken(path, known, cold))
+    if not path:
+        sys.exit("the block of threads to follow, WEFT_MACHINE_PATH_BLOCK or the first, is none of the launch")
+    plays = [play(path, blocks, warps, behind) for behind in (BEHIND if blocks > 1 else BEHIND[:1])]
+    clocks = [statistics.fmean(of_one) for of_one in zip(*(of for of, _, _ in plays))]
+    first_end, end = (statistics.fmean(of_one) for of_one in zip(*(ends for _, *ends in plays)))
+    products = [i for i, one in enumerate(path) if one.name.startswith("HMMA")]
+    first, last = (products[0], products[-1] + 1) if products else (len(path), len(path))
+    print(f"{blocks} blocks of {warps} warps on an SM; clocks until one has ended: {first_end:,.0f}, all: {end:,.0f}")
     for what, begin, end in [("before the first product", 0, first), ("from there to the last", first, last),
-                             ("behind it", last, len(taken))]:
+                             ("behind it", last, len(path))]:
         if begin == end:
             continue
         spent = collections.Counter()
-        for one, clocks_of_one in zip(taken[begin:end], clocks[begin:end]):
+        for one, clocks_of_one in zip(path[begin:end], clocks[begin:end]):
             spent[one.address] += clocks_of_one
         print(f"\n{what}: {end - begin:,} instructions of a warp, in clocks:")
         machine_where.print_tree(machine_where.tree(spent, kernel.text, of_address), 0.01)

@@ -50,6 +50,7 @@ std::byte* reach(Warp& warp, Space space, bool load, Wide address, int bytes, in
   }
   auto& launch = *warp.block->launch;
   auto* const out = global(warp, address, bytes, lane, place, load ? "load" : "store");
+  if (load) launch.note_load(warp, address);
   const auto size = static_cast<std::size_t>(bytes);
   if (!load) {
     launch.memory->mark_written(address, size);

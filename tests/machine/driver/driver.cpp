@@ -120,7 +120,7 @@ void profile(const Program& program, const std::vector<std::uint64_t>& before) {
 }
 
 /// A file for each launch, WEFT_MACHINE_PATH and its number: the path of the first warp of block
-/// WEFT_MACHINE_PATH_BLOCK, an i32 for each instruction's address. For models of clocks.
+/// WEFT_MACHINE_PATH_BLOCK, an i32 for each instruction: its address and PathMarks. For models of clocks.
 void write_path(const Launch& launch) {
   const char* path = std::getenv("WEFT_MACHINE_PATH");
   if (path == nullptr || *path == '\0') return;

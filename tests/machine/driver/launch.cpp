@@ -86,9 +86,15 @@ int Launch::index_of(int address) const {
 
 Mask begin(const Warp& warp, const Ready& ready, Launch& launch, Mask active) {
   ++*ready.executed;
-  if (&warp == launch.follows) launch.path.push_back(ready.of->address);
   if (++launch.executed > kEndless) fault("the kernel does not end");
-  return ready.guard.read(warp) & active;
+  const Mask lanes = ready.guard.read(warp) & active;
+  if (&warp == launch.follows) launch.path.push_back(ready.of->address | (lanes == 0 ? kIdle : 0));
+  return lanes;
+}
+
+void Launch::note_load(const Warp& warp, Wide address) {
+  constexpr Wide kLine = 128;
+  if (&warp == follows && lines.insert(address / kLine).second) path.back() |= kNewLine;
 }
 
 void arrive(Warp& warp, const Ready& ready, const Launch& launch, Mask lanes) {

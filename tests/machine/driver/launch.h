@@ -5,6 +5,7 @@
 #include "tests/machine/driver/reader.h"
 
 #include <random>
+#include <set>
 
 namespace weft::machine {
 
@@ -14,6 +15,11 @@ struct Ready {
   Predicate guard;
   Step step;  ///< empty: control flow, or unknown
   std::uint64_t* executed = nullptr;
+};
+
+enum PathMark : std::int32_t {
+  kIdle = 1 << 30,     ///< its guard holds for no lane
+  kNewLine = 1 << 29,  ///< it loads from a line of global memory that the warp had not loaded from
 };
 
 /// One launch of a kernel, on its way.
@@ -27,10 +33,13 @@ struct Launch {
   Findings findings;
   std::uint64_t executed = 0;            ///< warp instructions
   std::vector<std::uint64_t> of_blocks;  ///< the same, of each block of the grid
-  /// Where the first warp of one block of the grid goes, address by address; -1: nobody wants to know.
+  /// Where the first warp of one block of the grid goes, instruction by instruction; -1: nobody wants to know.
   std::int64_t followed = -1;
   const Warp* follows = nullptr;
-  std::vector<std::int32_t> path;
+  std::vector<std::int32_t> path;  ///< addresses, and of each a PathMark
+  std::set<Wide> lines;            ///< of global memory, that the warp has loaded from
+
+  void note_load(const Warp& warp, Wide address);
   /// Which warp and which lanes go first, where the hardware is free to choose. Null: the first.
   std::minstd_rand* dice = nullptr;
 

@@ -18,6 +18,7 @@ struct Sum {
     if (to.sets_flags) {
       const Mask zero = mask_of([&](std::size_t l) { return low[l] == 0; });
       keep(warp.carry, mask_of([&](std::size_t l) { return values[l] >> 32 != 0; }), mask);
+      keep(warp.second_carry, mask_of([&](std::size_t l) { return values[l] >> 32 > 1; }), mask);
       // Zero is what all words of a longer number say together.
       keep(warp.zero, extends ? zero & warp.zero : zero, mask);
       keep(warp.sign, mask_of([&](std::size_t l) { return low[l] >> 31 != 0; }), mask);
@@ -31,6 +32,7 @@ Step add(const Reader& r) {
   if (r.has("SAT")) r.unknown();
   const Place to = r.result(0);
   const bool extends = r.has("X"), right = r.has("RS"), left = r.has("LS"), plus_one = r.has("PO");
+  const bool of_three = r.name() == "IADD3";
   std::array<Source, 3> from{};
   std::array<bool, 3> negated{};
   for (std::size_t i = 0; i + 1 < std::min<std::size_t>(r.count(), 4); ++i) {
@@ -38,8 +40,7 @@ Step add(const Reader& r) {
     negated[i] = std::exchange(from[i].negated, false);
     // IADD3 has numbers of 20 bits, which nvdisasm prints without their sign.
     constexpr Word kSign = 1 << 19;
-    if (r.name() == "IADD3" && r.text(i + 1).starts_with("0x") && (from[i].value & kSign) != 0)
-      from[i].value |= ~(kSign - 1);
+    if (of_three && r.text(i + 1).starts_with("0x") && (from[i].value & kSign) != 0) from[i].value |= ~(kSign - 1);
   }
   return [=](Warp& warp, Mask mask) {
     std::array<Lanes, 3> x;
@@ -51,7 +52,7 @@ Step add(const Reader& r) {
         if (negated[i]) x[i][l] = ~x[i][l];
         ones += negated[i] && !extends ? 1U : 0U;
       }
-      if (extends) ones += warp.carry >> l & 1;
+      if (extends) ones += (warp.carry >> l & 1) + (of_three ? warp.second_carry >> l & 1 : 0);
       Wide first = Wide{x[0][l]} + x[1][l];
       if (right || left) first = static_cast<Word>(right ? (first + ones) >> 16 : (first + ones) << 16);
       sum.values[l] = first + x[2][l] + (right || left ? Wide{0} : ones);

@@ -79,6 +79,7 @@ struct Warp {
   std::array<Word, 64> uniform{};
   std::array<bool, 8> uniform_predicates{};
   Mask zero = 0, carry = 0, sign = 0, overflow = 0;  ///< flags, which Volta has no more
+  Mask second_carry = 0;                             ///< of IADD3: three words may be two more than one holds
 
   Mask active = 0, exited = 0;
   Mask waiting = 0;  ///< at the block's barrier
