@@ -15,7 +15,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 14;
+inline constexpr std::int64_t kWeftArgsAbi = 15;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -135,8 +135,9 @@ struct weft_args {
   std::int64_t queries_above, queries_up_to;
   weft_sizes_at sizes;
   /// GPUs: of tiles_per_head; of the heads, or groups of those that stand in one tile, of a batch entry; of the query
-  /// heads of one kv head; and of page_size.
-  weft_divisor of_tiles, of_groups, of_group, of_page;
+  /// heads of one kv head; of page_size; of heads_per_tile; and of the blocks of threads that compute a tile, one for
+  /// each softmax of a chunk, or one.
+  weft_divisor of_tiles, of_groups, of_group, of_page, of_heads, of_shares;
 };
 
 static_assert(sizeof(weft_args) <= 4096, "kernel arguments are passed by value on GPUs");

@@ -171,6 +171,9 @@ std::vector<std::int64_t> words_of_cuts(const Plan& plan, bool ranges) {
   return out;
 }
 
-void make_words(const Plan& plan, Tables& tables) { Words(tables).run(plan); }
+void make_words(const Plan& plan, Tables& tables) {
+  Words(tables).run(plan);
+  tables.words.resize(std::max<std::size_t>(tables.words.size(), walk::kLeastWords));
+}
 
 }  // namespace weft::ir

@@ -11,6 +11,8 @@
 ///           it has, and these
 namespace weft::walk {
 
+/// So many there are always, with zeros behind the last: a kernel may load them before it knows how many are in use.
+enum { kLeastWords = 128 };
 enum HeadWord { kCell, kLcm, kPeriod, kTilesPerCell, kClassBits, kRowBits, kRowBitsAt, kCellsAt, kPassesAt };
 enum PassWord { kTerms, kOut, kFactor, kWritesLse, kLseSlot, kTermsAt };  ///< factor: bits of a double
 enum TermWord {

@@ -85,6 +85,7 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   to.kv_heads = shape.kv_heads;
   to.of_groups = codegen::divisor_of(shape.heads);
   to.of_group = codegen::divisor_of(shape.group());
+  to.of_heads = to.of_shares = codegen::divisor_of(1);
   to.q = view_of(args.q);
   to.k = view_of(args.k);
   to.v = view_of(args.v);
@@ -338,6 +339,7 @@ namespace {
 
 void share_tiles(const ir::Plan& plan, std::int64_t heads, weft_args& block) {
   block.heads_per_tile = heads;
+  block.of_heads = codegen::divisor_of(heads);
   const bool of_keys = plan.stationary() == ir::Stationary::key;
   block.of_groups = codegen::divisor_of(of_keys ? block.kv_heads : block.heads / heads);
 }

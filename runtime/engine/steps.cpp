@@ -1,5 +1,6 @@
 #include "runtime/engine/steps.h"
 
+#include "codegen/divisor.h"
 #include "compiler/ir/few_rows.h"
 #include "compiler/ir/key_chunks.h"
 #include "runtime/cpu/part.h"
@@ -110,6 +111,7 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
   std::int64_t tiles = block.tiles_per_head;
   const std::int64_t chunks = std::max<std::int64_t>(1, block.chunks),
                      shares = ir::shares_of_tile(job.kernel.plan, chunks);
+  block.of_shares = codegen::divisor_of(shares);
   const auto behind = piece.first_head + piece.heads;
   // Rows are counted where chunks of them are merged.
   const bool on_gpu = job.kernel.plan.choices.kernel_class != ir::KernelClass::vector;
@@ -167,6 +169,7 @@ Status run_phase_cut(const Job& job, const ir::Step& step, const ir::Step* merge
   number_tiles(plan, job.tables, static_cast<std::size_t>(step.number), piece, block);
   const auto tiles = block.tiles_per_head, rows = block.carried_rows = piece.shape.rows_computed();
   const auto shares = on_gpu && attends ? cut.count * std::ssize(plan.phases.front().passes) : 1;
+  block.of_shares = codegen::divisor_of(shares);
   if (on_gpu) WEFT_CHECK(check_tiles(piece, std::max(tiles * shares, rows)));
   const auto turn = [&](const ir::Step& of, std::int64_t begin, std::int64_t end) {
     const auto groups = piece.heads / block.heads_per_tile;

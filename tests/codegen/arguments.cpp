@@ -192,6 +192,8 @@ void Arguments::fill() {
   args.kv_heads = shape_.kv_heads;
   args.of_groups = codegen::divisor_of(shape_.heads / args.heads_per_tile);
   args.of_group = codegen::divisor_of(shape_.group());
+  args.of_heads = codegen::divisor_of(args.heads_per_tile);
+  args.of_shares = codegen::divisor_of(1);
   args.q = q_.view;
   args.k = k_.view;
   args.v = v_.view;

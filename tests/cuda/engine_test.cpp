@@ -177,7 +177,7 @@ TEST_F(CudaEngine, ArgumentBlockByteForByte) {
   expected.n_q = expected.n_k = 90;
   expected.queries_up_to = std::numeric_limits<std::int32_t>::max();
   expected.heads = expected.kv_heads = 3;
-  expected.of_group = codegen::divisor_of(1);
+  expected.of_group = expected.of_shares = codegen::divisor_of(1);
   const std::int64_t row = 3 * 32;
   expected.q = {.data = memory.q.data(), .stride_b = 90 * row, .stride_n = row, .stride_h = 32};
   expected.k = {.data = memory.k.data(), .stride_b = 90 * row, .stride_n = row, .stride_h = 32};

@@ -19,5 +19,5 @@ __device__ __forceinline__ float* carried_row(const weft_args& a, Shared& s, con
   const unsigned slots = a.chunks > 0 ? (unsigned)a.chunk_slots * (unsigned)softmaxes(a) : 1;
   const i64 of_row = (i64)(slots * kCarriedFloats);
   return a.carry + times(head, rows * of_row) + times(row, of_row) +
-         (int)(blockIdx.x % shares_of_tile(a)) * kCarriedFloats;
+         (int)share_of_block(a) * kCarriedFloats;
 }

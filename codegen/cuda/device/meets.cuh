@@ -16,7 +16,7 @@ __device__ __forceinline__ void meet_row(const weft_args& a, Shared& s, const Ti
   Reach keys = reach_of(a, s, t, words, x, 0);
   narrow_reach(a, s, t, term, words, x, keys);
   const Bits bits = bits_of(words);
-  const u64 met_bits = get(s.bits[row]);
+  const u64 met_bits = kHasRowBits ? get(s.bits[row]) : 0;
   const bool met = ((bits.need & ~met_bits) | (bits.miss & met_bits)) == 0 && keys.fails == 0;
   SaidByRow said = {0, 0, 0};
   if (kConditions > 0) {

@@ -38,7 +38,7 @@ __device__ __forceinline__ bool meet_run(const weft_args& a, Shared& s, int begi
   const Tile t = tile_of(s);
   const i64* const pass = get(s.pass);
   const int terms = (int)word(pass + kTerms), x = get(s.x[row]);
-  const u64 met_bits = get(s.bits[row]);
+  const u64 met_bits = kHasRowBits ? get(s.bits[row]) : 0;
   bool is_one = true, is_first = true;
   int lo = begin, hi = begin;
   // Of branches that are not counted those terms come first that hit every key: what others keep must lie in there.

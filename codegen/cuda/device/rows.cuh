@@ -27,16 +27,6 @@ struct Row {
   bool valid;
 };
 
-__device__ __forceinline__ Row row_of_contiguous(const weft_args& a, const Tile& t, int rows_of_sequence, int tile,
-                                                 bool descending) {
-  const unsigned heads = heads_of_tile(a), rows = (unsigned)rows_of_sequence * heads;
-  const int total = (int)((rows + kRows - 1) / kRows);
-  const int number = descending ? total - 1 - tile : tile;
-  const unsigned row = (unsigned)number * kRows + threadIdx.x;
-  const bool valid = tile < total && row < rows;
-  return {valid ? t.offset + (int)(row / heads) : t.offset, 0, valid};
-}
-
 /// Row j of a class is cell start + lcm * (j / residues) + residue[j % residues].
 __device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, const i64* head, int rows_of_sequence,
                                             int tile, bool descending) {
@@ -96,41 +86,70 @@ __device__ __forceinline__ void gather_bits(Shared& s, Tile& t) {
   t.any = over_lanes<32>(t.any, [](u64 x, u64 y) { return x | y; });
 }
 
-/// Fills s.x, s.head and s.bits and the tile's facts. Rows behind the last repeat it, so that they neither widen an
-/// interval nor need a mask.
-__device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t, const i64* head, int rows_of_sequence,
-                                          int tile, bool descending) {
-  const bool by_class = kHasClasses && word(head + kCell) != 0;
+/// Rows of a class: those that lie before row 0 or behind the last are none, and the others are put in one piece.
+__device__ __forceinline__ void make_rows_of_class(const weft_args& a, Shared& s, Tile& t, const i64* head,
+                                                   int rows_of_sequence, int tile, bool descending) {
   Row row = {0, 0, false};
-  if (threadIdx.x < kRows) {
-    if (kSharesTiles) put(s.head[threadIdx.x], (unsigned char)(threadIdx.x % heads_of_tile(a)));
-    row = by_class ? row_of_class(a, t, head, rows_of_sequence, tile, descending)
-                   : row_of_contiguous(a, t, rows_of_sequence, tile, descending);
-  }
-  // Rows of a class that lie before row 0 or behind the last: the others stay in one piece.
+  if (threadIdx.x < kRows) row = row_of_class(a, t, head, rows_of_sequence, tile, descending);
   const int before = __syncthreads_count(threadIdx.x < kRows && !row.valid && row.x < t.offset);
   t.count = __syncthreads_count(row.valid);
   t.from = __syncthreads_count(row.valid && row.x - t.offset < first_row(a));
   t.to = __syncthreads_count(row.valid && row.x - t.offset < end_of_rows(a));
   const int at = (int)threadIdx.x - before;
   if (row.valid) {
-    if (kHasRowBits) row.bits |= further_bits(a, head, row.x, by_class ? (int)word(head + kClassBits) : 0);
     put(s.x[at], row.x);
-    put(s.bits[at], row.bits);
+    if (kHasRowBits) put(s.bits[at], row.bits | further_bits(a, head, row.x, (int)word(head + kClassBits)));
   }
   __syncthreads();
   if (t.from == t.to) return;
   const int first = first_position_of_tile(s), apart = get(s.x[min(1, t.count - 1)]) - first;
   t.last = get(s.x[t.count - 1]);
-  const u64 last_bits = get(s.bits[t.count - 1]);
   gather_bits(s, t);
   if (threadIdx.x >= t.count && threadIdx.x < kRows) {
     put(s.x[threadIdx.x], t.last);
-    put(s.bits[threadIdx.x], last_bits);
+    if (kHasRowBits) put(s.bits[threadIdx.x], get(s.bits[t.count - 1]));
   }
-  // fault(rows_taken_to_lie_evenly) value: heads_of_tile(a) == 1
-  const bool even = heads_of_tile(a) == 1 && (!row.valid || row.x == first + at * apart);
+  // fault(rows_taken_to_lie_evenly) value: true
+  const bool even = !row.valid || row.x == first + at * apart;
   t.apart = __syncthreads_and(even) ? apart : 0;
+}
+
+/// Rows one behind the other, or those of several heads position by position: what a tile has of them is known without
+/// a look at each.
+__device__ __forceinline__ void make_contiguous_rows(const weft_args& a, Shared& s, Tile& t, const i64* head,
+                                                     int rows_of_sequence, int tile, bool descending) {
+  const unsigned heads = heads_of_tile(a);
+  const int rows = rows_of_sequence * (int)heads, total = (int)(((unsigned)rows + kRows - 1) / kRows);
+  const int first = (descending ? total - 1 - tile : tile) * kRows;
+  const int from = min(first_row(a), rows_of_sequence) * (int)heads;
+  const int to = min(end_of_rows(a), rows_of_sequence) * (int)heads;
+  t.count = tile < total ? min(rows - first, kRows) : 0;
+  t.from = min(max(from - first, 0), t.count);
+  t.to = min(max(to - first, 0), t.count);
+  if (t.from == t.to) return;
+  t.apart = heads == 1 ? 1 : 0;
+  // Those of several heads are all in the tile.
+  t.last = t.offset + (heads == 1 ? first + t.count : rows_of_sequence) - 1;
+  if (threadIdx.x < kRows) {
+    const int row = kSharesTiles ? divided((int)threadIdx.x, a.of_heads) : (int)threadIdx.x;
+    const int x = min(t.offset + first + row, t.last);
+    put(s.x[threadIdx.x], x);
+    if (kHasRowBits) put(s.bits[threadIdx.x], further_bits(a, head, x, 0));
+    if (kSharesTiles) put(s.head[threadIdx.x], (unsigned char)(threadIdx.x - (unsigned)row * heads));
+  }
+  if (kHasRowBits || kConditions > 0) __syncthreads();  // else the caller's next barrier is soon enough
+  gather_bits(s, t);
+}
+
+/// Fills s.x, s.head and s.bits and the tile's facts, of which a tile without a row has from and to, the same. Rows behind
+/// the last repeat it, so that they neither widen an interval nor need a mask. They are there behind a barrier.
+__device__ __forceinline__ void make_rows(const weft_args& a, Shared& s, Tile& t, const i64* head, int rows_of_sequence,
+                                          int tile, bool descending) {
+  if (kHasClasses && word(head + kCell) != 0) {
+    make_rows_of_class(a, s, t, head, rows_of_sequence, tile, descending);
+  } else {
+    make_contiguous_rows(a, s, t, head, rows_of_sequence, tile, descending);
+  }
 }
 
 /// Calls use(row of the tile, place(row)) for every kStep-th row from `row` to before `end`, where rows lie evenly and

@@ -9,9 +9,14 @@ __device__ __forceinline__ int softmaxes(const weft_args& a) {
   return kSeveralSoftmaxes ? (int)word(a.tables + word(a.tables + 1 + a.phase)) : 1;
 }
 
-/// Where keys are cut: blocks of threads, one behind the other, that compute a tile. Each takes one softmax of a chunk.
-__device__ __forceinline__ unsigned shares_of_tile(const weft_args& a) {
-  return kCutsKeys && a.chunks > 0 ? (unsigned)a.chunks * (unsigned)softmaxes(a) : 1;
+/// Where keys are cut, several blocks of threads, one behind the other, compute a tile, each one softmax of a chunk: the
+/// tile's number, …
+__device__ __forceinline__ int tile_of_block(const weft_args& a) {
+  return kCutsKeys ? divided((int)blockIdx.x, a.of_shares) : (int)blockIdx.x;
+}
+/// … and which of them the block is.
+__device__ __forceinline__ unsigned share_of_block(const weft_args& a) {
+  return kCutsKeys ? blockIdx.x - (unsigned)tile_of_block(a) * (unsigned)a.of_shares.by : 0;
 }
 
 /// How many chunks the keys of an entry's rows are cut into. Of entries that differ some may not be cut, …
@@ -25,16 +30,19 @@ __device__ __forceinline__ bool is_cut(const weft_args& a, int b) {
 /// Does the block keep a state, and write no O? Those behind the last chunk of an entry keep an empty one, which nobody
 /// merges: a way to leave the kernel before would cost registers that matrix kernels of 128 columns do not have.
 __device__ __forceinline__ bool keeps_state(const weft_args& a, int b) {
-  return is_cut(a, b) || (kCutsKeys && a.chunks > 0 && blockIdx.x % shares_of_tile(a) > 0);
+  return is_cut(a, b) || (kCutsKeys && a.chunks > 0 && share_of_block(a) > 0);
 }
 
 /// Which (batch entry, head), which tile and which chunk of keys of it the block computes; its rows. False when it has
 /// none. The tile's facts go to s.tile: registers are dear, and few ask for them while products are summed up.
 __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i64*& head) {
+  // Each word of the tables names the next one, and L1 has none of them yet where no tile was before: a load of each of
+  // the first lines, which nobody waits for, spares a wait for L2 at every step.
+  const i64* const phase = a.tables + word(a.tables + 1 + a.phase);
+  constexpr int kLine = 16;  // words
+  const int ahead = threadIdx.x < kLeastWords / kLine ? (int)word(a.tables + threadIdx.x * kLine) : 0;
   Tile t;
-  const unsigned shares = shares_of_tile(a);
-  // The launch has fewer than 2^31; mostly one is there, and a division would be waited for.
-  const int number = (int)a.tile_begin + (int)(shares == 1 ? blockIdx.x : blockIdx.x / shares);
+  const int number = (int)a.tile_begin + tile_of_block(a);  // the launch has fewer than 2^31
   const int head_number = divided(number, a.of_tiles);
   // Of the heads that share keys and values, the pass of dK and dV takes one after another.
   const unsigned together = kTransposed ? (unsigned)heads_of_group(a) : heads_of_tile(a);
@@ -58,7 +66,7 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
     const unsigned keys = (unsigned)(a.chunks_of_entry != nullptr ? word(of_entry + 1) : a.chunk_keys);
     // Other entries may have more chunks: behind the last one of this, they begin at the end.
     const unsigned each = kSeveralSoftmaxes && is_cut(a, t.b) ? (unsigned)softmaxes(a) : 1;
-    const unsigned chunk = blockIdx.x % shares / each;
+    const unsigned chunk = share_of_block(a) / each;
     t.key_begin = (int)min(first + (i64)((u64)chunk * keys), (i64)n_k);
     t.key_end = (int)min(t.key_begin + (i64)keys, (i64)n_k);
   }
@@ -70,10 +78,10 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
       put(s.inputs[i], load_global<int>(data + times(t.b, a.inputs[i].strides[0])));
     }
   }
-  const i64* const phase = a.tables + word(a.tables + 1 + a.phase);
   head = a.tables + word(phase + 2 + t.h);
   make_rows(a, s, t, head, kTransposed ? n_k : n_q, (int)a.tile_first + number - head_number * (int)a.tiles_per_head,
             word(phase + 1) != 0);
+  kept(ahead);
   if (t.from == t.to) return false;
   if (kConditions > 0) describe_conditions(a, s, t);
   if (threadIdx.x == 0) s.tile = t;
