@@ -17,7 +17,7 @@ inline constexpr const char* kPrepassSymbol = "weft_prepass";
 /// Plans that stand beside that of dQ have its lists, and the text of few queries those that the other's prepass
 /// filled.
 inline bool has_prepass(const ir::Plan& plan, ir::Regime regime) {
-  return !plan.lists.empty() && regime != ir::Regime::few_queries && plan.stationary() == ir::Stationary::query &&
+  return !plan.lists.empty() && !ir::is_of_few(regime) && plan.stationary() == ir::Stationary::query &&
          plan.phases.front().role == ir::Role::attend;
 }
 bool has_summaries(const ir::Plan& plan);

@@ -4,6 +4,7 @@
 #include "compiler/ir/predicates.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace weft::ir {
 
@@ -15,9 +16,10 @@ const char* to_string(Regime regime) {
 std::vector<Regime> regimes_of(const Plan& plan) {
   if (plan.of_inputs) return {Regime::many_queries, Regime::transposed, Regime::inputs};
   if (plan.transposed) return {Regime::many_queries, Regime::transposed};
-  if (!has_few_queries(plan)) return {Regime::many_queries};
-  if (plan.decoding) return {Regime::many_queries, Regime::few_queries, Regime::decoding};
-  return {Regime::many_queries, Regime::few_queries};
+  std::vector<Regime> out = {Regime::many_queries};
+  if (has_few_queries(plan)) out.push_back(Regime::few_queries);
+  if (plan.decoding) out.push_back(Regime::decoding);
+  return out;
 }
 
 bool has_few_queries(const Plan& plan) {
@@ -47,20 +49,31 @@ std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape) {
 }
 
 bool may_decode(const Plan& plan) {
-  return plan.choices.kernel_class == KernelClass::mma && !plan.bind.gradient && plan.lists.empty() &&
-         plan.dropout == 0 && plan.phases.size() == 1 && !plan.phases.front().rows.classes;
+  return plan.choices.kernel_class == KernelClass::mma && !plan.bind.gradient && plan.dropout == 0 &&
+         plan.phases.size() == 1;
 }
 
 Plan decoding_plan(const Plan& plan, const Choices& choices) {
   Plan out = plan;
   out.decoding = nullptr;
   out.choices = choices;
-  for (auto& phase : out.phases) phase.rows.tile = choices.tile_q;
+  // One query is a class of its own, and a tile for each class would be a block of threads without a row.
+  for (auto& phase : out.phases) {
+    RowMap contiguous;
+    contiguous.tile = choices.tile_q;
+    contiguous.longest_first = phase.rows.longest_first;
+    phase.rows = std::move(contiguous);
+  }
   return out;
 }
 
 std::int64_t queries_of_decoding(const Plan& plan, const Shape& shape) {
   return plan.decoding ? kRowsOfDecoding / shape.group() : 0;
+}
+
+bool has_own_tables(const Plan& plan, Regime regime) {
+  if (regime == Regime::decoding) return plan.phases.front().rows.classes;
+  return regime == Regime::transposed || regime == Regime::inputs;
 }
 
 bool finds_sizes(const Plan& plan, Regime text) {

@@ -43,7 +43,7 @@ inline const Plan& plan_of(const Plan& plan, Regime regime) {
 /// Is it one of few queries, which are read with all that decoding wants?
 inline bool is_of_few(Regime regime) { return regime == Regime::few_queries || regime == Regime::decoding; }
 /// Does the regime read other tables than the plan that it stands beside?
-inline bool has_own_tables(Regime regime) { return regime == Regime::transposed || regime == Regime::inputs; }
+bool has_own_tables(const Plan& plan, Regime regime);
 /// Rows that a block of few queries takes at a time, for scores and for outputs: others are computed in vain.
 inline constexpr int kFewRowsOfScores = 4, kFewRowsOfOutputs = 2;
 
@@ -56,9 +56,9 @@ bool heads_are_alike(const Plan& plan, const Tables& tables);
 std::int64_t heads_per_tile(const Plan& plan, bool alike, const Shape& shape);
 /// Rows of a tile that warps share the keys of.
 inline constexpr int kRowsOfDecoding = 16;
-/// May the plan have one of decoding beside it? Of one launch without classes of rows, lists, dropout and gradients.
+/// May the plan have one of decoding beside it? Of one launch without dropout and gradients.
 bool may_decode(const Plan& plan);
-/// The plan of decoding with these choices.
+/// The plan of decoding with these choices; its rows lie in no classes.
 Plan decoding_plan(const Plan& plan, const Choices& choices);
 /// Sequences of so many queries or fewer are decoding's: rows of a group of heads that share K and V fill its tile,
 /// whether the launch lets them or not, so that a row's bits do not depend on it. 0: none are.

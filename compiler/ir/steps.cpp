@@ -83,10 +83,8 @@ class Steps {
       if (plan_.may_cut_keys()) add_rows(Kernel::merge, phase, text).when = When::keys_are_cut;
     };
     if (plan_.decoding) of_few(Regime::decoding, When::decoding);
-    if (has_few_queries(plan_)) {
-      of_few(Regime::few_queries, When::few_queries);
-      when = When::many_queries;
-    }
+    if (has_few_queries(plan_)) of_few(Regime::few_queries, When::few_queries);
+    if (plan_.decoding || has_few_queries(plan_)) when = When::many_queries;
     add(Kernel::attend, phase, product).when = when;
   }
 

@@ -64,14 +64,16 @@ Result<Workload> workload_of(const Planned& planned, const ir::Shape& shape, con
   WEFT_TRY(const auto tables, ir::make_tables(first, shape.heads));
   load.plan_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   const bool alike = ir::heads_are_alike(first, tables);
-  if (ir::has_few_queries(first)) load.regime = ir::regime_of(first, alike, shape);
+  load.regime = ir::regime_of(first, alike, shape);
   const ir::Plan& plan = ir::plan_of(first, load.regime);
-  load.heads_per_tile = ir::heads_per_tile(plan, alike, shape);
+  const bool has_own = ir::has_own_tables(first, load.regime);
+  WEFT_TRY(const auto own, has_own ? ir::make_tables(plan, shape.heads) : Result<ir::Tables>(ir::Tables()));
+  load.heads_per_tile = ir::heads_per_tile(plan, has_own ? ir::heads_are_alike(plan, own) : alike, shape);
   WEFT_TRY(load.launches, rehearse(Compilation(planned), shape));
   load.bytes = planner::tensor_bytes(plan, shape);
   load.inputs_missing = inputs.empty() && depends_on_inputs(plan);
   if (load.inputs_missing) return load;
-  load.work = planner::count_work(plan, tables, shape, inputs);
+  load.work = planner::count_work(plan, has_own ? own : tables, shape, inputs);
   // A backward pass has five products: S, dQ and dK of d columns, dP and dV of d_v.
   const double columns = static_cast<double>(planned.bind.gradient ? 3 * shape.d + 2 * shape.d_v : shape.d + shape.d_v);
   load.flops = 2 * columns * load.work.pairs;

@@ -146,21 +146,16 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
                     "run it once, or call prepare(), with this shape{} before the capture",
                     launch.shape.heads, launch.sizes_in_memory ? " and its sizes_at" : ""));
   }
+  WEFT_TRY(job.beside, tables_beside(kernel_, launch.shape.heads, regimes));
+  Room room;
   for (const auto regime : regimes) {
+    const auto i = static_cast<std::size_t>(regime);
     WEFT_CHECK(load(regime));
-    if (ir::has_own_tables(regime)) continue;
-    WEFT_CHECK(words_of(*tables, launch.shape.heads, regime));
+    WEFT_TRY(const auto words, words_of(job.beside[i] ? *job.beside[i] : *tables, launch.shape.heads, regime));
+    if (job.beside[i]) room.beside[i] = static_cast<const std::int64_t*>(words->data());  // this executor keeps it
   }
   WEFT_TRY(const auto words, words_of(*tables, launch.shape.heads, ir::Regime::many_queries));
-  Room room{.tables = static_cast<const std::int64_t*>(words->data())};
-  if (kernel_.plan.transposed) {
-    WEFT_TRY(job.beside, tables_beside(kernel_, launch));
-  }
-  for (std::size_t i = 0; i < job.beside.size(); ++i) {
-    if (!job.beside[i]) continue;
-    WEFT_TRY(const auto of_regime, words_of(*job.beside[i], launch.shape.heads, static_cast<ir::Regime>(i)));
-    room.beside[i] = static_cast<const std::int64_t*>(of_regime->data());  // this executor keeps it
-  }
+  room.tables = static_cast<const std::int64_t*>(words->data());
   if (bytes_of(sizes) == 0 && args.offset.size() <= 1 && !together) return queue(job, room, sizes, nullptr);
   const auto bytes = entry_bytes(launch.shape.batch) + bytes_of(sizes);
   if (captured && args.workspace.empty()) {

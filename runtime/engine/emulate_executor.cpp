@@ -159,8 +159,10 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Load& load, c
                                                              const RunArgs& args) const {
   WEFT_CHECK(check_positions(launch.shape));
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
-  WEFT_TRY(const auto beside, tables_beside(kernel_, launch));
   const bool together = launch.sizes_in_memory || launch.sequences.size() > 1;
+  Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .together = together};
+  const auto regimes = regimes_for(job);
+  WEFT_TRY(job.beside, tables_beside(kernel_, launch.shape.heads, regimes));
   WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch, together));
   const auto entries = static_cast<std::size_t>(launch.shape.batch);
   std::vector<std::int64_t> offsets(together || args.offset.size() > 1 ? entries : 0), chunks(2 * entries);
@@ -180,7 +182,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Load& load, c
   }
   add_region(beside_lists, "carried state", carry, true);
   add_region(beside_lists, "tables", tables->tables.words, false);
-  for (const auto& of_regime : beside) {
+  for (const auto& of_regime : job.beside) {
     if (of_regime) add_region(beside_lists, "tables of a further plan", of_regime->tables.words, false);
   }
   add_region(beside_lists, "sums of inputs' gradients", input_sums, true);
@@ -202,17 +204,14 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Load& load, c
   std::vector<std::size_t> first_report(ir::kRegimes);  // of each regime's phases
   std::size_t phases = 0;
   for (const auto regime : ir::regimes_of(kernel_.plan)) {
-    // Texts that read the first plan's tables report as its phases.
-    if (!ir::has_own_tables(regime) && regime != ir::Regime::many_queries) continue;
+    if (ir::is_of_few(regime)) continue;  // they report as the first plan's phases
     first_report[static_cast<std::size_t>(regime)] = phases;
     phases += ir::plan_of(kernel_.plan, regime).phases.size();
   }
   std::vector<emulate::Report> reports(phases);
-  const Job job{
-      .kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .beside = beside, .together = together};
   // Before anything is written: what the launch runs may yet have to be compiled.
   std::array<Program, ir::kRegimes> programs;
-  for (const auto regime : regimes_for(job)) {
+  for (const auto regime : regimes) {
     WEFT_TRY(programs[static_cast<std::size_t>(regime)], load(regime));
   }
   const auto run = [&](const Turn& turn) -> Status {
@@ -249,8 +248,8 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Load& load, c
     return done;
   };
   std::array<const std::int64_t*, ir::kRegimes> beside_words = {};
-  for (std::size_t i = 0; i < beside.size(); ++i)
-    beside_words[i] = beside[i] ? beside[i]->tables.words.data() : nullptr;
+  for (std::size_t i = 0; i < job.beside.size(); ++i)
+    beside_words[i] = job.beside[i] ? job.beside[i]->tables.words.data() : nullptr;
   const Room room{.tables = tables->tables.words.data(),
                   .beside = beside_words,
                   .offsets = offsets.data(),

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -39,7 +40,7 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
 Result<std::vector<ir::Regime>> GpuExecutor::regimes_of_shape(const ir::Shape& shape, bool sizes_at) const {
   const ir::Plan& plan = kernel_.plan;
   auto out = ir::regimes_of(plan);
-  if (!ir::has_few_queries(plan)) return out;
+  if (std::none_of(out.begin(), out.end(), ir::is_of_few)) return out;
   WEFT_TRY(const auto tables, kernel_.tables(shape.heads));
   const auto wanted = ir::regime_of(plan, tables->alike, shape);
   const bool in_memory = sizes_at && plan.may_read_sizes();

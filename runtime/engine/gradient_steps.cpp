@@ -181,11 +181,9 @@ Status run_terms(const Job& job, const ir::Step& step, Piece& piece, const Machi
 
 Status run_keys(const Job& job, Steps phases, Piece& piece, const Room& room, const RunTurn& run) {
   const ir::Plan& of_keys = *job.kernel.plan.transposed;
-  const auto& tables = *job.beside[static_cast<std::size_t>(Regime::transposed)];
   const std::int64_t group = piece.shape.heads / piece.shape.kv_heads;
   weft_args& block = piece.block;
-  block.tables = room.beside[static_cast<std::size_t>(Regime::transposed)];
-  block.most_terms = tables.tables.most_terms;
+  const auto& tables = use_tables(job, room, Regime::transposed, block);
   const bool in_turns = phases.front().head_turns;
   for (std::int64_t head = 0; head < (in_turns ? group : 1); ++head) {
     block.group_begin = in_turns ? head : 0;
@@ -220,8 +218,7 @@ Status run_input_gradients(const Job& job, Steps steps, std::vector<Piece>& piec
   std::int64_t blocks = 0;
   for (auto& piece : pieces) {
     weft_args& block = piece.block;
-    block.tables = room.beside[static_cast<std::size_t>(Regime::inputs)];
-    block.most_terms = tables.tables.most_terms;
+    use_tables(job, room, Regime::inputs, block);
     place_tables(launch, room.input_sums, block);
     for (std::size_t phase = 0; phase < plan.phases.size() && piece.shape.rows_computed() > 0; ++phase) {
       number_tiles(plan, tables, phase, piece, block);

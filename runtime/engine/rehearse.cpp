@@ -25,9 +25,7 @@ Result<std::vector<Rehearsed>> rehearse(const Compilation& kernel, const ir::Sha
     args.d_lse.rank = 3;
   }
   Job job{.kernel = kernel, .tables = *tables, .launch = launch, .args = args};
-  if (kernel.plan.transposed) {
-    WEFT_TRY(job.beside, tables_beside(kernel, launch));
-  }
+  WEFT_TRY(job.beside, tables_beside(kernel, shape.heads, regimes_for(job)));
   const Room room{.carry = nowhere<std::byte>(), .lists = nowhere<std::int32_t>(), .terms = nowhere<float>()};
   std::vector<Rehearsed> out;
   const auto run = [&](const Turn& turn) -> Status {

@@ -101,12 +101,14 @@ void take_entries(const ir::Plan& plan, ir::Regime text, Piece& piece) {
 
 /// A step of tiles, behind cut_keys, and where keys are cut `merge` behind it, both for as many heads at a time as
 /// there is room for.
-Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Piece& piece, const RunTurn& run) {
+Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Piece& piece, const Room& room,
+                 const RunTurn& run) {
   weft_args& block = piece.block;
+  const ir::Plan& of_text = ir::plan_of(job.kernel.plan, step.text);
+  const HeadTables& tables = use_tables(job, room, step.text, block);
   block.phase = step.number;
   take_entries(job.kernel.plan, step.text, piece);
-  number_tiles(ir::plan_of(job.kernel.plan, step.text), job.tables, static_cast<std::size_t>(step.number), piece,
-               block);
+  number_tiles(of_text, tables, static_cast<std::size_t>(step.number), piece, block);
   const std::int64_t rows = block.carried_rows = carried_rows(job.kernel.plan, piece.shape.rows_computed());
   std::int64_t tiles = block.tiles_per_head;
   const std::int64_t chunks = std::max<std::int64_t>(1, block.chunks),
@@ -131,7 +133,7 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
     const auto& part = *job.launch.part;
     const auto marks = job.kernel.plan.finds_deltas() ? part.all_there() : part.own;
     for (const auto& range :
-         tiles_of_part(job.kernel.plan, job.tables, static_cast<std::size_t>(step.number), piece.shape, marks)) {
+         tiles_of_part(of_text, tables, static_cast<std::size_t>(step.number), piece.shape, marks)) {
       take_tiles(range, block);
       tiles = block.tiles_per_head;
       WEFT_CHECK(attend(piece.first_head, piece.heads));
@@ -142,23 +144,24 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
   const auto of_head = chunk_bytes_of_head(job.kernel.plan, rows, chunks);
   const auto at_once =
       heads_at_once(chunk_bytes_of_head(job.kernel.plan, piece.shape.n_q, chunks), block.heads_per_tile);
-  auto* const room = reinterpret_cast<std::byte*>(block.carry);
+  auto* const carry = reinterpret_cast<std::byte*>(block.carry);
   for (auto first = piece.first_head; first < behind; first += at_once) {
     const auto heads = std::min(at_once, behind - first);
     // Kernels count heads from the batch's first.
-    block.carry =
-        reinterpret_cast<float*>(reinterpret_cast<std::uintptr_t>(room) - static_cast<std::uintptr_t>(first * of_head));
+    block.carry = reinterpret_cast<float*>(reinterpret_cast<std::uintptr_t>(carry) -
+                                           static_cast<std::uintptr_t>(first * of_head));
     WEFT_CHECK(attend(first, heads));
     block.tile_begin = first * rows;
     block.tile_end = (first + heads) * rows;
     WEFT_CHECK(turn(*merge, heads));
   }
-  block.carry = reinterpret_cast<float*>(room);
+  block.carry = reinterpret_cast<float*>(carry);
   return done;
 }
 
 /// A step of tiles, or what merges their chunks, as Launch::cut says.
-Status run_phase_cut(const Job& job, const ir::Step& step, const ir::Step* merge, Piece& piece, const RunTurn& run) {
+Status run_phase_cut(const Job& job, const ir::Step& step, const ir::Step* merge, Piece& piece, const Room&,
+                     const RunTurn& run) {
   const KeyCut& cut = *job.launch.cut;
   const auto& plan = job.kernel.plan;
   const bool on_gpu = plan.choices.kernel_class != ir::KernelClass::vector, attends = cut.step == KeyCut::Step::attend;
@@ -324,7 +327,7 @@ Status run_turns(const Job& job, Steps steps, Piece& piece, const Room& room, co
       return machine.run({.step = step, .blocks = 1, .args = &piece.block, .piece = &piece});
     case Does::attend:
       return (job.launch.cut != nullptr ? run_phase_cut : run_phase)(job, step, steps.size() > 1 ? &steps[1] : nullptr,
-                                                                     piece, machine.run);
+                                                                     piece, room, machine.run);
     case Does::transposed:
       return run_keys(job, steps, piece, room, machine.run);
     case Does::merge:
@@ -392,7 +395,7 @@ std::vector<ir::Regime> regimes_for(const Job& job) {
   const ir::Plan& plan = job.kernel.plan;
   auto out = ir::regimes_of(plan);
   if (!job.launch.wants_d_inputs()) std::erase(out, ir::Regime::inputs);
-  if (!ir::has_few_queries(plan)) return out;
+  if (std::none_of(out.begin(), out.end(), ir::is_of_few)) return out;
   const auto pieces = pieces_of(plan, job.launch, job.args, job.together);
   std::erase_if(out, [&](ir::Regime text) {
     return ir::is_of_few(text) &&
@@ -401,14 +404,22 @@ std::vector<ir::Regime> regimes_for(const Job& job) {
   return out;
 }
 
-Result<TablesByRegime> tables_beside(const Compilation& kernel, const Launch& launch) {
+Result<TablesByRegime> tables_beside(const Compilation& kernel, std::int64_t heads,
+                                     const std::vector<ir::Regime>& regimes) {
   TablesByRegime out;
-  for (const auto regime : ir::regimes_of(kernel.plan)) {
-    if (!ir::has_own_tables(regime)) continue;
-    if (regime == ir::Regime::inputs && !launch.wants_d_inputs()) continue;
-    WEFT_TRY(out[static_cast<std::size_t>(regime)], kernel.tables(launch.shape.heads, regime));
+  for (const auto regime : regimes) {
+    if (!ir::has_own_tables(kernel.plan, regime)) continue;
+    WEFT_TRY(out[static_cast<std::size_t>(regime)], kernel.tables(heads, regime));
   }
   return out;
+}
+
+const HeadTables& use_tables(const Job& job, const Room& room, ir::Regime text, weft_args& block) {
+  const auto& own = job.beside[static_cast<std::size_t>(text)];
+  const HeadTables& tables = own ? *own : job.tables;
+  block.tables = own ? room.beside[static_cast<std::size_t>(text)] : room.tables;
+  block.most_terms = tables.tables.most_terms;
+  return tables;
 }
 
 Status run_steps(const Job& job, const Room& room, const Machine& machine) {

@@ -21,8 +21,9 @@ namespace weft {
 
 /// Null where a launch needs no such regime.
 using TablesByRegime = std::array<std::shared_ptr<const HeadTables>, ir::kRegimes>;
-/// Of the regimes that have a plan of their own.
-Result<TablesByRegime> tables_beside(const Compilation& kernel, const Launch& launch);
+/// Of these regimes, those that read other tables than the first plan's.
+Result<TablesByRegime> tables_beside(const Compilation& kernel, std::int64_t heads,
+                                     const std::vector<ir::Regime>& regimes);
 
 /// A launch, and whose it is.
 struct Job {
@@ -51,6 +52,9 @@ struct Room {
   float* terms = nullptr;        ///< weft_args::query_terms
   std::byte* input_sums = nullptr;
 };
+
+/// The tables that a text reads, which the block of arguments then names.
+const HeadTables& use_tables(const Job& job, const Room& room, ir::Regime text, weft_args& block);
 
 /// Bytes of it that do not go by the number of heads or batch entries alone.
 struct RoomSizes {

@@ -169,9 +169,16 @@ TEST_P(FewRows, HaveTheSameBitsWithTheirOwnCopiesOfKeys) {
 TEST(Decoding, IsWhatTheInterpreterSays) {
   using Sizes = std::vector<std::pair<std::int64_t, std::int64_t>>;  // heads to one of K, rows
   for (const std::int64_t dim : {16, 128, 256}) {
-    for (const std::string text : {"pattern p { keep causal; score softcap(s, 5); schedule { chunk: 64; } }",
-                                   "pattern p { branch window(300, -2); branch segment(77); combine sum; }",
-                                   "pattern p { branch where((q * 3 + k * k) % 5 < 2); branch window(9, -330); }"}) {
+    for (const std::string text :
+         {"pattern p { keep causal; score softcap(s, 5); schedule { chunk: 64; } }",
+          "pattern p { branch window(300, -2); branch segment(77); combine sum; }",
+          "pattern p { branch where((q * 3 + k * k) % 5 < 2); branch window(9, -330); }",
+          // Of classes of rows, by all heads alike, by each its own; of lists.
+          "pattern p { branches dilated(segments: [64, 256], rates: [2, 4]); keep causal; }",
+          "pattern p { branch dilated(segment: 64, rate: 3, phase: h % rate); "
+          "branch dilated(segment: 512, rate: 8, phase: h % rate); }",
+          "pattern p { branch blocks(16, window(1, 1) | random(4, seed: 3)) | window(7, 90); }",
+          "pattern p { branch blocks(32, top(3, by: pooled, causal: true)); keep causal; }"}) {
       const Way way{"emulate:sm_80", dim, DType::f16};
       const auto kernel = compiled(way, text), interpreter = compiled({"interpreter", dim, DType::f16}, text);
       for (const auto& [group, n_q] : Sizes{{1, 1}, {4, 4}, {1, 13}, {8, 2}}) {

@@ -72,7 +72,12 @@ TEST(Choices, DecodingHasTilesOf16RowsWhoseKeysWarpsShare) {
   EXPECT_FALSE(planned(causal, "sm_61", 64).decoding);
   EXPECT_FALSE(planned(causal, "sm_80", 64, true).decoding);
   EXPECT_FALSE(planned("pattern p { keep causal; dropout 0.1; }", "sm_80", 64).decoding);
-  EXPECT_FALSE(planned("pattern p { branch blocks(64, random(2, seed: 7)); }", "sm_80", 64).decoding);
+  EXPECT_TRUE(planned("pattern p { branch blocks(64, random(2, seed: 7)); }", "sm_80", 64).decoding);
+  const Plan dilated = planned("pattern p { branches dilated(segments: [512, 2048], rates: [2, 4]); }", "sm_80", 64);
+  ASSERT_TRUE(dilated.decoding);
+  EXPECT_TRUE(dilated.phases.front().rows.classes);
+  EXPECT_FALSE(dilated.decoding->phases.front().rows.classes) << "most of them would have no row";
+  EXPECT_TRUE(has_own_tables(dilated, Regime::decoding));
 }
 
 TEST(Choices, DecodingIsOfRowsThatFillATileWhateverHeadsShareIt) {
