@@ -113,6 +113,20 @@ TEST_F(Gpu, ExplainForAGpu) {
   EXPECT_GE(report["blocks_per_sm"], 1);
 }
 
+/// One query is a class of rows of its own: of a tile for each class all but one would have no row.
+TEST_F(Gpu, ExplainShowsWhatDecodingRuns) {
+  const auto explain = [&](const char* tokens) {
+    const auto ran =
+        run_weft(scratch_, Call{.arguments = {"explain", longnet_, "--target", "sm_80", "--dtype", "f16", "--dim", "64",
+                                              "--heads", "8", "--tokens", tokens, "--keys", "8k"}});
+    return ran.out;
+  };
+  const auto one = explain("1"), many = explain("8k");
+  EXPECT_NE(one.find("attend: 16 rows a tile, consecutive rows"), std::string::npos) << one;
+  EXPECT_NE(one.find("a launch runs: attend 256, merge"), std::string::npos) << one;
+  EXPECT_NE(many.find("attend: 128 rows a tile, rows grouped by"), std::string::npos) << many;
+}
+
 TEST_F(Gpu, FewRowsLeaveSchedulersIdle) {
   if (!compiles()) GTEST_SKIP() << "no NVRTC here knows sm_61";
   small_ = {"--dim", "16", "--heads", "2"};

@@ -64,7 +64,7 @@ TEST_P(MatrixTraffic, HasNoConflictsAndFullSectors) {
     const Problem p = problem(of(make_set(SetKind::all)), 256, d);
     const emulate::Report report = counted(p, GetParam());
     // Lists of keys and zones are not laid out for banks.
-    EXPECT_LE(report.shared().conflicts * 1000, report.shared().units)
+    EXPECT_LE(report.shared().conflicts * 500, report.shared().units)
         << "d " << d << ", line " << (report.shared_lines.empty() ? 0 : report.shared_lines[0].line);
     // To pieces of eight rows a quarter of a warp copies 16 bytes of each, so that sectors are asked for by halves.
     const bool by_halves = find_target(GetParam())->has_wgmma;

@@ -228,7 +228,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
         block.from = bounded ? place_in_run(block.is) : place_before(stream);  // again: a register for it would be one too many
         close_block<Pairs>(a, s, st, block);
       }
-      if (run) {
+      if (kHasRuns && block.is & kMarkRun) {  // `run` would wait in memory under all products
         if (stream.ready == 0) break;
         const int blocks = count_of(block), since = blocks % kBlocksBetween;  // they are counted in place of keys
         block.is = ((block.is ^ kMarkOdd) & (kMarkRun | kMarkOdd | kMarkAhead)) + (unsigned)(since + 1) * kMarkCount;

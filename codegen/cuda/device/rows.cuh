@@ -118,7 +118,7 @@ __device__ __forceinline__ void make_rows_of_class(const weft_args& a, Shared& s
 /// a look at each.
 __device__ __forceinline__ void make_contiguous_rows(const weft_args& a, Shared& s, Tile& t, const i64* head,
                                                      int rows_of_sequence, int tile, bool descending) {
-  const unsigned heads = heads_of_tile(a);
+  const unsigned heads = heads_of_tile(a), thread = thread_anew();
   const int rows = rows_of_sequence * (int)heads, total = (int)(((unsigned)rows + kRows - 1) / kRows);
   const int first = (descending ? total - 1 - tile : tile) * kRows;
   const int from = min(first_row(a), rows_of_sequence) * (int)heads;
@@ -130,12 +130,12 @@ __device__ __forceinline__ void make_contiguous_rows(const weft_args& a, Shared&
   t.apart = heads == 1 ? 1 : 0;
   // Those of several heads are all in the tile.
   t.last = t.offset + (heads == 1 ? first + t.count : rows_of_sequence) - 1;
-  if (threadIdx.x < kRows) {
-    const int row = kSharesTiles ? divided((int)threadIdx.x, a.of_heads) : (int)threadIdx.x;
+  if (thread < kRows) {
+    const int row = kSharesTiles ? divided((int)thread, a.of_heads) : (int)thread;
     const int x = min(t.offset + first + row, t.last);
-    put(s.x[threadIdx.x], x);
-    if (kHasRowBits) put(s.bits[threadIdx.x], further_bits(a, head, x, 0));
-    if (kSharesTiles) put(s.head[threadIdx.x], (unsigned char)(threadIdx.x - (unsigned)row * heads));
+    put(s.x[thread], x);
+    if (kHasRowBits) put(s.bits[thread], further_bits(a, head, x, 0));
+    if (kSharesTiles) put(s.head[thread], (unsigned char)(thread - (unsigned)row * heads));
   }
   if (kHasRowBits || kConditions > 0) __syncthreads();  // else the caller's next barrier is soon enough
   gather_bits(s, t);

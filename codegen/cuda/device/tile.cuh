@@ -40,7 +40,8 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   // the first lines, which nobody waits for, spares a wait for L2 at every step.
   const i64* const phase = a.tables + word(a.tables + 1 + a.phase);
   constexpr int kLine = 16;  // words
-  const int ahead = threadIdx.x < kLeastWords / kLine ? (int)word(a.tables + threadIdx.x * kLine) : 0;
+  const unsigned thread = thread_anew();
+  const int ahead = thread < kLeastWords / kLine ? (int)word(a.tables + thread * kLine) : 0;
   Tile t;
   const int number = (int)a.tile_begin + tile_of_block(a);  // the launch has fewer than 2^31
   const int head_number = divided(number, a.of_tiles);
