@@ -194,18 +194,19 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
 
 /// By the first warp, which made them: leaves out zones without keys; returns how many are left.
 __device__ __forceinline__ int close_ranks(Shared& s, const Lists& lists, int zones) {
-  if (threadIdx.x < 32) {
+  const unsigned thread = thread_anew();  // one that was kept until here is spilled at 128 columns
+  if (thread < 32) {
     int left = 0;
 #pragma unroll 1
     for (int i = 0; i < zones; i += 32) {
-      const Zone zone = get(lists.zone[min(i + (int)threadIdx.x, zones - 1)]);
-      const bool stays = i + (int)threadIdx.x < zones && zone.begin < zone.end;
+      const Zone zone = get(lists.zone[min(i + (int)thread, zones - 1)]);
+      const bool stays = i + (int)thread < zones && zone.begin < zone.end;
       const unsigned all = __ballot_sync(0xFFFFFFFFu, stays);
-      if (stays) put(lists.zone[left + __popc(all & ((1u << threadIdx.x) - 1))], zone);
+      if (stays) put(lists.zone[left + __popc(all & ((1u << thread) - 1))], zone);
       // fault(zones_over_the_first_ones) instead: left = __popc(all);
       left += __popc(all);
     }
-    if (threadIdx.x == 0) put(s.walk.zones, left);
+    if (thread == 0) put(s.walk.zones, left);
   }
   __syncthreads();
   return get(s.walk.zones);
