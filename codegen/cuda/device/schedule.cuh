@@ -194,19 +194,18 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
 
 /// By the first warp, which made them: leaves out zones without keys; returns how many are left.
 __device__ __forceinline__ int close_ranks(Shared& s, const Lists& lists, int zones) {
-  const unsigned thread = thread_anew();  // one that was kept until here is spilled at 128 columns
-  if (thread < 32) {
+  if (threadIdx.x < 32) {
     int left = 0;
 #pragma unroll 1
     for (int i = 0; i < zones; i += 32) {
-      const Zone zone = get(lists.zone[min(i + (int)thread, zones - 1)]);
-      const bool stays = i + (int)thread < zones && zone.begin < zone.end;
+      const Zone zone = get(lists.zone[min(i + (int)threadIdx.x, zones - 1)]);
+      const bool stays = i + (int)threadIdx.x < zones && zone.begin < zone.end;
       const unsigned all = __ballot_sync(0xFFFFFFFFu, stays);
-      if (stays) put(lists.zone[left + __popc(all & ((1u << thread) - 1))], zone);
+      if (stays) put(lists.zone[left + __popc(all & ((1u << threadIdx.x) - 1))], zone);
       // fault(zones_over_the_first_ones) instead: left = __popc(all);
       left += __popc(all);
     }
-    if (thread == 0) put(s.walk.zones, left);
+    if (threadIdx.x == 0) put(s.walk.zones, left);
   }
   __syncthreads();
   return get(s.walk.zones);
@@ -236,15 +235,16 @@ __device__ __forceinline__ const int* sort_cuts(const Lists& lists, int terms) {
 /// none where no row keeps any key.
 __device__ __forceinline__ int make_zones(const weft_args& a, Shared& s, const Tile& t, const i64* pass) {
   const int terms = (int)word(pass + kTerms);
-  if (threadIdx.x == 0) put(s.pass, pass);
+  // Its number from where the tile begins would wait until here in a register that texts of 128 columns do not have.
+  if (thread_anew() == 0) put(s.pass, pass);
   const Lists lists = lists_of(a, s);
   span_terms(a, s, t, pass, lists, terms);
   __syncthreads();
   const int* const cuts = sort_cuts(lists, terms);
   const int zones = 4 * terms - 1;
-  if (threadIdx.x < 32) {
+  if (thread_anew() < 32) {
 #pragma unroll 1
-    for (int i = threadIdx.x; i < zones; i += 32) {
+    for (int i = (int)thread_anew(); i < zones; i += 32) {
       const Zone zone = make_zone(s, terms, get(cuts[i]), get(cuts[i + 1]));
       put(lists.zone[i], zone);
     }
