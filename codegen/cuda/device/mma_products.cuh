@@ -181,7 +181,8 @@ __device__ __forceinline__ void clear_strange(unsigned char* rows) {
 template <int kApart, int kTiles>
 __device__ __forceinline__ void add_strange(float (&sums)[kTilesEach][kTiles][4], const Kept& kept, int count,
                                             unsigned char* rows) {
-  const unsigned thread = thread_anew();  // rarely come to: nothing of it is to wait in a register
+  // Rarely come to: nothing of it is to wait in a register, where registers are not fewer still.
+  const unsigned thread = kTwoProducts ? threadIdx.x : thread_anew();
   const int lane = (int)(thread % 32), first = first_key_of_warp(thread);
 #pragma unroll 1
   for (int k = 0; k < of_warp(count); ++k) {
