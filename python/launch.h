@@ -37,8 +37,7 @@ class Launch {
 
   Extents shape_of_out() const;
   weft_run_shape shape() const {
-    return {batch(), rows(), k_->extent(tokens_axis()), heads(), k_->extent(heads_axis()), 0, 0,
-            0,       0,      args.sequences_at > 0};
+    return {batch(), rows(), k_->extent(tokens_axis()), heads(), k_->extent(heads_axis()), 0, 0, 0, 0, 0};
   }
   /// Of the kind that the pattern has.
   Extents shape_of_lse() const;

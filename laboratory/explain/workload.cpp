@@ -66,21 +66,21 @@ Result<Workload> workload_of(const Planned& planned, const ir::Shape& shape, con
   const bool alike = ir::heads_are_alike(first, tables);
   load.regime = ir::regime_of(first, alike, shape);
   const ir::Plan& plan = ir::plan_of(first, load.regime);
-  const bool has_own = ir::has_own_tables(first, load.regime);
-  WEFT_TRY(const auto own, has_own ? ir::make_tables(plan, shape.heads) : Result<ir::Tables>(ir::Tables()));
-  load.heads_per_tile = ir::heads_per_tile(plan, has_own ? ir::heads_are_alike(plan, own) : alike, shape);
-  WEFT_TRY(load.launches, rehearse(Compilation(planned), shape));
+  const Compilation kernel(planned);
+  WEFT_TRY(const auto of_regime, kernel.tables(shape.heads, load.regime));
+  load.heads_per_tile = ir::heads_per_tile(plan, of_regime->alike, shape);
+  WEFT_TRY(load.launches, rehearse(kernel, shape));
   load.bytes = planner::tensor_bytes(plan, shape);
   load.inputs_missing = inputs.empty() && depends_on_inputs(plan);
   if (load.inputs_missing) return load;
-  load.work = planner::count_work(plan, has_own ? own : tables, shape, inputs);
+  load.work = planner::count_work(plan, of_regime->tables, shape, inputs);
   // A backward pass has five products: S, dQ and dK of d columns, dP and dV of d_v.
   const double columns = static_cast<double>(planned.bind.gradient ? 3 * shape.d + 2 * shape.d_v : shape.d + shape.d_v);
   load.flops = 2 * columns * load.work.pairs;
   load.executed_flops = executed_flops(plan, load.work);
   if (plan.transposed) {
-    WEFT_TRY(const auto of_keys, ir::make_tables(*plan.transposed, shape.heads));
-    load.transposed = planner::count_work(*plan.transposed, of_keys, shape, inputs);
+    WEFT_TRY(const auto of_keys, kernel.tables(shape.heads, ir::Regime::transposed));
+    load.transposed = planner::count_work(*plan.transposed, of_keys->tables, shape, inputs);
     load.executed_flops += executed_flops(*plan.transposed, load.transposed);
   }
   load.density = load.work.pairs / (static_cast<double>(shape.batch * shape.heads) * static_cast<double>(shape.n_q) *

@@ -36,8 +36,9 @@ const codegen::Source& Compilation::source(ir::Regime regime) const {
 }
 
 Result<std::shared_ptr<const HeadTables>> Compilation::tables(std::int64_t heads, ir::Regime regime) const {
-  return tables_[static_cast<std::size_t>(regime)].get(
-      heads, [&] { return make_head_tables(ir::plan_of(plan, regime), heads); });
+  const auto own = ir::has_own_tables(plan, regime) ? regime : ir::Regime::many_queries;
+  return tables_[static_cast<std::size_t>(own)].get(heads,
+                                                    [&] { return make_head_tables(ir::plan_of(plan, own), heads); });
 }
 
 bool Compilation::emitted(ir::Regime regime) const {

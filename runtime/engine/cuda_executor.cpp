@@ -151,7 +151,8 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   for (const auto regime : regimes) {
     const auto i = static_cast<std::size_t>(regime);
     WEFT_CHECK(load(regime));
-    WEFT_TRY(const auto words, words_of(job.beside[i] ? *job.beside[i] : *tables, launch.shape.heads, regime));
+    WEFT_TRY(const auto of_regime, kernel_.tables(launch.shape.heads, regime));
+    WEFT_TRY(const auto words, words_of(*of_regime, launch.shape.heads, regime));
     if (job.beside[i]) room.beside[i] = static_cast<const std::int64_t*>(words->data());  // this executor keeps it
   }
   WEFT_TRY(const auto words, words_of(*tables, launch.shape.heads, ir::Regime::many_queries));

@@ -160,7 +160,7 @@ Status run_phase(const Job& job, const ir::Step& step, const ir::Step* merge, Pi
 }
 
 /// A step of tiles, or what merges their chunks, as Launch::cut says.
-Status run_phase_cut(const Job& job, const ir::Step& step, const ir::Step* merge, Piece& piece, const Room&,
+Status run_phase_cut(const Job& job, const ir::Step& step, const ir::Step* merge, Piece& piece, const Room& room,
                      const RunTurn& run) {
   const KeyCut& cut = *job.launch.cut;
   const auto& plan = job.kernel.plan;
@@ -169,7 +169,7 @@ Status run_phase_cut(const Job& job, const ir::Step& step, const ir::Step* merge
   if (!attends && static_cast<std::size_t>(step.number) + 1 < plan.phases.size()) return done;
   weft_args& block = piece.block;
   block.phase = step.number;
-  number_tiles(plan, job.tables, static_cast<std::size_t>(step.number), piece, block);
+  number_tiles(plan, use_tables(job, room, step.text, block), static_cast<std::size_t>(step.number), piece, block);
   const auto tiles = block.tiles_per_head, rows = block.carried_rows = piece.shape.rows_computed();
   const auto shares = on_gpu && attends ? cut.count * std::ssize(plan.phases.front().passes) : 1;
   block.of_shares = codegen::divisor_of(shares);

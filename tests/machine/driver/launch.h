@@ -38,13 +38,12 @@ struct Launch {
   const Warp* follows = nullptr;
   std::vector<std::int32_t> path;  ///< addresses, and of each a PathMark
   std::set<Wide> lines;            ///< of global memory, that the warp has loaded from
-
-  void note_load(const Warp& warp, Wide address);
   /// Which warp and which lanes go first, where the hardware is free to choose. Null: the first.
   std::minstd_rand* dice = nullptr;
 
   const Ready& at(int index) const { return code[static_cast<std::size_t>(index)]; }
   int index_of(int address) const;
+  void note_load(const Warp& warp, Wide address);
 };
 
 struct Block {
