@@ -42,7 +42,8 @@ inline const Plan& plan_of(const Plan& plan, Regime regime) {
 }
 /// Is it one of few queries, which are read with all that decoding wants?
 inline bool is_of_few(Regime regime) { return regime == Regime::few_queries || regime == Regime::decoding; }
-/// Does the regime read other tables than the plan that it stands beside?
+/// Does the regime read other tables than the plan that it stands beside? Of decoding's, by which tiles are counted and
+/// heads are alike, where that plan has classes of rows.
 bool has_own_tables(const Plan& plan, Regime regime);
 /// Rows that a block of few queries takes at a time, for scores and for outputs: others are computed in vain.
 inline constexpr int kFewRowsOfScores = 4, kFewRowsOfOutputs = 2;

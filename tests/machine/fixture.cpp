@@ -75,8 +75,10 @@ std::string become(int sm) {
 
 bool is_run_on(int sm, std::size_t number, std::size_t every) {
   if (tries_all()) return true;
-  return number % every == 0 && kArchitectures[number / every % std::size(kArchitectures)] == sm;
+  return number % every == 0 && is_turn_of(sm, number / every);
 }
+
+bool is_turn_of(int sm, std::size_t number) { return kArchitectures[number % std::size(kArchitectures)] == sm; }
 
 Engine engine_of_machine() {
   const char* store = std::getenv("WEFT_MACHINE_STORE");

@@ -4,6 +4,7 @@
 #include "tests/device/engine_runner.h"
 #include "tests/machine/fixture.h"
 #include "tests/support/backward.h"
+#include "tests/support/effort.h"
 #include "tests/support/program.h"
 #include "tests/support/shipped.h"
 
@@ -39,7 +40,8 @@ TEST_P(MachinePatterns, MatchTheInterpreter) {
   std::size_t number = 0;
   int compared = 0, decoded = 0, gradients = 0;
   for (auto& [file, pattern] : shipped_patterns(folder)) {
-    if (!is_run_on(sm, number++, 2)) continue;
+    const std::size_t own = number++;
+    if (!is_run_on(sm, own, 2)) continue;
     const std::string name = std::filesystem::path(file).filename().string() + ": " + pattern.name;
     pattern.dim.reset();
     pattern.dim_v.reset();
@@ -56,12 +58,13 @@ TEST_P(MachinePatterns, MatchTheInterpreter) {
     };
     check(shape, inputs);
     ++compared;
-    // As in decoding; a last block of 64 keys has two.
+    // As in decoding, on one architecture; a last block of 64 keys has two.
     ir::Shape of_one = shape;
     of_one.n_q = 1;
     of_one.n_k = 130;
     of_one.offset = {129};
-    if (const auto its = draw_inputs(pattern, of_one, kSeed); ir::check_shapes(pattern, of_one, its)) {
+    const bool is_own = !tries_all() || is_turn_of(sm, own);
+    if (const auto its = draw_inputs(pattern, of_one, kSeed); is_own && ir::check_shapes(pattern, of_one, its)) {
       check(of_one, its);
       ++decoded;
     }

@@ -63,9 +63,9 @@ template <int kLanes, int kAtOnce = 5, typename T>
 __device__ __forceinline__ T most_of(T x) {
   return over_lanes<kLanes, kAtOnce>(x, [](T a, T b) { return max(a, b); });
 }
-template <int kLanes, int kAtOnce = 5, typename T>
+template <int kLanes, typename T>
 __device__ __forceinline__ T sum_of(T x) {
-  return over_lanes<kLanes, kAtOnce>(x, [](T a, T b) { return a + b; });
+  return over_lanes<kLanes>(x, [](T a, T b) { return a + b; });
 }
 
 /// Divisors from tables may exceed every position; positions lie between -kLargest and kLargest.

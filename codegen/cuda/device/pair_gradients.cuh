@@ -44,7 +44,3 @@ __device__ __forceinline__ PairGradient gradient_of_pair(const weft_args& a, con
   const float d_score = kept ? d : 0;
   return {kept ? p * scaled : 0, d_score, kept ? p : 0, kept ? share : 0, d_own};
 }
-
-/// Does nobody say anything of single pairs, so that all of a thread stand side by side?
-template <typename Pairs>
-constexpr bool kPairsAreShort = !Pairs::kScored && !Pairs::kDrops;

@@ -57,8 +57,12 @@ struct Draws {
   __device__ __forceinline__ float scaled(const Tile&, int, int) { return 1; }
 };
 
-/// From products to what pick(gradient of the pair, row of the thread, product, q, k) takes of them, in the place of both. Loops that are not unrolled turn
-/// the registers by one, because an index would put them on the stack.
+/// Does nobody say anything of single pairs, so that all of a thread stand side by side?
+template <typename Pairs>
+constexpr bool kPairsAreShort = !Pairs::kScored && !Pairs::kDrops;
+
+/// From products to what pick(gradient of the pair, row of the thread, product, q, k) takes of them, in the place of
+/// both. Loops that are not unrolled turn the registers by one, because an index would put them on the stack.
 template <typename Pairs, typename Pick>
 __device__ __forceinline__ void each_gradient_of_pair(const weft_args& a, Shared& s, const Tile& t, int from, int count,
                                                       bool masked, Scores& p, Scores& d, const Pick& pick) {

@@ -10,8 +10,13 @@ constexpr int kUnit = kSummaryBlock / kUnits;
 constexpr unsigned kAllUnits = (1u << kUnits) - 1;  // of a block
 
 __device__ __forceinline__ int in_unit(int y) { return y & (kUnit - 1); }
-__device__ __forceinline__ int unit_of_key(int y) { return (y - in_unit(y)) / kUnit; }
-__device__ __forceinline__ int block_of_key(int y) { return (y - (y & (kSummaryBlock - 1))) / kSummaryBlock; }
+/// The stretch of kSize keys, a power of two, that a key lies in.
+template <int kSize>
+__device__ __forceinline__ int stretch_of_key(int y) {
+  return (y - (y & (kSize - 1))) / kSize;
+}
+__device__ __forceinline__ int unit_of_key(int y) { return stretch_of_key<kUnit>(y); }
+__device__ __forceinline__ int block_of_key(int y) { return stretch_of_key<kSummaryBlock>(y); }
 
 /// The units of this block of keys, or where `wide`, of as many blocks, of which some row may keep a key. By number; texts
 /// define it at their end.
@@ -110,7 +115,7 @@ __device__ __forceinline__ void pass_over(const weft_args& a, Shared& s, const T
     }
     if (kSpans) {
       constexpr int kWide = kSummaryBlock * kSummaryBlock;
-      const int wide = (zone.begin - (zone.begin & (kWide - 1))) / kWide;
+      const int wide = stretch_of_key<kWide>(zone.begin);
       tell_all(s, units_may_count(a, s, t, terms, zone, wide + (int)threadIdx.x, true));
       known = kUnknown;
       const int first = first_set(s, 0) / kUnits;
