@@ -228,6 +228,41 @@ TEST_P(MachineFinds, NothingInJumpTables) {
     EXPECT_NEAR(out[static_cast<std::size_t>(t)], value(t) + value(t ^ 1), 1e-3F) << t;
 }
 
+/// Loops in each other, whose lanes go round as often as they like: more places to meet than Volta has barriers for, so
+/// that they are kept in registers in between.
+struct Nested {
+  static constexpr int kLevels = 20;
+  static bool goes_twice(int level, unsigned t) { return t % 4 == static_cast<unsigned>(level % 4); }
+  static unsigned in(unsigned place) { return (place & 63) + 1; }
+  static unsigned sum(int level, unsigned t, unsigned sum) {
+    if (level == kLevels) return sum * 3 + in(sum);
+    for (int i = 0; i <= (goes_twice(level, t) ? 1 : 0); ++i) {
+      sum = Nested::sum(level + 1, t, sum);
+      sum += in(sum + static_cast<unsigned>(level));
+    }
+    return sum;
+  }
+  static std::string text() {
+    std::string begin, end;
+    for (int level = 0; level < kLevels; ++level) {
+      begin += fmt::format("#pragma unroll 1\nfor (int i{0} = 0; i{0} <= (t % 4 == {1} ? 1 : 0); ++i{0}) {{\n", level,
+                           level % 4);
+      end = fmt::format("sum += (unsigned)in[(sum + {}) & 63]; }}\n", level) + end;
+    }
+    return "unsigned sum = t;\n" + begin + "sum = sum * 3 + (unsigned)in[sum & 63];\n" + end +
+           "out[t] = __uint_as_float(sum >> 9);";
+  }
+};
+
+TEST_P(MachineFinds, NothingInLoopsInEachOther) {
+  std::vector<float> out;
+  ::setenv("WEFT_MACHINE_MOST", "10", 1);
+  EXPECT_EQ(run(GetParam(), Nested::text(), &out), "");
+  ::unsetenv("WEFT_MACHINE_MOST");
+  for (unsigned t = 0; t < kThreads; ++t)
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(out[t]), Nested::sum(0, t, t) >> 9) << t;
+}
+
 TEST_P(MachineFinds, StrayAccess) {
   expect("lies outside every allocation", "out[t + 1] = 1.0f;", "out[t] = 1.0f;");
   expect("lies outside every allocation", "out[t] = in[t - 1];", "out[t] = in[t];");

@@ -152,6 +152,7 @@ std::string launched(Program& program, Launch& launch, void** parameters) {
   std::minstd_rand dice(machine().seed);
   if (machine().seed != 0) launch.dice = &dice;
   launch.followed = block_to_follow();
+  launch.most = static_cast<std::uint64_t>(number_of("WEFT_MACHINE_MOST", 4'000)) * 1'000'000;
   std::string wrong;
   try {
     run(launch);

@@ -6,8 +6,6 @@
 namespace weft::machine {
 namespace {
 
-/// Longer than any kernel of a test: it does not end.
-constexpr std::uint64_t kEndless = 4'000'000'000;
 constexpr Word kNan = 0x7fc00000;
 
 /// Control flow, which the machine itself knows, and what does nothing here.
@@ -86,7 +84,8 @@ int Launch::index_of(int address) const {
 
 Mask begin(const Warp& warp, const Ready& ready, Launch& launch, Mask active) {
   ++*ready.executed;
-  if (++launch.executed > kEndless) fault("the kernel does not end");
+  if (++launch.executed > launch.most)
+    fault("the kernel does not end: warp {} is at {:#x}", warp.number, ready.of->address);
   const Mask lanes = ready.guard.read(warp) & active;
   if (&warp == launch.follows) launch.path.push_back(ready.of->address | (lanes == 0 ? kIdle : 0));
   return lanes;

@@ -31,7 +31,8 @@ struct Launch {
   std::array<std::string, kBanks> constants;
   std::vector<Ready> code;
   Findings findings;
-  std::uint64_t executed = 0;            ///< warp instructions
+  std::uint64_t executed = 0;          ///< warp instructions
+  std::uint64_t most = 4'000'000'000;  ///< … behind which it is taken not to end: more than any kernel of a test has
   std::vector<std::uint64_t> of_blocks;  ///< the same, of each block of the grid
   /// Where the first warp of one block of the grid goes, instruction by instruction; -1: nobody wants to know.
   std::int64_t followed = -1;

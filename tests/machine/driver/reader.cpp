@@ -66,7 +66,9 @@ Address address_in(std::string_view inside, const Reader& reader) {
       out.number = number_of(term.substr(1, dot - 1), kZero);
       if (term.substr(dot).starts_with(".X"))
         out.scale = static_cast<Word>(integer(term.substr(dot + 2)));
-      else if (dot != term.size() && term.substr(dot) != ".64" && term.substr(dot) != ".U32")
+      else if (term.substr(dot) == ".U32")
+        out.single = true;
+      else if (dot != term.size() && term.substr(dot) != ".64")
         reader.unknown();
     } else if (!term.empty()) {
       out.offset += integer(term);
@@ -183,7 +185,7 @@ Wide Address::shared(const Warp& warp, int lane) const {
 
 Wide Address::global(const Warp& warp, int lane) const {
   Wide out = static_cast<Wide>(offset) + warp.registers[index(number)][index(lane)];
-  if (number != kZero) out += Wide{warp.registers[index(number + 1)][index(lane)]} << 32;
+  if (number != kZero && !single) out += Wide{warp.registers[index(number + 1)][index(lane)]} << 32;
   if (uniform != kUniformZero) out += warp.uniform[index(uniform)] | Wide{warp.uniform[index(uniform + 1)]} << 32;
   return out;
 }

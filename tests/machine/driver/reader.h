@@ -54,6 +54,7 @@ constexpr Predicate kNever{.number = kTrue, .inverted = true};
 struct Address {
   int number = kZero, uniform = kUniformZero;
   Word scale = 1;
+  bool single = false;  ///< `.U32`: one register, where a global address has two
   std::int64_t offset = 0;
 
   Wide shared(const Warp& warp, int lane) const;

@@ -115,7 +115,7 @@ Step move_meeting(const Reader& r) {
     Lanes x;
     from.read(warp, x);
     for (std::size_t l = 0; l < kLanes; ++l) {
-      Mask& lanes = warp.meetings[meeting][l].lanes;
+      Meeting& lanes = warp.meetings[meeting][l];
       if (!holds(mask, static_cast<int>(l))) continue;
       if (!saves) lanes = x[l];
       x[l] = lanes;

@@ -34,12 +34,9 @@ void release_met(Warp& warp, const Launch& launch) {
     if (!holds(there, lane)) continue;
     const Ready& ready = launch.at(at(lane));
     Mask wanted = 0, come = 0;
-    int next = at(lane) + 1;
     if (meets(ready)) {
       const auto number = meeting_of(ready, launch);
-      const Meeting& meeting = warp.meetings[number][static_cast<std::size_t>(lane)];
-      wanted = meeting.lanes;
-      next = meeting.at;
+      wanted = warp.meetings[number][static_cast<std::size_t>(lane)];
       each_lane(there, [&](int l) {
         const Ready& other = launch.at(at(l));
         if (meets(other) && meeting_of(other, launch) == number) come |= Mask{1} << l;
@@ -51,7 +48,7 @@ void release_met(Warp& warp, const Launch& launch) {
     wanted &= warp.live();
     if ((wanted & ~come) != 0) continue;
     warp.blocked &= ~wanted;
-    place(warp, wanted, next);
+    each_lane(wanted, [&](int l) { ++warp.places[static_cast<std::size_t>(l)]; });
   }
 }
 
@@ -107,10 +104,10 @@ void flow(Warp& warp, const Ready& ready, Launch& launch, Mask lanes) {
       fault("warp {} leaves, and never waited for {} of its copies to shared memory", warp.number, warp.copies.size());
   } else if (name == "BSSY") {
     auto& meeting = warp.meetings[meeting_of(ready, launch)];
-    each_lane(lanes, [&](int l) { meeting[static_cast<std::size_t>(l)] = {lanes, target()}; });
+    each_lane(lanes, [&](int l) { meeting[static_cast<std::size_t>(l)] = lanes; });
   } else if (name == "BREAK") {
     const Mask leave = lanes & further_conditions(warp, ready);
-    for (Meeting& of_lane : warp.meetings[meeting_of(ready, launch)]) of_lane.lanes &= ~leave;
+    for (Meeting& of_lane : warp.meetings[meeting_of(ready, launch)]) of_lane &= ~leave;
   } else if (name == "BAR") {
     place(warp, lanes, static_cast<int>(&ready - launch.code.data()));
     arrive(warp, ready, launch, lanes);
