@@ -97,9 +97,14 @@ nb::dict Engine::cache_stats() const {
   return out;
 }
 
-Kernel::Kernel(const Engine& engine, const Request& request) {
+Kernel::Kernel(const Engine& engine, const Request& request, const std::vector<std::int64_t>& shape) {
   weft_kernel* made = nullptr;
-  with_options(request, [&](const weft_compile_options& options) {
+  with_options(request, [&](weft_compile_options options) {
+    weft_run_shape first = {};
+    if (shape.size() == 5) {
+      first = {shape[0], shape[1], shape[2], shape[3], shape[4], 0, 0, 0, 0, 0};
+      options.shape = &first;
+    }
     check_unlocked(Stage::arguments, [&] {
       return weft_compile(engine.handle(), request.text.data(), request.text.size(), &options, &made);
     });
@@ -143,7 +148,7 @@ void bind_engine(nb::module_& module) {
       .def("cache_stats", &Engine::cache_stats);
 
   nb::class_<Kernel>(module, "Kernel")
-      .def(nb::init<const Engine&, const Request&>())
+      .def(nb::init<const Engine&, const Request&, const std::vector<std::int64_t>&>())
       .def_prop_ro("drops", &Kernel::drops)
       .def_prop_ro("origin", &origin_of)
       .def_prop_ro("compile_ms", [](const Kernel& self) { return weft_kernel_compile_ms(self.handle()); })
@@ -152,12 +157,20 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro("text", [](const Kernel& self) { return weft_kernel_pattern_text(self.handle()); })
       .def_prop_ro("plan", [](const Kernel& self) { return weft_kernel_plan_text(self.handle()); })
       .def_prop_ro("source", [](const Kernel& self) { return weft_kernel_source_text(self.handle()); })
-      .def("workspace", [](const Kernel& self, std::int64_t batch, std::int64_t n_q, std::int64_t n_k,
-                           std::int64_t heads, std::int64_t kv_heads, int threads) {
-        std::size_t bytes = 0;
-        const weft_run_shape shape = {batch, n_q, n_k, heads, kv_heads, 0, 0, 0, 0, 0};
-        check(weft_kernel_workspace(self.handle(), shape, threads, &bytes), Stage::arguments);
-        return bytes;
+      .def("workspace",
+           [](const Kernel& self, std::int64_t batch, std::int64_t n_q, std::int64_t n_k, std::int64_t heads,
+              std::int64_t kv_heads, int threads) {
+             std::size_t bytes = 0;
+             const weft_run_shape shape = {batch, n_q, n_k, heads, kv_heads, 0, 0, 0, 0, 0};
+             check(weft_kernel_workspace(self.handle(), shape, threads, &bytes), Stage::arguments);
+             return bytes;
+           })
+      .def("prepare", [](const Kernel& self, std::int64_t batch, std::int64_t n_q, std::int64_t n_k, std::int64_t heads,
+                         std::int64_t kv_heads, bool sizes_at) {
+        double compile_ms = 0;
+        const weft_run_shape shape = {batch, n_q, n_k, heads, kv_heads, 0, 0, 0, 0, sizes_at ? 1 : 0};
+        check_unlocked(Stage::arguments, [&] { return weft_kernel_prepare(self.handle(), shape, &compile_ms); });
+        return compile_ms;
       });
 }
 

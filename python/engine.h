@@ -42,7 +42,8 @@ class Engine {
 
 class Kernel {
  public:
-  Kernel(const Engine& engine, const Request& request);
+  /// `shape` of the first launch: batch, n_q, n_k, heads, kv_heads; empty: not known.
+  Kernel(const Engine& engine, const Request& request, const std::vector<std::int64_t>& shape);
   const weft_kernel* handle() const { return handle_.get(); }
   const weft_pattern* pattern() const { return weft_kernel_pattern(handle()); }
   /// Are weights dropped, so that a launch needs a seed?

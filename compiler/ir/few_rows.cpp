@@ -76,6 +76,10 @@ bool has_own_tables(const Plan& plan, Regime regime) {
   return regime == Regime::transposed || regime == Regime::inputs;
 }
 
+bool only_attends(const Plan& plan, Regime text) {
+  return is_of_few(text) || (text == Regime::many_queries && plan.lists.empty() && !plan.bind.gradient);
+}
+
 bool finds_sizes(const Plan& plan, Regime text) {
   const bool has_decoding = plan.decoding || text == Regime::decoding;  // where the plan is decoding's
   return plan.may_read_sizes() && text == (has_decoding ? Regime::decoding : Regime::few_queries);

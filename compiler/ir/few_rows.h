@@ -45,6 +45,12 @@ inline bool is_of_few(Regime regime) { return regime == Regime::few_queries || r
 /// Does the regime read other tables than the plan that it stands beside? Of decoding's, by which tiles are counted and
 /// heads are alike, where that plan has classes of rows.
 bool has_own_tables(const Plan& plan, Regime regime);
+/// … whose tables are these?
+inline Regime tables_of(const Plan& plan, Regime regime) {
+  return has_own_tables(plan, regime) ? regime : Regime::many_queries;
+}
+/// GPUs: does a launch need the text for rows that it attends, and for nothing else? The first has what fills lists.
+bool only_attends(const Plan& plan, Regime text);
 /// Rows that a block of few queries takes at a time, for scores and for outputs: others are computed in vain.
 inline constexpr int kFewRowsOfScores = 4, kFewRowsOfOutputs = 2;
 

@@ -141,6 +141,14 @@ typedef enum WEFT_INT {
   WEFT_U8 = 6
 } weft_dtype;
 
+/** The sizes of a launch without its tensors. */
+typedef struct {
+  int64_t batch, n_q, n_k, heads, kv_heads;
+  int64_t slice_first, slice_of; /**< as in weft_run_args; n_q counts the slice's own rows */
+  int64_t head_first, head_of;   /**< likewise; heads and kv_heads count the slice's own heads */
+  int32_t sizes_at;              /**< not 0: sizes will stand in the GPU's memory, with these the most */
+} weft_run_shape;
+
 typedef struct {
   size_t size;
   const char* pattern;       /**< name in the text; may be NULL where there is one only */
@@ -148,11 +156,12 @@ typedef struct {
   size_t param_count;
   int64_t heads, kv_heads, dim, dim_v; /**< what the text leaves open; 0: not said */
   weft_dtype dtype;
-  int32_t branch_lse;      /**< 1: weft_run_args::branch_lse may be asked for */
-  int32_t paged;           /**< 1: K and V come in pages */
-  const char* target;      /**< `cpu`, `cuda`, `sm_61`, …; NULL: `cpu` */
-  const char* source_name; /**< what messages call the text; NULL: `<pattern>` */
-  int32_t gradient;        /**< 1: the backward pass in place of the forward: see weft::CompileOptions */
+  int32_t branch_lse;          /**< 1: weft_run_args::branch_lse may be asked for */
+  int32_t paged;               /**< 1: K and V come in pages */
+  const char* target;          /**< `cpu`, `cuda`, `sm_61`, …; NULL: `cpu` */
+  const char* source_name;     /**< what messages call the text; NULL: `<pattern>` */
+  int32_t gradient;            /**< 1: the backward pass in place of the forward: see weft::CompileOptions */
+  const weft_run_shape* shape; /**< of the launches to come; NULL: not known: see weft::CompileOptions */
 } weft_compile_options;
 /** All defaults, of the version that the caller was compiled with. */
 static inline weft_compile_options weft_compile_options_init(void) {
@@ -308,12 +317,6 @@ static inline weft_run_args weft_run_args_init(void) {
  */
 WEFT_API weft_error* weft_run(const weft_kernel* kernel, const weft_run_args* args);
 
-typedef struct {
-  int64_t batch, n_q, n_k, heads, kv_heads;
-  int64_t slice_first, slice_of; /**< as in weft_run_args; n_q counts the slice's own rows */
-  int64_t head_first, head_of;   /**< likewise; heads and kv_heads count the slice's own heads */
-  int32_t sizes_at;              /**< not 0: sizes will stand in the GPU's memory, with these the most */
-} weft_run_shape;
 /** Bytes of scratch a launch of this shape uses; `threads` 0: as the engine says. */
 WEFT_API weft_error* weft_kernel_workspace(const weft_kernel* kernel, weft_run_shape shape, int32_t threads,
                                            size_t* bytes);

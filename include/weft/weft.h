@@ -71,6 +71,31 @@ struct EngineOptions {
   std::int64_t deadline_ms = 0, memory_bytes = 0;
 };
 
+/// A launch that computes some rows of a sequence and leaves the others to other launches: its q, out and LSE have rows
+/// `first`, `first + 1`, … of a sequence of `of` rows. Offsets, inputs and n_q in expressions are the whole sequence's,
+/// and so are the bits of every row: they do not tell how a sequence was cut.
+struct RowSlice {
+  std::int64_t first = 0;
+  std::int64_t of = 0;  ///< 0: the launch is the whole
+};
+
+/// A launch that computes some heads and leaves the others to other launches, as ranks of a tensor-parallel layer do:
+/// its q, out and LSE have heads `first`, `first + 1`, … of `of` heads, and k and v those that these share; both ends
+/// stand between groups of heads that share K and V. What patterns say by head, random numbers and inputs go by all
+/// heads, and so do the bits.
+struct HeadSlice {
+  std::int64_t first = 0;
+  std::int64_t of = 0;  ///< 0: the launch has all heads
+};
+
+/// The sizes of a launch without its tensors; of slices, n_q counts the own rows, heads and kv_heads the own heads.
+struct RunShape {
+  std::int64_t batch = 1, n_q = 0, n_k = 0, heads = 1, kv_heads = 1;
+  RowSlice slice = {};
+  HeadSlice head_slice = {};
+  bool sizes_at = false;  ///< will they stand in the GPU's memory, with these the most? See RunArgs::sizes_at
+};
+
 /// What is compiled in, and what the caller promises about later launches.
 struct CompileOptions {
   std::string pattern = {};                        ///< name in the text; may be empty where there is one only
@@ -84,6 +109,10 @@ struct CompileOptions {
   /// The backward pass in place of the forward: a kernel of its own, which reads what the forward wrote and is given
   /// RunArgs::d_out. Not with `paged`.
   bool gradient = false;
+  /// Of the first launch: on a GPU a kernel that is new is made of what such launches need, such as those of decoding,
+  /// and of nothing else before another launch, or Kernel::prepare, wants that. Left out: what launches of many queries
+  /// need. It tells no kernels apart: of one request there is one, whatever shapes it is asked for.
+  std::optional<RunShape> shape = {};
   /// `cpu`, `cpu:NAME`, `interpreter` (f64, slow, the meaning itself); `cuda`, `cuda:N` (a GPU of this machine),
   /// `sm_NN` (compiled anywhere, run where there is such a GPU; `sm_NN:simt` as if it had no tensor cores,
   /// `sm_NN:ptx` as PTX, which the drivers of later GPUs compile: what `cuda` is on a GPU newer than every target),
@@ -100,23 +129,6 @@ struct NamedInput {
 struct NamedOutput {
   std::string_view name = {};
   OutputView view = {};
-};
-
-/// A launch that computes some rows of a sequence and leaves the others to other launches: its q, out and LSE have rows
-/// `first`, `first + 1`, … of a sequence of `of` rows. Offsets, inputs and n_q in expressions are the whole sequence's,
-/// and so are the bits of every row: they do not tell how a sequence was cut.
-struct RowSlice {
-  std::int64_t first = 0;
-  std::int64_t of = 0;  ///< 0: the launch is the whole
-};
-
-/// A launch that computes some heads and leaves the others to other launches, as ranks of a tensor-parallel layer do:
-/// its q, out and LSE have heads `first`, `first + 1`, … of `of` heads, and k and v those that these share; both ends
-/// stand between groups of heads that share K and V. What patterns say by head, random numbers and inputs go by all
-/// heads, and so do the bits.
-struct HeadSlice {
-  std::int64_t first = 0;
-  std::int64_t of = 0;  ///< 0: the launch has all heads
 };
 
 /// Sizes that kernels read when they run, in the memory that q is in, so that a CUDA graph is replayed while sequences
@@ -180,14 +192,6 @@ struct RunArgs {
   std::span<std::byte> workspace = {};  ///< at least Kernel::workspace bytes; empty: the engine's own pool
   int threads = 0;                      ///< 0: as the engine says
   void* stream = nullptr;               ///< GPUs: the CUstream to queue on; null: the default stream
-};
-
-/// The sizes of a launch without its tensors; of slices, n_q counts the own rows, heads and kv_heads the own heads.
-struct RunShape {
-  std::int64_t batch = 1, n_q = 0, n_k = 0, heads = 1, kv_heads = 1;
-  RowSlice slice = {};
-  HeadSlice head_slice = {};
-  bool sizes_at = false;  ///< will they stand in the GPU's memory, with these the most? See RunArgs::sizes_at
 };
 
 /// One list of key blocks that a kernel makes before the attention, for a `random` or `top` of its pattern. For rows

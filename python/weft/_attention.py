@@ -33,11 +33,11 @@ def with_statements(source: Source, params: tuple[tuple[str, str], ...], stateme
 
 @functools.lru_cache(maxsize=256)
 def kernel_of(source: Source, params: tuple[tuple[str, str], ...], statements: tuple[str, ...], engine: Engine | None,
-              dim: int, dim_v: int, dtype: str, target: str) -> Kernel:  # fmt: skip
-    """The kernel of a pattern with further statements; `engine`: the default one where it is None."""
+              dim: int, dim_v: int, dtype: str, target: str, shape: Sequence[int] = ()) -> Kernel:  # fmt: skip
+    """The kernel of a pattern with further statements; `engine`: the default one where it is None. `shape`: see `compile_source`."""
     if statements:
         source, params = with_statements(source, params, statements), ()
-    return compile_source(source, params, engine, {"dim": dim, "dim_v": dim_v, "dtype": dtype, "target": target})
+    return compile_source(source, params, engine, {"dim": dim, "dim_v": dim_v, "dtype": dtype, "target": target}, shape)
 
 
 def statements_of(scale: float | None, dropout: float, has_lengths: bool) -> tuple[str, ...]:
@@ -58,7 +58,16 @@ _KERNELS = _weft.Kernels()
 """Those of the last calls: what is looked up here needs no text."""
 
 
-def _prepared(q: Any, v: Any, pattern: PatternSource, scale: float | None, dropout: float,
+def shape_of(q: Sequence[int], k: Sequence[int], heads_first: bool) -> Sequence[int]:
+    """Batch, n_q, n_k, heads and kv_heads of arrays; nothing of those that no launch takes, which says why."""
+    if len(k) != 4:
+        return ()
+    tokens, heads = (2, 1) if heads_first else (1, 2)
+    shape = (q[0], q[tokens], k[tokens], q[heads], k[heads])
+    return shape if min(shape) > 0 and shape[3] % shape[4] == 0 else ()
+
+
+def _prepared(q: Any, k: Any, v: Any, heads_first: bool, packed: bool, pattern: PatternSource, scale: float | None, dropout: float,
               inputs: Mapping[str, Any] | None, lengths: Any, target: str | None, engine: Engine | None,
               params: Mapping[str, Any]) -> tuple[Kernel, Mapping[str, Any] | None]:  # fmt: skip
     """The kernel that fits these arrays, and the inputs with what the call adds."""
@@ -77,7 +86,8 @@ def _prepared(q: Any, v: Any, pattern: PatternSource, scale: float | None, dropo
     if target is None:
         target = "interpreter" if of_q.dtype == "f64" else of_q.device
     statements = statements_of(scale, dropout, lengths is not None)
-    kernel = kernel_of(source_of(pattern), spell_params(params), statements, engine, of_q.shape[3], of_v.shape[3], of_q.dtype, target)
+    shape = () if packed else shape_of(of_q.shape, _weft.View(k, "k").shape, heads_first)
+    kernel = kernel_of(source_of(pattern), spell_params(params), statements, engine, of_q.shape[3], of_v.shape[3], of_q.dtype, target, shape)
     if isinstance(pattern, (Set, Pattern)) or (isinstance(pattern, str) and not pattern.endswith(".weft")):  # files may change
         _KERNELS.keep(of_q, of_v, *said, kernel)
     return kernel, inputs
@@ -136,7 +146,7 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
         q, k, v = autocast(q, k, v)
         way = _weft.way_of_launch(q, k, v, inputs)
     if kernel is None:
-        kernel, inputs = _prepared(q, v, pattern, scale, dropout, inputs, lengths, target, engine, params)
+        kernel, inputs = _prepared(q, k, v, heads_first(layout), cu_q is not None, pattern, scale, dropout, inputs, lengths, target, engine, params)
     elif lengths is not None:
         inputs = {**(inputs or {}), LENGTHS: lengths}
     if max_q is not None or max_k is not None:
@@ -160,6 +170,6 @@ def vjp(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layout: str
     >>> pullback(np.ones_like(out)).q.shape
     (1, 6, 2, 8)
     """
-    kernel, inputs = _prepared(q, v, pattern, scale, dropout, inputs, lengths, target, engine, params)
+    kernel, inputs = _prepared(q, k, v, heads_first(layout), cu_q is not None, pattern, scale, dropout, inputs, lengths, target, engine, params)
     return kernel.vjp(q, k, v, layout=layout, inputs=inputs, offset=offset, cu_q=cu_q, cu_k=cu_k, seed=seed,
                       threads=threads, stream=stream)  # fmt: skip

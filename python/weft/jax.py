@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _weft
 from ._arrays import is_of_xla, is_traced
-from ._attention import LENGTHS, kernel_of, statements_of
+from ._attention import LENGTHS, kernel_of, shape_of, statements_of
 from ._jax import native
 from ._kernels import Engine, Gradients, Kernel, heads_first
 from ._sources import PatternSource, source_of
@@ -180,7 +180,8 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
     if target is None:
         target = "interpreter" if dtype == "f64" else "cuda" if _is_on_gpu(q) else "cpu"
     statements = statements_of(scale, dropout, lengths is not None)
-    kernel = kernel_of(source_of(pattern), spell_params(params), statements, engine, q.shape[3], v.shape[3], dtype, target)
+    kernel = kernel_of(source_of(pattern), spell_params(params), statements, engine, q.shape[3], v.shape[3], dtype, target,
+                       shape_of(q.shape, k.shape, heads_first(layout)))  # fmt: skip
     if return_lse and kernel.lse != "rows":
         raise ArgumentError("return_lse: there is no LSE of the rows: combine sum and mean have one per branch, 'weights sigmoid' none")
     out, lse = attend(kernel, q, k, v, heads_first(layout), given, offset, seed, threads)

@@ -54,6 +54,21 @@ Result<EngineOptions> options_of(const weft_engine_options* given) {
   return out;
 }
 
+namespace {
+
+RunShape shape_of(const weft_run_shape& from) {
+  return {.batch = from.batch,
+          .n_q = from.n_q,
+          .n_k = from.n_k,
+          .heads = from.heads,
+          .kv_heads = from.kv_heads,
+          .slice = {.first = from.slice_first, .of = from.slice_of},
+          .head_slice = {.first = from.head_first, .of = from.head_of},
+          .sizes_at = from.sizes_at != 0};
+}
+
+}  // namespace
+
 Result<CompileOptions> options_of(const weft_compile_options* given) {
   WEFT_TRY(const auto from, read_versioned(given, "weft_compile_options", weft_compile_options_init()));
   CompileOptions out;
@@ -76,6 +91,7 @@ Result<CompileOptions> options_of(const weft_compile_options* given) {
   out.branch_lse = from.branch_lse != 0;
   out.paged = from.paged != 0;
   out.gradient = from.gradient != 0;
+  if (from.shape != nullptr) out.shape = shape_of(*from.shape);
   if (from.target != nullptr) out.target = from.target;
   if (from.source_name != nullptr) out.source_name = from.source_name;
   return out;
@@ -96,17 +112,6 @@ Result<std::vector<OutputView>> lists_of(const weft_run_args& from) {
     out.push_back(view);
   }
   return out;
-}
-
-RunShape shape_of(const weft_run_shape& from) {
-  return {.batch = from.batch,
-          .n_q = from.n_q,
-          .n_k = from.n_k,
-          .heads = from.heads,
-          .kv_heads = from.kv_heads,
-          .slice = {.first = from.slice_first, .of = from.slice_of},
-          .head_slice = {.first = from.head_first, .of = from.head_of},
-          .sizes_at = from.sizes_at != 0};
 }
 
 /// Everything but inputs and lists.

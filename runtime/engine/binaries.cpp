@@ -62,6 +62,15 @@ bool Binaries::find(const Compilation& kernel, Binary& binary, const Result<cach
   return true;
 }
 
+Binary Binaries::name_of(const Compilation& kernel, ir::Regime text) const {
+  if (kernel.memo && !kernel.emitted(text)) {
+    if (auto known = find_binary(stores_, *kernel.memo, text)) return std::move(*known);
+  }
+  auto named = binary_of(kernel, text);
+  if (kernel.memo) named.memo = memo_of(*kernel.memo, text);
+  return named;
+}
+
 Result<Binary> Binaries::find_or_compile(const Compilation& kernel, const Binary& wanted,
                                          const cache::Judge& loads) const {
   const Stopwatch waiting;

@@ -26,7 +26,10 @@ class Binaries {
  public:
   explicit Binaries(const EngineOptions& options, Compilers::For where = Compilers::For::this_machine);
 
-  /// `wanted`, which has its name (by binary_of(), or by a note), with the rest. A stored entry with another launch is
+  /// A text's name alone: from a note of it, else by binary_of().
+  Binary name_of(const Compilation& kernel, ir::Regime text) const;
+
+  /// `wanted`, which has its name, with the rest. A stored entry with another launch is
   /// not used, nor one that `loads` finds wrong by an internal error: that is a warning, and it is replaced. Where
   /// compiling is forbidden a miss is an environment error that names the kernel and says what there is.
   Result<Binary> find_or_compile(const Compilation& kernel, const Binary& wanted, const cache::Judge& loads) const;

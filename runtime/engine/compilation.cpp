@@ -36,7 +36,7 @@ const codegen::Source& Compilation::source(ir::Regime regime) const {
 }
 
 Result<std::shared_ptr<const HeadTables>> Compilation::tables(std::int64_t heads, ir::Regime regime) const {
-  const auto own = ir::has_own_tables(plan, regime) ? regime : ir::Regime::many_queries;
+  const auto own = ir::tables_of(plan, regime);
   return tables_[static_cast<std::size_t>(own)].get(heads,
                                                     [&] { return make_head_tables(ir::plan_of(plan, own), heads); });
 }

@@ -29,9 +29,10 @@ struct Compilation : Planned {
   explicit Compilation(Planned planned);
 
   const Backend& backend;
-  std::vector<ir::Step> steps;  ///< of a launch
-  std::string launch;           ///< what the runtime must know beside a binary
-  std::string command = {};     ///< that would add it to a bundle, for the message where nothing may be compiled
+  std::vector<ir::Step> steps;          ///< of a launch
+  std::string launch;                   ///< what the runtime must know beside a binary
+  std::optional<cache::Key> memo = {};  ///< what stores note of its texts begins so (memo.h)
+  std::string command = {};  ///< that would add it to a bundle, for the message where nothing may be compiled
 
   const std::string& pattern_text() const;
   const std::string& plan_text() const;

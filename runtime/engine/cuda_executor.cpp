@@ -1,11 +1,13 @@
 #include "runtime/engine/cuda_executor.h"
 
 #include "runtime/engine/sizes_at.h"
+#include "runtime/engine/texts.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -30,52 +32,64 @@ std::size_t bytes_of(const RoomSizes& sizes) {
 
 }  // namespace
 
-CudaExecutor::CudaExecutor(const Compilation& kernel, std::shared_ptr<const cuda::Device> device, Modules first,
-                           Load load)
-    : GpuExecutor(kernel), device_(std::move(device)), load_(std::move(load)) {
-  const auto known = modules_.front().get([&]() -> Result<Modules> { return std::move(first); });
-  static_cast<void>(known);
-}
+CudaExecutor::CudaExecutor(const Compilation& kernel, std::shared_ptr<const cuda::Device> device,
+                           std::shared_ptr<const Workers> workers, Load load)
+    : GpuExecutor(kernel), device_(std::move(device)), workers_(std::move(workers)), load_(std::move(load)) {}
 
-Status CudaExecutor::load(ir::Regime regime, BuildTimes* times) const {
-  WEFT_CHECK(modules_[static_cast<std::size_t>(regime)].get([&]() -> Result<Modules> {
-    BuildTimes took;
-    WEFT_TRY(auto modules, load_(regime, took));
-    if (times != nullptr) *times += took;
-    return modules;
-  }));
-  return done;
+void CudaExecutor::take(ir::Regime text, Modules modules) {
+  const auto known =
+      modules_[static_cast<std::size_t>(text)].get([&]() -> Result<Modules> { return std::move(modules); });
+  static_cast<void>(known);
 }
 
 const cuda::Module& CudaExecutor::module(ir::Regime text, ir::Step::Kernel kernel) const {
   return *(*modules_[static_cast<std::size_t>(text)].find())[static_cast<std::size_t>(kernel)];
 }
 
-Result<std::shared_ptr<const cuda::Buffer>> CudaExecutor::words_of(const HeadTables& tables, std::int64_t heads,
-                                                                   ir::Regime regime) const {
-  return words_[static_cast<std::size_t>(regime)].get(heads, [&]() -> Result<cuda::Buffer> {
-    const std::int64_t shared = shared_memory(regime).with_terms(tables.tables.most_terms);
-    const std::int64_t most = kernel_.target.shared_per_block;
-    if (shared > most) {
-      return user_error(fmt::format("{} with {} heads needs {} bytes of shared memory a block; {} has {}",
-                                    kernel_.plan.name, heads, shared, kernel_.target.name, most));
-    }
-    WEFT_CHECK(module(regime, ir::Step::Kernel::attend).allow_shared(shared));
+Result<CudaExecutor::Ready> CudaExecutor::allow_shared(ir::Regime text, const HeadTables& tables,
+                                                       std::int64_t heads) const {
+  const std::int64_t shared = shared_memory(text).with_terms(tables.tables.most_terms);
+  const std::int64_t most = kernel_.target.shared_per_block;
+  if (shared > most) {
+    return user_error(fmt::format("{} with {} heads needs {} bytes of shared memory a block; {} has {}",
+                                  kernel_.plan.name, heads, shared, kernel_.target.name, most));
+  }
+  WEFT_CHECK(module(text, ir::Step::Kernel::attend).allow_shared(shared));
+  return Ready();
+}
+
+Result<std::shared_ptr<const cuda::Buffer>> CudaExecutor::words_of(ir::Regime text, const HeadTables& tables,
+                                                                   std::int64_t heads) const {
+  const auto owner = ir::tables_of(kernel_.plan, text);
+  return words_[static_cast<std::size_t>(owner)].get(heads, [&] {
     const auto& words = tables.tables.words;
     return cuda::Buffer::upload(device(), words.data(), words.size() * sizeof words[0]);
   });
+}
+
+Status CudaExecutor::make_ready(const std::vector<ir::Regime>& texts, std::int64_t heads, BuildTimes* times) const {
+  std::vector<ir::Regime> missing;
+  std::copy_if(texts.begin(), texts.end(), std::back_inserter(missing),
+               [&](ir::Regime text) { return modules_[static_cast<std::size_t>(text)].find() == nullptr; });
+  const auto load = [&](ir::Regime text, BuildTimes& took) -> Status {
+    WEFT_CHECK(modules_[static_cast<std::size_t>(text)].get([&] { return load_(text, took); }));
+    return done;
+  };
+  WEFT_CHECK(make_texts(*workers_, missing, times, load));
+  for (const auto text : texts) {
+    WEFT_TRY(const auto tables, kernel_.tables(heads, text));
+    WEFT_CHECK(ready_[static_cast<std::size_t>(text)].get(heads, [&] { return allow_shared(text, *tables, heads); }));
+    WEFT_CHECK(words_of(text, *tables, heads));
+  }
+  return done;
 }
 
 Result<BuildTimes> CudaExecutor::prepare(const ir::Shape& shape, bool sizes_at) const {
   WEFT_TRY(const auto current, cuda::Current::make(*device()));
   WEFT_CHECK(check_positions(shape));
   BuildTimes times;
-  WEFT_TRY(const auto regimes, regimes_of_shape(shape, sizes_at));
-  for (const auto regime : regimes) {
-    WEFT_CHECK(load(regime, &times));
-    WEFT_TRY(const auto tables, kernel_.tables(shape.heads, regime));
-    WEFT_CHECK(words_of(*tables, shape.heads, regime));
-  }
+  WEFT_TRY(const auto texts, texts_of_shape(kernel_, shape, sizes_at));
+  WEFT_CHECK(make_ready(texts, shape.heads, &times));
   return times;
 }
 
@@ -86,9 +100,11 @@ Result<std::size_t> CudaExecutor::workspace(const ir::Shape& shape, int) const {
   return entry_bytes(shape.batch) + bytes + kAlignment;  // the caller's buffer may start anywhere
 }
 
-bool CudaExecutor::knows(const std::vector<ir::Regime>& regimes, std::int64_t heads) const {
-  return std::all_of(regimes.begin(), regimes.end(),
-                     [&](ir::Regime regime) { return words_[static_cast<std::size_t>(regime)].has(heads); });
+bool CudaExecutor::knows(const std::vector<ir::Regime>& texts, std::int64_t heads) const {
+  return std::all_of(texts.begin(), texts.end(), [&](ir::Regime text) {
+    return ready_[static_cast<std::size_t>(text)].has(heads) &&
+           words_[static_cast<std::size_t>(ir::tables_of(kernel_.plan, text))].has(heads);
+  });
 }
 
 /// A pointer that the GPU cannot follow would end the whole context.
@@ -139,24 +155,22 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   WEFT_TRY(const auto sizes, room_for(kernel_.plan, launch, together));
   Job job{
       .kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .captured = captured, .together = together};
-  const auto regimes = regimes_for(job);
-  if (captured && !knows(regimes, launch.shape.heads)) {
+  const auto texts = regimes_for(job);
+  if (captured && !knows(texts, launch.shape.heads)) {
     return user_error(
         fmt::format("the stream is captured into a graph, and kernels or tables for {} heads are not on the GPU yet: "
                     "run it once, or call prepare(), with this shape{} before the capture",
                     launch.shape.heads, launch.sizes_in_memory ? " and its sizes_at" : ""));
   }
-  WEFT_TRY(job.beside, tables_beside(kernel_, launch.shape.heads, regimes));
+  WEFT_TRY(job.beside, tables_beside(kernel_, launch.shape.heads, texts));
+  WEFT_CHECK(make_ready(texts, launch.shape.heads));
   Room room;
-  for (const auto regime : regimes) {
-    const auto i = static_cast<std::size_t>(regime);
-    WEFT_CHECK(load(regime));
-    WEFT_TRY(const auto of_regime, kernel_.tables(launch.shape.heads, regime));
-    WEFT_TRY(const auto words, words_of(*of_regime, launch.shape.heads, regime));
-    if (job.beside[i]) room.beside[i] = static_cast<const std::int64_t*>(words->data());  // this executor keeps it
+  for (const auto text : texts) {
+    const auto& own = job.beside[static_cast<std::size_t>(text)];
+    WEFT_TRY(const auto words, words_of(text, own ? *own : *tables, launch.shape.heads));
+    // This executor keeps them.
+    (own ? room.beside[static_cast<std::size_t>(text)] : room.tables) = static_cast<const std::int64_t*>(words->data());
   }
-  WEFT_TRY(const auto words, words_of(*tables, launch.shape.heads, ir::Regime::many_queries));
-  room.tables = static_cast<const std::int64_t*>(words->data());
   if (bytes_of(sizes) == 0 && args.offset.size() <= 1 && !together) return queue(job, room, sizes, nullptr);
   const auto bytes = entry_bytes(launch.shape.batch) + bytes_of(sizes);
   if (captured && args.workspace.empty()) {

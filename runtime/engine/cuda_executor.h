@@ -5,6 +5,7 @@
 #include "runtime/engine/first_use.h"
 #include "runtime/engine/gpu_executor.h"
 #include "runtime/engine/steps.h"
+#include "runtime/engine/workers.h"
 
 #include <array>
 #include <functional>
@@ -22,9 +23,10 @@ class CudaExecutor : public GpuExecutor {
   using Modules = std::array<std::shared_ptr<const cuda::Module>, ir::Step::kKernels>;
   /// Gives those of a text, and what that took.
   using Load = std::function<Result<Modules>(ir::Regime, BuildTimes&)>;
-  CudaExecutor(const Compilation& kernel, std::shared_ptr<const cuda::Device> device, Modules first, Load load);
-  /// Loads a text, if no launch has needed it yet.
-  Status load(ir::Regime regime, BuildTimes* times = nullptr) const;
+  CudaExecutor(const Compilation& kernel, std::shared_ptr<const cuda::Device> device,
+               std::shared_ptr<const Workers> workers, Load load);
+  /// A text that was loaded before there was an executor.
+  void take(ir::Regime text, Modules modules);
   Result<BuildTimes> prepare(const ir::Shape& shape, bool sizes_at) const override;
 
   Status run(const Launch& launch, const RunArgs& args) const override;
@@ -33,20 +35,27 @@ class CudaExecutor : public GpuExecutor {
   const std::shared_ptr<const cuda::Device>& device() const { return device_; }
 
  private:
-  /// The image of the kernel's tables on the device.
-  Result<std::shared_ptr<const cuda::Buffer>> words_of(const HeadTables& tables, std::int64_t heads,
-                                                       ir::Regime regime) const;
-  /// Are all tables for so many heads on the device, and all kernels of these texts?
-  bool knows(const std::vector<ir::Regime>& regimes, std::int64_t heads) const;
+  /// A text that can be launched with so many heads: with shared memory for their tables.
+  struct Ready {};
+  /// Makes these texts so: loads them, if no launch has needed them yet, and their tables.
+  Status make_ready(const std::vector<ir::Regime>& texts, std::int64_t heads, BuildTimes* times = nullptr) const;
+  /// Are they?
+  bool knows(const std::vector<ir::Regime>& texts, std::int64_t heads) const;
+  Result<Ready> allow_shared(ir::Regime text, const HeadTables& tables, std::int64_t heads) const;
+  /// The image on the device of the tables that a text reads.
+  Result<std::shared_ptr<const cuda::Buffer>> words_of(ir::Regime text, const HeadTables& tables,
+                                                       std::int64_t heads) const;
   /// Of a text that is loaded.
   const cuda::Module& module(ir::Regime text, ir::Step::Kernel kernel) const;
   Status check_pointers(const Launch& launch, const RunArgs& args) const;
   Status queue(const Job& job, Room room, const RoomSizes& sizes, std::byte* scratch) const;
 
   std::shared_ptr<const cuda::Device> device_;
+  std::shared_ptr<const Workers> workers_;
   Load load_;
   std::array<FirstUse<Modules>, ir::kRegimes> modules_;
-  std::array<KnownHeads<cuda::Buffer>, ir::kRegimes> words_;
+  std::array<KnownHeads<Ready>, ir::kRegimes> ready_;
+  std::array<KnownHeads<cuda::Buffer>, ir::kRegimes> words_;  ///< by ir::tables_of
   mutable cuda::BufferPool pool_;
 };
 

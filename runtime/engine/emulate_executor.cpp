@@ -4,6 +4,8 @@
 #include "runtime/engine/key_cut.h"
 #include "runtime/engine/sizes_at.h"
 #include "runtime/engine/steps.h"
+#include "runtime/engine/stopwatch.h"
+#include "runtime/engine/texts.h"
 
 #include <fmt/format.h>
 
@@ -120,29 +122,38 @@ Result<EmulateExecutor::Program> EmulateExecutor::load(ir::Regime regime) const 
 
 Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const Compilation& kernel,
                                                                      const codegen::Source& source) {
-  std::unique_ptr<const EmulateExecutor> executor(new EmulateExecutor(kernel));
+  std::unique_ptr<EmulateExecutor> executor(new EmulateExecutor(kernel));
+  executor->workers_ = std::make_shared<const Workers>(1);
   WEFT_CHECK(executor->programs_.front().get([&] { return weft::build(source, false); }));
-  return executor;
+  return std::unique_ptr<const EmulateExecutor>(std::move(executor));
 }
 
-Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const Compilation& kernel) {
-  std::unique_ptr<const EmulateExecutor> executor(new EmulateExecutor(kernel));
-  WEFT_CHECK(executor->load(ir::Regime::many_queries));
-  if (kernel.plan.transposed) WEFT_CHECK(executor->load(ir::Regime::transposed));
-  return executor;
+Result<std::unique_ptr<const EmulateExecutor>> EmulateExecutor::make(const Compilation& kernel,
+                                                                     const std::vector<ir::Regime>& texts,
+                                                                     std::shared_ptr<const Workers> workers,
+                                                                     BuildTimes& times) {
+  std::unique_ptr<EmulateExecutor> executor(new EmulateExecutor(kernel));
+  executor->workers_ = std::move(workers);
+  WEFT_CHECK(executor->load_all(texts, &times));
+  return std::unique_ptr<const EmulateExecutor>(std::move(executor));
+}
+
+Status EmulateExecutor::load_all(const std::vector<ir::Regime>& texts, BuildTimes* times) const {
+  return make_texts(*workers_, texts, times, [&](ir::Regime text, BuildTimes& took) -> Status {
+    const bool is_new = programs_[static_cast<std::size_t>(text)].find() == nullptr;
+    const Stopwatch compiling;
+    WEFT_CHECK(load(text));
+    if (is_new) took.compile_ms = compiling.ms();
+    return done;
+  });
 }
 
 Result<std::size_t> EmulateExecutor::workspace(const ir::Shape&, int) const { return std::size_t{0}; }
 
 Result<BuildTimes> EmulateExecutor::prepare(const ir::Shape& shape, bool sizes_at) const {
   BuildTimes times;
-  WEFT_TRY(const auto regimes, regimes_of_shape(shape, sizes_at));
-  for (const auto regime : regimes) {
-    if (programs_[static_cast<std::size_t>(regime)].find() != nullptr) continue;
-    const Stopwatch compiling;
-    WEFT_CHECK(load(regime));
-    times.compile_ms += compiling.ms();
-  }
+  WEFT_TRY(const auto texts, texts_of_shape(kernel_, shape, sizes_at));
+  WEFT_CHECK(load_all(texts, &times));
   return times;
 }
 
@@ -272,10 +283,8 @@ Result<std::vector<emulate::Report>> count_emulated(const Kernel& kernel, const 
   return executor->run_counted(launch, args);
 }
 
-Status load_emulated(Kernel::State& kernel, const Loading&) {
-  const Stopwatch compiling;
-  WEFT_TRY(kernel.executor, EmulateExecutor::make(kernel));
-  kernel.binary.times.compile_ms = compiling.ms();
+Status load_emulated(Kernel::State& kernel, const Loading& with) {
+  WEFT_TRY(kernel.executor, EmulateExecutor::make(kernel, kernel.texts, with.workers, kernel.binary.times));
   kernel.resolved = "emulate:" + kernel.target.name;
   return done;
 }

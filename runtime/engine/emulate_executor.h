@@ -4,6 +4,7 @@
 #include "runtime/emulate/program.h"
 #include "runtime/engine/first_use.h"
 #include "runtime/engine/gpu_executor.h"
+#include "runtime/engine/workers.h"
 
 #include <array>
 #include <functional>
@@ -16,7 +17,9 @@ namespace weft {
 /// Runs the emitted CUDA text on the host, on host tensors. Whatever the emulator finds wrong is a defect of Weft.
 class EmulateExecutor : public GpuExecutor {
  public:
-  static Result<std::unique_ptr<const EmulateExecutor>> make(const Compilation& kernel);
+  static Result<std::unique_ptr<const EmulateExecutor>> make(const Compilation& kernel,
+                                                             const std::vector<ir::Regime>& texts,
+                                                             std::shared_ptr<const Workers> workers, BuildTimes& times);
   /// Of this text in the place of the one that every launch needs, in a plan that has no others beside it.
   static Result<std::unique_ptr<const EmulateExecutor>> make(const Compilation& kernel, const codegen::Source& source);
 
@@ -34,7 +37,9 @@ class EmulateExecutor : public GpuExecutor {
   Result<std::vector<emulate::Report>> run_on(const Load& load, const Launch& launch, const RunArgs& args) const;
   /// Made when it is first asked for.
   Result<Program> load(ir::Regime regime) const;
+  Status load_all(const std::vector<ir::Regime>& texts, BuildTimes* times) const;
 
+  std::shared_ptr<const Workers> workers_;
   std::array<FirstUse<Program>, ir::kRegimes> programs_;
 };
 

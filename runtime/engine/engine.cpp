@@ -5,6 +5,7 @@
 #include "runtime/engine/front.h"
 #include "runtime/engine/measured.h"
 #include "runtime/engine/memo.h"
+#include "runtime/engine/texts.h"
 #include "runtime/engine/tuned.h"
 
 #include <weft/weft.h>
@@ -35,15 +36,24 @@ std::string request_key(std::string_view text, const CompileOptions& options) {
   return key.append(text);
 }
 
-/// … whose first text is emitted, where it has one.
-Result<std::shared_ptr<Kernel::State>> plan_and_emit(Front front, const CompileOptions& options, const Target& target) {
-  WEFT_TRY(auto planned, plan_pattern(std::move(front), options, target));
+}  // namespace
+
+/// Its first text, too: what stores are asked by.
+Result<Engine::State::Made> Engine::State::named(Planned planned, const CompileOptions& options,
+                                                 std::optional<cache::Key> memo, std::optional<Binary> known) const {
   auto kernel = std::make_shared<Kernel::State>(std::move(planned));
-  kernel->binary = binary_of(*kernel);
+  kernel->memo = std::move(memo);
+  WEFT_TRY(kernel->texts, first_texts(*kernel, options));
+  const auto first = kernel->texts.front();
+  kernel->binary = known && known->regime == first ? std::move(*known) : binaries->name_of(*kernel, first);
   return kernel;
 }
 
-}  // namespace
+Result<Engine::State::Made> Engine::State::plan_and_name(Front front, const CompileOptions& options,
+                                                         const Target& target, std::optional<cache::Key> memo) const {
+  WEFT_TRY(auto planned, plan_pattern(std::move(front), options, target));
+  return named(std::move(planned), options, std::move(memo));
+}
 
 Result<Engine::State::Made> Engine::State::plan_noted(Front front, const Request& request) const {
   const auto& [key, text, options, destination] = request;
@@ -54,14 +64,11 @@ Result<Engine::State::Made> Engine::State::plan_noted(Front front, const Request
   if (bind && binaries->has_stores()) memo = memo_key(key, front.pattern, target, build_id);
   if (memo) {
     if (auto known = find_memo(binaries->stores(), *memo, *bind)) {
-      auto kernel = std::make_shared<Kernel::State>(Planned{std::move(front), *bind, target, std::move(known->plan)});
-      kernel->binary = std::move(known->binary);
-      return kernel;
+      return named({std::move(front), *bind, target, std::move(known->plan)}, options, std::move(memo),
+                   std::move(known->binary));
     }
   }
-  WEFT_TRY(auto kernel, plan_and_emit(std::move(front), options, target));
-  kernel->binary.memo = std::move(memo);
-  return kernel;
+  return plan_and_name(std::move(front), options, target, std::move(memo));
 }
 
 Result<Engine::State::Made> Engine::State::plan_best(Front front, const Request& request) const {
@@ -71,14 +78,14 @@ Result<Engine::State::Made> Engine::State::plan_best(Front front, const Request&
     return std::make_shared<Kernel::State>(Planned{std::move(front), bind, destination.target, {}});
   }
   if (destination.kind == Destination::Kind::emulate)
-    return plan_and_emit(std::move(front), options, destination.target);
+    return plan_and_name(std::move(front), options, destination.target);
   // Kernels of bundles were planned where nobody knows this machine, and notes tell nothing about them.
   if (binaries->bundles().empty()) return plan_noted(std::move(front), request);
-  WEFT_TRY(auto best, plan_and_emit(front, options, destination.target));
+  WEFT_TRY(auto best, plan_and_name(front, options, destination.target));
   if (binaries->has(best->target, best->binary)) return best;
   for (const auto& target : substitutes_for(options.target, destination)) {
     if (!binaries->bundles().has_target(target.name)) continue;
-    auto lesser = plan_and_emit(front, options, target);
+    auto lesser = plan_and_name(front, options, target);
     if (!lesser) continue;  // it has what the other target lacks
     if (binaries->bundles().has((*lesser)->binary)) return lesser;
   }

@@ -81,6 +81,10 @@ struct Engine::State {
   using Made = std::shared_ptr<Kernel::State>;
 
   Result<Kernel> compile(std::string_view text, const CompileOptions& options);
+  Result<Made> named(Planned planned, const CompileOptions& options, std::optional<cache::Key> memo = {},
+                     std::optional<Binary> known = {}) const;
+  Result<Made> plan_and_name(Front front, const CompileOptions& options, const Target& target,
+                             std::optional<cache::Key> memo = {}) const;
   /// From everywhere but this engine's memory.
   Result<Made> find_or_build(const std::string& key, std::string_view text, const CompileOptions& options) const;
   /// For the destination, or where bundles lack that, for the best substitute that they have.

@@ -37,20 +37,6 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
   return done;
 }
 
-Result<std::vector<ir::Regime>> GpuExecutor::regimes_of_shape(const ir::Shape& shape, bool sizes_at) const {
-  const ir::Plan& plan = kernel_.plan;
-  auto out = ir::regimes_of(plan);
-  if (std::none_of(out.begin(), out.end(), ir::is_of_few)) return out;
-  WEFT_TRY(const auto tables, kernel_.tables(shape.heads));
-  const auto wanted = ir::regime_of(plan, tables->alike, shape);
-  const bool in_memory = sizes_at && plan.may_read_sizes();
-  std::erase_if(out, [&](ir::Regime text) {
-    const bool may_be = in_memory && (ir::finds_sizes(plan, text) || ir::may_attend(plan, text, shape));
-    return ir::is_of_few(text) && text != wanted && !may_be;
-  });
-  return out;
-}
-
 cuda::Grid GpuExecutor::grid_of(const Turn& turn) const {
   using Does = ir::Step::Kernel;
   const ir::Step& step = turn.step;

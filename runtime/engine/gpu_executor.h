@@ -16,10 +16,9 @@ class GpuExecutor : public Executor {
   explicit GpuExecutor(const Compilation& kernel);
 
   bool reads_sizes() const override { return true; }
-  std::optional<std::int64_t> shared_bytes(std::int64_t heads) const override {
-    const auto tables = kernel_.tables(heads);
-    return tables ? std::optional(shared_memory(ir::Regime::many_queries).with_terms((*tables)->tables.most_terms))
-                  : std::nullopt;
+  std::optional<std::int64_t> shared_bytes(ir::Regime text, std::int64_t heads) const override {
+    const auto tables = kernel_.tables(heads, text);
+    return tables ? std::optional(shared_memory(text).with_terms((*tables)->tables.most_terms)) : std::nullopt;
   }
 
  protected:
@@ -27,9 +26,6 @@ class GpuExecutor : public Executor {
   Status check_positions(const ir::Shape& shape) const;
 
   cuda::Grid grid_of(const Turn& turn) const;
-
-  /// Texts that launches of a shape need. Where sizes stand in the GPU's memory, what they choose is chosen there.
-  Result<std::vector<ir::Regime>> regimes_of_shape(const ir::Shape& shape, bool sizes_at) const;
 
   /// Of the text that a regime has.
   const codegen::cuda::SharedMemory& shared_memory(ir::Regime regime) const {

@@ -76,7 +76,7 @@ const std::string& Kernel::plan_text() const {
   return text_or_none([&]() -> auto& { return state_->plan_text(); });
 }
 const std::string& Kernel::source_text() const {
-  return text_or_none([&]() -> auto& { return state_->source().text; });
+  return text_or_none([&]() -> auto& { return state_->source(state_->binary.regime).text; });
 }
 const std::string& Kernel::target() const { return state_->resolved; }
 const std::vector<Diagnostic>& Kernel::warnings() const { return state_->warnings; }
@@ -84,8 +84,9 @@ const std::vector<Diagnostic>& Kernel::warnings() const { return state_->warning
 std::optional<int> Kernel::registers() const { return state_->binary.entry.registers; }
 std::optional<int> Kernel::spill_bytes() const { return state_->binary.entry.spill_bytes; }
 std::optional<std::int64_t> Kernel::shared_bytes(std::int64_t heads) const {
-  const auto bytes =
-      guarded([&]() -> Result<std::optional<std::int64_t>> { return state_->executor->shared_bytes(heads); });
+  const auto bytes = guarded([&]() -> Result<std::optional<std::int64_t>> {
+    return state_->executor->shared_bytes(state_->binary.regime, heads);
+  });
   return bytes ? *bytes : std::nullopt;
 }
 

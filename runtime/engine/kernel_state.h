@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace weft {
 
@@ -26,8 +27,8 @@ class Executor {
   virtual bool reads_host_memory() const { return true; }
   /// Do its kernels read RunArgs::sizes_at?
   virtual bool reads_sizes() const { return false; }
-  /// Shared memory of a block, where there are blocks.
-  virtual std::optional<std::int64_t> shared_bytes(std::int64_t) const { return std::nullopt; }
+  /// Shared memory of a block of a text with so many heads, where there are blocks.
+  virtual std::optional<std::int64_t> shared_bytes(ir::Regime, std::int64_t) const { return std::nullopt; }
 
  protected:
   const Compilation& kernel_;
@@ -37,7 +38,8 @@ class Executor {
 struct Kernel::State : Compilation {
   using Compilation::Compilation;
   std::string resolved = target.name;  ///< the target, as people name it
-  Binary binary;                       ///< of what every launch needs; no entry where nothing is stored
+  std::vector<ir::Regime> texts;       ///< that are there from the beginning
+  Binary binary;                       ///< of the first of them; no entry where nothing is stored
   std::unique_ptr<const Executor> executor;
 };
 

@@ -400,6 +400,8 @@ Result<ir::Shape> check_shape(const RunShape& shape, std::span<const std::int64_
   for (const auto& [what, size, most] : sizes) {
     if (size < 1 || size > most) return user_error(fmt::format("{} is {}; it must be 1 to {}", what, size, most));
   }
+  if (shape.heads % shape.kv_heads != 0)
+    return user_error(fmt::format("heads is {}, which is no multiple of kv_heads, {}", shape.heads, shape.kv_heads));
   WEFT_CHECK(check_offsets(offset, shape.batch));
   ir::Shape out{.batch = shape.batch,
                 .n_q = shape.n_q,

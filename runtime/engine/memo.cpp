@@ -19,6 +19,21 @@ std::string schedule_text(const ir::Pattern& pattern) {
   return out;
 }
 
+/// Not counted: it is the kernel that was asked for.
+std::optional<Binary> find_note(const std::vector<std::shared_ptr<cache::Store>>& stores, const cache::Key& key,
+                                ir::Regime text, const cache::Judge& is_sensible) {
+  for (const auto& store : stores) {
+    std::optional<cache::Key> request;
+    const auto leads_on = [&](const cache::Entry& note) -> Status {
+      WEFT_CHECK(is_sensible(note));
+      request = cache::Key::parse(note.source);
+      return request ? Status(done) : internal_error("it leads to no kernel");
+    };
+    if (store->look_again(key, leads_on).entry) return Binary{.regime = text, .request = *request, .memo = key};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<cache::Key> memo_key(std::string_view request, const ir::Pattern& pattern, const Target& target,
@@ -34,20 +49,28 @@ std::optional<cache::Key> memo_key(std::string_view request, const ir::Pattern& 
   return key;
 }
 
-std::optional<Memo> find_memo(const std::vector<std::shared_ptr<cache::Store>>& stores, const cache::Key& key,
+cache::Key memo_of(const cache::Key& request, ir::Regime text) {
+  cache::Key key = request;
+  key.add("text", ir::to_string(text));
+  return key;
+}
+
+std::optional<Binary> find_binary(const std::vector<std::shared_ptr<cache::Store>>& stores, const cache::Key& request,
+                                  ir::Regime text) {
+  return find_note(stores, memo_of(request, text), text, [](const cache::Entry&) { return done; });
+}
+
+std::optional<Memo> find_memo(const std::vector<std::shared_ptr<cache::Store>>& stores, const cache::Key& request,
                               const ir::Bind& bind) {
-  for (const auto& store : stores) {
+  for (const auto text : {ir::Regime::many_queries, ir::Regime::decoding, ir::Regime::few_queries}) {
     std::optional<Result<ir::Plan>> plan;
-    std::optional<cache::Key> request;
     const auto is_sensible = [&](const cache::Entry& note) -> Status {
       plan.emplace(ir::parse_plan(note.plan));
-      request = cache::Key::parse(note.source);
       if (!*plan || (*plan)->bind != bind || !ir::verify(**plan).empty()) return internal_error("its plan is none");
-      if (!request) return internal_error("it leads to no kernel");
       return done;
     };
-    // Not counted: it is the kernel that was asked for.
-    if (store->look_again(key, is_sensible).entry) return Memo{std::move(**plan), {.request = *request, .memo = key}};
+    if (auto binary = find_note(stores, memo_of(request, text), text, is_sensible))
+      return Memo{std::move(**plan), std::move(*binary)};
   }
   return std::nullopt;
 }

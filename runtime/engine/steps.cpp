@@ -398,7 +398,7 @@ std::vector<ir::Regime> regimes_for(const Job& job) {
   if (std::none_of(out.begin(), out.end(), ir::is_of_few)) return out;
   const auto pieces = pieces_of(plan, job.launch, job.args, job.together);
   std::erase_if(out, [&](ir::Regime text) {
-    return ir::is_of_few(text) &&
+    return ir::only_attends(plan, text) &&
            std::none_of(pieces.begin(), pieces.end(), [&](const Piece& piece) { return needs(job, text, piece); });
   });
   return out;

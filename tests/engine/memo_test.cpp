@@ -262,10 +262,11 @@ TEST_F(MemoTest, ServesKernelsForGpus) {
   const auto target = find_target("sm_80").value();
   const Compilation kernel(plan_pattern(front, f32(64), target).value());
   auto binary = binary_of(kernel);
-  binary.memo = memo_key("a request", front.pattern, target, "a build");
+  const auto request = memo_key("a request", front.pattern, target, "a build");
+  binary.memo = memo_of(*request, binary.regime);
   const auto store = cache::Store::open({.directory = place()});
   keep_memo(*store, kernel, binary);
-  const auto found = find_memo({store}, *binary.memo, kernel.bind);
+  const auto found = find_memo({store}, *request, kernel.bind);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->binary.request.text(), binary.request.text());
   EXPECT_EQ(found->binary.memo->text(), binary.memo->text());
@@ -287,9 +288,10 @@ TEST_F(MemoTest, APlanWhoseTextGivesAnotherKernelIsNotNoted) {
   const auto store = cache::Store::open({.directory = place()});
   const auto is_noted = [&](const Compilation& kernel) {
     auto binary = binary_of(kernel);
-    binary.memo = memo_key("a request", kernel.pattern, target, "a build");
+    const auto request = memo_key("a request", kernel.pattern, target, "a build");
+    binary.memo = memo_of(*request, binary.regime);
     keep_memo(*store, kernel, binary);
-    return find_memo({store}, *binary.memo, kernel.bind).has_value();
+    return find_memo({store}, *request, kernel.bind).has_value();
   };
   // The text of this kernel, and the plan of another.
   Compilation other(planned(64));

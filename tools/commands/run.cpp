@@ -367,12 +367,18 @@ Result<RunReport> run_passes(Job& job, const std::vector<Pass>& passes, const st
   return report;
 }
 
-/// A kernel, and what launches of the job's shape need beside it.
-Result<Pass> make_pass(const Engine& engine, const Job& job, const CompileOptions& compile, const Options& options,
+/// A kernel for the job's shape, and what launches need beside it.
+Result<Pass> make_pass(const Engine& engine, const Job& job, CompileOptions compile, const Options& options,
                        const Console& console) {
   const Progress progress(console, fmt::format("compiling {}{} for {}", compile.gradient ? "gradients of " : "",
                                                job.file.pattern.name, compile.target));
-  WEFT_TRY(auto kernel, engine.compile(job.file.source.text, compile));
+  if (options.ring.empty()) compile.shape = run_shape(job);  // ranks have shapes of their own
+  auto made = engine.compile(job.file.source.text, compile);
+  if (!made && compile.shape && made.error().kind == ErrorKind::user) {
+    compile.shape.reset();
+    made = engine.compile(job.file.source.text, compile);
+  }
+  WEFT_TRY(auto kernel, std::move(made));
   auto prepared = kernel.prepare(run_shape(job));
   // What is wrong with the tensors is the launch's to say, which knows their names.
   if (!prepared && (options.prepare || prepared.error().kind != ErrorKind::user)) return std::move(prepared).error();

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _weft
-from .._attention import kernel_of
+from .._attention import kernel_of, shape_of
 from .._kernels import Kernel
 from .._sources import Source
 from ..errors import ArgumentError
@@ -53,14 +53,15 @@ class How(NamedTuple):
     target: str
     threads: int
 
-    def kernel(self, q: Tensor, v: Tensor) -> Kernel:
+    def kernel(self, q: Tensor, k: Tensor, v: Tensor) -> Kernel:
         params = tuple((name, value) for name, _, value in (param.partition("=") for param in self.params))
         dtype = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}.get(q.dtype)
         if dtype is None:
             raise ArgumentError(f"q is {q.dtype}; expected f32, f16, bf16 or f64")
         target = self.target or ("interpreter" if dtype == "f64" else _target_of(q.device))
         source = Source(_many_lines(self.pattern), self.name, "<pattern>")
-        return kernel_of(source, params, (), None, q.shape[-1], v.shape[-1], dtype, target)
+        shape = () if self.cu_q else shape_of(q.shape, k.shape, self.heads_first)
+        return kernel_of(source, params, (), None, q.shape[-1], v.shape[-1], dtype, target, shape)
 
     def options(self, inputs: Sequence[Tensor], seed: Tensor | None) -> tuple[Any, ...]:
         """Of a launch: see `Kernel.forward`."""
@@ -112,7 +113,7 @@ def _target_of(device: torch.device) -> str:
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, inputs: Sequence[Tensor], seed: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
     how = How(*rest)
-    out, lse = how.kernel(q, v).forward(q, k, v, *how.options(inputs, seed))
+    out, lse = how.kernel(q, k, v).forward(q, k, v, *how.options(inputs, seed))
     return out, q.new_zeros(0, dtype=torch.float32) if lse is None else lse
 
 
@@ -122,7 +123,7 @@ def _backward(d_out: Tensor, d_lse: Tensor | None, out: Tensor, lse: Tensor, wan
     asked = tuple(name for name, wants in zip(("q", "k", "v", *how.names), wanted) if wants)
     saved = None if how.facts().lse == "none" else lse
     d_lse = None if saved is None else d_lse
-    found = how.kernel(q, v).backward(q, k, v, out, saved, d_out, d_lse, asked, *how.options(inputs, seed))
+    found = how.kernel(q, k, v).backward(q, k, v, out, saved, d_out, d_lse, asked, *how.options(inputs, seed))
     by_name = {"q": found.q, "k": found.k, "v": found.v, **found.inputs}
     return [by_name[name] for name in asked]
 
