@@ -55,7 +55,12 @@ template <typename Kernel, typename Options>
 std::string check_random(const test::RandomProblem& p, const Target& target, ir::DType dtype, std::uint64_t seed,
                          bool branch_lse, const Options& options_of) {
   const ir::Bind bind{.d = p.shape.d, .d_v = p.shape.d_v, .dtype = dtype, .branch_lse = branch_lse};
-  const auto kernel = Kernel::make(p.pattern, bind, target);
+  const auto kernel = [&] {
+    if constexpr (requires { Kernel::make(p.pattern, bind, target, p.shape); })
+      return Kernel::make(p.pattern, bind, target, p.shape);
+    else
+      return Kernel::make(p.pattern, bind, target);
+  }();
   if (!kernel.ok()) {
     const auto& e = kernel.error();
     return !e.diagnostics.empty() && e.diagnostics[0].code == "E0405" ? "" : e.message;

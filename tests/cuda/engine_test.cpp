@@ -396,7 +396,7 @@ TEST_F(CudaEngine, TheRunnerOfDeviceTestsByTheEngine) {
   for (const auto& random : {random_problem(9003, {.most_tokens = 100}), chosen}) {
     const auto problem = testing::with_dims(random, 9003);
     const ir::Bind bind{.d = problem.shape.d, .d_v = problem.shape.d_v};
-    const auto kernel = testing::EngineKernel::make(problem.pattern, bind, target);
+    const auto kernel = testing::EngineKernel::make(problem.pattern, bind, target, problem.shape);
     ASSERT_TRUE(kernel.ok()) << kernel.error().message;
     emulate(kernel->kernel());
     EXPECT_EQ(testing::check_random<testing::EngineKernel>(problem, target, ir::DType::f32, 9003, false, as_they_are),

@@ -162,7 +162,7 @@ TEST_F(CudaEngine, RandomPatternsInChunks) {
     const ir::Bind bind{.d = problem.shape.d, .d_v = problem.shape.d_v};
     const auto plan = planner::plan(problem.pattern, bind, target);
     if (!plan.ok() || ir::key_chunks(*plan, problem.shape, 0).count < 2) continue;
-    const auto kernel = testing::EngineKernel::make(problem.pattern, bind, target);
+    const auto kernel = testing::EngineKernel::make(problem.pattern, bind, target, problem.shape);
     ASSERT_TRUE(kernel.ok()) << kernel.error().message;
     emulate(kernel->kernel());
     driver().launches.clear();

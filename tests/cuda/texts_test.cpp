@@ -24,9 +24,8 @@ class CudaTexts : public CudaEngine {
     const auto rows = [&](std::int64_t n, std::int64_t heads) {
       return dense_view(memory.data(), DType::f16, {shape.batch, n, heads, 32});
     };
-    RunArgs args{.q = rows(shape.n_q, shape.heads),
-                 .k = rows(shape.n_k, shape.kv_heads),
-                 .v = rows(shape.n_k, shape.kv_heads)};
+    RunArgs args{
+        .q = rows(shape.n_q, shape.heads), .k = rows(shape.n_k, shape.kv_heads), .v = rows(shape.n_k, shape.kv_heads)};
     args.out = dense_output(out.data(), DType::f16, {shape.batch, shape.n_q, shape.heads, 32});
     driver().forget();
     const auto status = kernel.run(args);

@@ -41,7 +41,7 @@ TEST_P(DeviceGolden, Case) {
   const auto found = kernel->run(golden->shape, golden->q, golden->k, golden->v, golden->inputs);
   ASSERT_TRUE(found.ok()) << found.error().message;
   EXPECT_EQ(golden::difference(*golden, *found), "");
-  const auto whole = EngineKernel::make(golden->pattern, bind, target);
+  const auto whole = EngineKernel::make(golden->pattern, bind, target, golden->shape);
   ASSERT_TRUE(whole.ok()) << whole.error().message;
   const auto of_engine = whole->run(golden->shape, golden->q, golden->k, golden->v, golden->inputs);
   ASSERT_TRUE(of_engine.ok()) << of_engine.error().message;

@@ -108,11 +108,16 @@ struct Inputs {
 
 }  // namespace
 
-Result<EngineKernel> EngineKernel::make(const ir::Pattern& pattern, const ir::Bind& bind, const Target&) {
-  return make(Engine({.no_cache = true}), pattern, bind);
+Result<EngineKernel> EngineKernel::make(const ir::Pattern& pattern, const ir::Bind& bind, const Target&,
+                                        const ir::Shape& shape) {
+  return make(Engine({.no_cache = true}), pattern, bind, shape);
 }
 
-Result<EngineKernel> EngineKernel::make(const Engine& engine, const ir::Pattern& pattern, const ir::Bind& bind) {
+Result<EngineKernel> EngineKernel::make(const Engine& engine, const ir::Pattern& pattern, const ir::Bind& bind,
+                                        const std::optional<ir::Shape>& shape) {
+  std::optional<RunShape> first;
+  if (shape && shape->n_q > 0 && shape->n_k > 0)
+    first = {shape->batch, shape->n_q, shape->n_k, shape->heads, shape->kv_heads};
   EngineKernel out;
   out.pattern_ = pattern;
   out.bind_ = bind;
@@ -120,6 +125,7 @@ Result<EngineKernel> EngineKernel::make(const Engine& engine, const ir::Pattern&
                                                             .dim_v = bind.d_v,
                                                             .dtype = from_ir(bind.dtype),
                                                             .branch_lse = bind.branch_lse,
+                                                            .shape = first,
                                                             .target = "cuda"}));
   return out;
 }

@@ -17,10 +17,12 @@ namespace weft::testing {
 /// Has the shape of DeviceKernel.
 class EngineKernel {
  public:
-  /// Compiled from the pattern's own text for the GPU's row, whatever the target.
-  static Result<EngineKernel> make(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target);
+  /// Compiled from the pattern's own text for the GPU's row, whatever the target, for a first launch of this shape.
+  static Result<EngineKernel> make(const ir::Pattern& pattern, const ir::Bind& bind, const Target& target,
+                                   const ir::Shape& shape);
   /// By an engine that may know the kernel already.
-  static Result<EngineKernel> make(const Engine& engine, const ir::Pattern& pattern, const ir::Bind& bind);
+  static Result<EngineKernel> make(const Engine& engine, const ir::Pattern& pattern, const ir::Bind& bind,
+                                   const std::optional<ir::Shape>& shape = {});
 
   /// Runs on the device; the layout is the only option that is heard.
   Result<ir::Outcome> run(const ir::Shape& shape, const ir::Tensor& q, const ir::Tensor& k, const ir::Tensor& v,

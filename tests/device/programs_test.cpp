@@ -24,7 +24,7 @@ TEST_P(DevicePrograms, HoldTogether) {
   if (!target) GTEST_SKIP() << target.error().message;
   const Checks checks{
       .elsewhere = {.name = target->name, .run = [&](const Elsewhere::Problem& p) -> Result<ir::Outcome> {
-                      WEFT_TRY(const auto kernel, testing::EngineKernel::make(p.pattern, p.bind, *target));
+                      WEFT_TRY(const auto kernel, testing::EngineKernel::make(p.pattern, p.bind, *target, p.shape));
                       return kernel.run(p.shape, p.tensors.q, p.tensors.k, p.tensors.v, p.inputs, p.options);
                     }}};
   const char* times = std::getenv("WEFT_RANDOM_TIMES");

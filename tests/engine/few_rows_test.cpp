@@ -28,9 +28,12 @@ struct Way {
   DType dtype = DType::f32;
 };
 
+/// What one query runs; other texts come when they are wanted.
 Kernel compiled(const Way& way, const std::string& text, bool paged = false) {
   static const Engine engine({.no_cache = true});
-  auto kernel = engine.compile(text, {.dim = way.dim, .dtype = way.dtype, .paged = paged, .target = way.target});
+  const RunShape one{.batch = kBatch, .n_q = 1, .n_k = kKeys, .heads = kKvHeads, .kv_heads = kKvHeads};
+  auto kernel =
+      engine.compile(text, {.dim = way.dim, .dtype = way.dtype, .paged = paged, .shape = one, .target = way.target});
   EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
   return kernel.value();
 }

@@ -1,5 +1,7 @@
 #include "compiler/ir/key_chunks.h"
 #include "compiler/base/float16.h"
+#include "compiler/target/target.h"
+#include "runtime/engine/front.h"
 #include "tests/engine/problem.h"
 
 #include <fmt/format.h>
@@ -41,8 +43,10 @@ struct Results {
 /// Entries [first, first + batch) of the problem.
 Results run(const std::string& target, const Pattern& pattern, const Case& c, std::int64_t first, std::int64_t batch) {
   const Engine engine({.no_cache = true});
+  const RunShape shape{.batch = batch, .n_q = c.n_q, .n_k = c.n_k, .heads = kHeads, .kv_heads = kKvHeads};
   const auto kernel = engine.compile(
-      pattern.text, {.dim = kDim, .dtype = DType::f16, .branch_lse = pattern.branch_lses > 0, .target = target});
+      pattern.text,
+      {.dim = kDim, .dtype = DType::f16, .branch_lse = pattern.branch_lses > 0, .shape = shape, .target = target});
   EXPECT_TRUE(kernel.ok()) << (kernel.ok() ? "" : kernel.error().message);
   const auto rows = c.n_q * kHeads * kDim, keys = c.n_k * kKvHeads * kDim;
   const auto q = halves(kBatch * rows, 1), k = halves(kBatch * keys, 2), v = halves(kBatch * keys, 3);
@@ -107,9 +111,9 @@ INSTANTIATE_TEST_SUITE_P(FewRows, KeyChunks,
 // ---------------------------------------------------------------- how keys are cut
 
 ir::Plan plan_of(const std::string& text, int chunk) {
-  const Engine engine({.no_cache = true});
-  const auto kernel = engine.compile(text, {.dim = 64, .dtype = DType::f32, .target = "emulate:sm_61"});
-  auto plan = ir::parse_plan(kernel.value().plan_text()).value();
+  const CompileOptions options{.dim = 64, .dtype = DType::f32};
+  auto front = read_pattern({.name = "p", .text = text}, options).value();
+  auto plan = plan_pattern(std::move(front), options, find_target("sm_61").value()).value().plan;
   for (std::size_t i = 0; i < plan.cuts.size(); ++i) plan.cuts[i].keys = (i == 0 ? 1 : 4) * chunk;
   return plan;
 }

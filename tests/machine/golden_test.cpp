@@ -39,7 +39,7 @@ TEST_P(MachineGolden, Case) {
   ASSERT_TRUE(golden.ok()) << golden.error().message;
   const Engine engine = engine_of_machine();
   const ir::Bind bind{.d = golden->shape.d, .d_v = golden->shape.d_v, .dtype = golden->dtype};
-  const auto kernel = testing::EngineKernel::make(engine, golden->pattern, bind);
+  const auto kernel = testing::EngineKernel::make(engine, golden->pattern, bind, golden->shape);
   if (!kernel && kernel.error().kind == ErrorKind::user) GTEST_SKIP() << kernel.error().message;  // not in kernels yet
   ASSERT_TRUE(kernel.ok()) << kernel.error().message;
   const auto found = kernel->run(golden->shape, golden->q, golden->k, golden->v, golden->inputs);

@@ -25,8 +25,9 @@ ir::Shape shape_of(const ir::Pattern& pattern) {
 }
 
 struct KnownKernel {
-  static Result<testing::EngineKernel> make(const ir::Pattern& pattern, const ir::Bind& bind, const Target&) {
-    return testing::EngineKernel::make(engine_of_machine(), pattern, bind);
+  static Result<testing::EngineKernel> make(const ir::Pattern& pattern, const ir::Bind& bind, const Target&,
+                                            const ir::Shape& shape) {
+    return testing::EngineKernel::make(engine_of_machine(), pattern, bind, shape);
   }
 };
 
