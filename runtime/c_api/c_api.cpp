@@ -117,17 +117,7 @@ Result<std::vector<OutputView>> lists_of(const weft_run_args& from) {
 /// Everything but inputs and lists.
 Result<RunArgs> args_of(const weft_run_args& from) {
   RunArgs out;
-  WEFT_TRY(out.q, tensor_of<TensorView>(from.q, "q"));
-  WEFT_TRY(out.k, tensor_of<TensorView>(from.k, "k"));
-  WEFT_TRY(out.v, tensor_of<TensorView>(from.v, "v"));
-  WEFT_TRY(out.out, tensor_of<OutputView>(from.out, "out"));
-  WEFT_TRY(out.lse, tensor_of<OutputView>(from.lse, "lse"));
-  WEFT_TRY(out.branch_lse, tensor_of<OutputView>(from.branch_lse, "branch_lse"));
-  WEFT_TRY(out.d_out, tensor_of<TensorView>(from.d_out, "d_out"));
-  WEFT_TRY(out.d_lse, tensor_of<TensorView>(from.d_lse, "d_lse"));
-  WEFT_TRY(out.dq, tensor_of<OutputView>(from.dq, "dq"));
-  WEFT_TRY(out.dk, tensor_of<OutputView>(from.dk, "dk"));
-  WEFT_TRY(out.dv, tensor_of<OutputView>(from.dv, "dv"));
+  WEFT_CHECK(take_common(from, out));
   WEFT_TRY(out.pages, tensor_of<TensorView>(from.pages, "pages"));
   WEFT_TRY(out.offset, numbers(from.offset, from.offset_count, "weft_run_args::offset"));
   WEFT_TRY(out.cu_q, numbers(from.cu_q, from.cu_q_count, "weft_run_args::cu_q"));
@@ -142,13 +132,10 @@ Result<RunArgs> args_of(const weft_run_args& from) {
                   .offset = from.offset_at};
   out.slice = {.first = from.slice_first, .of = from.slice_of};
   out.head_slice = {.first = from.head_first, .of = from.head_of};
-  out.dropout_seed = from.dropout_seed;
   out.dropout_seed_at = from.dropout_seed_at;
   if (from.workspace != nullptr) {
     out.workspace = std::span(static_cast<std::byte*>(from.workspace), from.workspace_bytes);
   }
-  out.threads = from.threads;
-  out.stream = from.stream;
   return out;
 }
 

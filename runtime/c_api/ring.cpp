@@ -26,20 +26,7 @@ Result<RingOptions> options_of(const weft_ring_options* given) {
 /// Everything but inputs.
 Result<RingArgs> args_of(const weft_ring_args& from) {
   RingArgs out;
-  WEFT_TRY(out.q, tensor_of<TensorView>(from.q, "q"));
-  WEFT_TRY(out.k, tensor_of<TensorView>(from.k, "k"));
-  WEFT_TRY(out.v, tensor_of<TensorView>(from.v, "v"));
-  WEFT_TRY(out.out, tensor_of<OutputView>(from.out, "out"));
-  WEFT_TRY(out.lse, tensor_of<OutputView>(from.lse, "lse"));
-  WEFT_TRY(out.branch_lse, tensor_of<OutputView>(from.branch_lse, "branch_lse"));
-  WEFT_TRY(out.d_out, tensor_of<TensorView>(from.d_out, "d_out"));
-  WEFT_TRY(out.d_lse, tensor_of<TensorView>(from.d_lse, "d_lse"));
-  WEFT_TRY(out.dq, tensor_of<OutputView>(from.dq, "dq"));
-  WEFT_TRY(out.dk, tensor_of<OutputView>(from.dk, "dk"));
-  WEFT_TRY(out.dv, tensor_of<OutputView>(from.dv, "dv"));
-  out.dropout_seed = from.dropout_seed;
-  out.threads = from.threads;
-  out.stream = from.stream;
+  WEFT_CHECK(take_common(from, out));
   return out;
 }
 

@@ -209,6 +209,19 @@ TEST_F(CApi, ErrorsPointIntoTheText) {
   EXPECT_EQ(weft_error_diagnostic(error.get(), 1).code, nullptr);
 }
 
+/// What it does stands in tests/cuda/texts_test.cpp; here, that it comes through as it was given.
+TEST_F(CApi, TheFirstLaunchIsTold) {
+  const weft_run_shape wrong = {1, 4, 6, 2, 4, 0, 0, 0, 0, 0};
+  weft_compile_options options = weft_compile_options_init();
+  options.dim = 64;
+  options.dtype = WEFT_F16;
+  options.target = "sm_80";
+  options.shape = &wrong;
+  EXPECT_NE(message(weft_compile(engine, kCausal, std::strlen(kCausal), &options, &kernel))
+                .find("heads is 2, which is no multiple of kv_heads, 4"),
+            std::string::npos);
+}
+
 TEST_F(CApi, NothingThatIsMissingCrashes) {
   ASSERT_EQ(compile(kCausal), "");
   const weft_run_args given = args();
