@@ -105,6 +105,24 @@ TEST_F(Commands, FewQueriesAreMadeApart) {
   EXPECT_EQ(weft(prepare, small_).status, 2);
 }
 
+/// Sizes that the pattern does not have are told before a kernel is made for them: here none could be.
+TEST_F(Commands, WhatNeedsNoKernelIsSaidWithoutOne) {
+  const auto grid = scratch_.write("grid.weft", "pattern p { grid 8, 8; branch neighborhood([3, 3]); }");
+  const auto late = scratch_.write("late.weft", "pattern p { branch neighborhood(5); }");
+  const std::vector<std::string> nowhere = {"--target", "sm_80", "--dtype", "f16", "--nvrtc", "/nowhere/libnvrtc.so"};
+  const auto refusal = [&](std::vector<std::string> run) {
+    run.insert(run.end(), nowhere.begin(), nowhere.end());
+    const auto said = weft(run);
+    return fmt::format("{}: {}", said.status, said.err);
+  };
+  const auto cells = refusal({"run", grid, "--tokens", "100"});
+  EXPECT_NE(cells.find("k has 100 tokens; the pattern's grid has 64 cells"), std::string::npos) << cells;
+  EXPECT_EQ(cells.substr(0, 2), "1:");
+  const auto queries = refusal({"run", late, "--tokens", "1", "--keys", "100"});
+  EXPECT_NE(queries.find("neighborhood needs as many queries as keys"), std::string::npos) << queries;
+  EXPECT_EQ(refusal({"run", grid, "--tokens", "64"}).substr(0, 2), "3:") << "the control";
+}
+
 TEST_F(Commands, NoCompileWantsAStoredKernel) {
   EXPECT_EQ(weft({"run", window_, "--tokens", "64", "--no-compile"}).status, 3);
   EXPECT_EQ(weft({"run", window_, "--tokens", "64"}).status, 0);

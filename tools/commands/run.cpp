@@ -1,8 +1,10 @@
+#include "compiler/ir/launchable.h"
 #include "kernels_cache/bundle/reader.h"
 #include "runtime/cuda/timer.h"
 #include "runtime/engine/cuda_executor.h"
 #include "runtime/engine/destination.h"
 #include "runtime/engine/emulate_executor.h"
+#include "runtime/engine/launch_checks.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/run_report.h"
 #include "tools/comparison.h"
@@ -14,6 +16,7 @@
 #include "tools/ring_job.h"
 #include "tools/tensor_files.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 
@@ -77,6 +80,16 @@ int prepare(const Options& options, const Console& console, std::optional<Job>& 
   }
   job = std::move(made);
   return kDone;
+}
+
+/// Of what every launch would say, that which needs no kernel: compiling one may take seconds.
+Status check_fit(const Job& job) {
+  const auto shape = job.operands.shape();
+  const bool is_empty = std::min({shape.batch, shape.n_q, shape.n_k, shape.heads, shape.kv_heads}) < 1;
+  const bool has_offsets = shape.offset.size() <= 1 || shape.offset.size() == static_cast<std::size_t>(shape.batch);
+  if (is_empty || !has_offsets) return done;  // the launch says so
+  WEFT_CHECK(check_sizes(job.file.pattern, shape));
+  return ir::check_meaning(job.file.pattern, shape);
 }
 
 /// Where kernels come from. A bundle that is named on the command line must be one: an engine would only warn.
@@ -409,6 +422,7 @@ int run(const Options& options, std::unique_ptr<Transport> transport, const Cons
   if (!ring) return console.fail(ring.error());
   if (job.file.pattern.ring && !*ring)
     console.remark("{}: running on one device; --ring R splits the tokens over R ranks", job.file.pattern.name);
+  if (const auto fits = check_fit(job); !fits) return console.fail(job.operands.with_files(fits.error()));
   if (const auto added = add_lse(job, options); !added) return console.fail(added.error());
 
   auto compile = compile_for(job);
