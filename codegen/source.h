@@ -2,22 +2,28 @@
 
 #include "compiler/ir/steps.h"
 
+#include <array>
 #include <string>
+#include <vector>
 
 namespace weft::codegen {
 
 /// The kernels in a text.
 struct Names {
-  std::string symbol;
-  std::string merge = {};         ///< of what merges chunks of keys; empty where keys are never cut
-  std::string prepass = {};       ///< of what runs before it; empty where nothing does, or the host does it
-  std::string input_tables = {};  ///< of gradients of inputs: what begins and ends their sums
-  std::string sizes = {};         ///< of what finds out what entries are where their sizes stand in the GPU's memory
-  std::string terms = {};         ///< of gradients: what finds out of each query what its pairs want of it
-};
+  std::string symbol;  ///< of what computes tiles, on a CPU of what gives the micro-kernels
+  /// By Step::Kernel, that which runs such steps; empty where the text has none.
+  std::array<std::string, ir::Step::kKernels> of_steps = {};
 
-/// The kernel that a step runs; empty where the text has none that does.
-const std::string& name_of(const Names& names, ir::Step::Kernel kernel);
+  const std::string& of(ir::Step::Kernel kernel) const { return of_steps[static_cast<std::size_t>(kernel)]; }
+  /// Those beside `symbol`.
+  std::vector<std::string> further() const {
+    std::vector<std::string> out;
+    for (const auto& name : of_steps) {
+      if (!name.empty() && name != symbol) out.push_back(name);
+    }
+    return out;
+  }
+};
 
 /// A plan spelled for one target: text for its compiler, and the names of the kernels in it.
 struct Source : Names {

@@ -316,15 +316,16 @@ void write_header(TextWriter& w, const Header& h) {
 }
 
 Names names(const ir::Plan& whole, ir::Regime regime) {
-  const ir::Plan& plan = ir::plan_of(whole, regime);
-  const bool few = ir::is_of_few(regime);
-  const auto name = [](bool there, const char* of) { return there ? std::string(of) : std::string(); };
-  return {.symbol = "weft_kernel",
-          .merge = name(few && plan.may_cut_keys(), "weft_merge"),
-          .prepass = name(has_prepass(plan, regime), kPrepassSymbol),
-          .input_tables = name(is_of_inputs(plan), "weft_input_tables"),
-          .sizes = name(ir::finds_sizes(plan, regime), "weft_sizes"),
-          .terms = name(is_of_queries(plan), "weft_terms")};
+  // In the order of Step::Kernel.
+  constexpr const char* kSymbols[] = {"weft_kernel", "weft_prepass", "weft_merge",        "weft_terms",
+                                      "weft_kernel", "weft_kernel",  "weft_input_tables", "weft_sizes"};
+  static_assert(std::size(kSymbols) == ir::Step::kKernels);
+  Names out{.symbol = kSymbols[0]};
+  for (const auto& step : ir::steps_of(whole)) {
+    const auto kernel = static_cast<std::size_t>(step.kernel);
+    if (step.text == regime) out.of_steps[kernel] = kSymbols[kernel];
+  }
+  return out;
 }
 
 Source emit(const ir::Plan& whole, const Target& target, ir::Regime regime) {

@@ -45,7 +45,7 @@ void write_prepass(TextWriter& w, const ir::Plan& plan) {
   w.blank();
   w.line("// ---- the prepass: phase 2 i pools the keys for list i, phase 2 i + 1 fills it ----");
   w.blank();
-  w.line("extern \"C\" __global__ void __launch_bounds__(kPrepassThreads) {}(const weft_args a) {{", kPrepassSymbol);
+  w.line("extern \"C\" __global__ void __launch_bounds__(kPrepassThreads) weft_prepass(const weft_args a) {{");
   w.line("  WEFT_SHARED_MEMORY(memory);");
   const auto is_top = [](const ir::List& l) { return l.kind == ir::List::Kind::top; };
   if (std::any_of(plan.lists.begin(), plan.lists.end(), is_top)) w.line("  ListShared& shared = *(ListShared*)memory;");

@@ -12,8 +12,6 @@
 /// each kv head; phase 2 i + 1 fills the list, one block of threads a row of blocks, or a unit of a summary.
 namespace weft::codegen::cuda {
 
-inline constexpr const char* kPrepassSymbol = "weft_prepass";
-
 /// Plans that stand beside that of dQ have its lists, and the text of few queries those that the other's prepass
 /// filled.
 inline bool has_prepass(const ir::Plan& plan, ir::Regime regime) {

@@ -29,11 +29,8 @@ std::string launch_of_gpu(const ir::Plan& plan) {
     const auto shared = codegen::cuda::shared_memory(plan, regime);
     text += fmt::format("{}: symbol {} threads {} shared_fixed {} shared_per_term {}\n", ir::to_string(regime),
                         names.symbol, ir::plan_of(plan, regime).choices.threads, shared.fixed, shared.per_term);
-    if (!names.prepass.empty()) {
-      text += fmt::format("prepass {} threads {} shared {}\n", names.prepass, ir::kPrepassThreads, shared.prepass);
-    }
-    for (const auto& further : {names.merge, names.sizes, names.terms, names.input_tables})
-      if (!further.empty()) text += fmt::format("also {}\n", further);
+    for (const auto& further : names.further()) text += fmt::format("also {}\n", further);
+    if (shared.prepass > 0) text += fmt::format("prepass threads {} shared {}\n", ir::kPrepassThreads, shared.prepass);
   }
   return text;
 }

@@ -67,7 +67,7 @@ class TextLoader {
       WEFT_TRY(const auto first,
                cuda::Module::load(device_, entry.binary, names.symbol, kernel_.pattern.name, &refused));
       for (std::size_t i = 0; i < out.modules.size(); ++i) {
-        const auto& name = codegen::name_of(names, static_cast<ir::Step::Kernel>(i));
+        const auto& name = names.of_steps[i];
         if (name.empty()) continue;
         out.modules[i] = first;
         if (name != names.symbol) {

@@ -54,7 +54,10 @@ Result<CudaExecutor::Ready> CudaExecutor::allow_shared(ir::Regime text, const He
     return user_error(fmt::format("{} with {} heads needs {} bytes of shared memory a block; {} has {}",
                                   kernel_.plan.name, heads, shared, kernel_.target.name, most));
   }
-  WEFT_CHECK(module(text, ir::Step::Kernel::attend).allow_shared(shared));
+  const Modules& modules = *modules_[static_cast<std::size_t>(text)].find();
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    if (modules[i] && has_tiles(static_cast<ir::Step::Kernel>(i))) WEFT_CHECK(modules[i]->allow_shared(shared));
+  }
   return Ready();
 }
 

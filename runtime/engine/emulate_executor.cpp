@@ -85,23 +85,14 @@ void add_lists(Regions& regions, const Launch& launch, const std::vector<std::in
   }
 }
 
-/// The kernels of a text behind the first, in their order there.
-std::vector<std::string> further_of(const codegen::Names& names) {
-  std::vector<std::string> out;
-  for (const auto& symbol : {names.prepass, names.merge, names.sizes, names.terms, names.input_tables}) {
-    if (!symbol.empty()) out.push_back(symbol);
-  }
-  return out;
-}
-
 Result<std::shared_ptr<const emulate::Program>> build(const codegen::Source& source, bool count) {
-  return emulate::Program::build(source.text, source.symbol, {.count = count, .further = further_of(source)});
+  return emulate::Program::build(source.text, source.symbol, {.count = count, .further = source.further()});
 }
 
 /// Which kernel of its text a step runs.
 std::size_t number_of(ir::Step::Kernel kernel, const codegen::Names& names) {
-  const auto further = further_of(names);
-  const auto at = std::find(further.begin(), further.end(), codegen::name_of(names, kernel));
+  const auto further = names.further();
+  const auto at = std::find(further.begin(), further.end(), names.of(kernel));
   return at == further.end() ? 0 : static_cast<std::size_t>(at - further.begin()) + 1;
 }
 

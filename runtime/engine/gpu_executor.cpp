@@ -37,15 +37,18 @@ Status GpuExecutor::check_positions(const ir::Shape& shape) const {
   return done;
 }
 
-cuda::Grid GpuExecutor::grid_of(const Turn& turn) const {
+bool GpuExecutor::has_tiles(ir::Step::Kernel kernel) {
   using Does = ir::Step::Kernel;
+  return kernel == Does::attend || kernel == Does::transposed || kernel == Does::inputs;
+}
+
+cuda::Grid GpuExecutor::grid_of(const Turn& turn) const {
   const ir::Step& step = turn.step;
   const auto& shared = shared_memory(step.text);
-  const bool has_tiles = step.kernel == Does::attend || step.kernel == Does::transposed || step.kernel == Does::inputs;
   return {turn.blocks, step.threads,
-          has_tiles                      ? shared.with_terms(turn.args->most_terms)
-          : step.kernel == Does::prepass ? shared.prepass
-                                         : 0};
+          has_tiles(step.kernel)                     ? shared.with_terms(turn.args->most_terms)
+          : step.kernel == ir::Step::Kernel::prepass ? shared.prepass
+                                                     : 0};
 }
 
 }  // namespace weft

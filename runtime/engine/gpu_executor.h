@@ -26,6 +26,8 @@ class GpuExecutor : public Executor {
   Status check_positions(const ir::Shape& shape) const;
 
   cuda::Grid grid_of(const Turn& turn) const;
+  /// … whose memory goes by the terms of the tables?
+  static bool has_tiles(ir::Step::Kernel kernel);
 
   /// Of the text that a regime has.
   const codegen::cuda::SharedMemory& shared_memory(ir::Regime regime) const {
