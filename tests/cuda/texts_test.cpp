@@ -109,6 +109,8 @@ TEST_F(CudaTexts, EachIsNoted) {
       EXPECT_EQ(backward.state().emitted(text), is_first) << ir::to_string(text);
     EXPECT_EQ(engine.cache_stats().compiled, is_first ? 4U : 0U);
     EXPECT_EQ(backward.times().emit_ms > 0, is_first);
+    EXPECT_EQ(engine.cache_stats().not_published, 0U);
+    EXPECT_EQ(engine.take_warnings(), std::vector<std::string>());
   }
   // Whatever the first launch is, any note has the plan.
   const Engine next(options());

@@ -21,7 +21,8 @@ using weft::test::StandIn;
 
 constexpr int kOutOfMemory = 2, kInvalidValue = 1, kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201,
               kNotFound = 500, kStreamCaptureUnsupported = 900;
-constexpr std::uint64_t kFirstContext = 0x1000, kModule = 0x2000, kFunction = 0x3000, kEvent = 0x4000, kStream = 0x5000;
+constexpr std::uint64_t kFirstContext = 0x1000, kModule = 0x20'0000, kFunction = 0x3000, kEvent = 0x4000,
+                        kStream = 0x5000;
 
 thread_local std::vector<std::uint64_t> stack;
 
@@ -89,8 +90,6 @@ bool is_foreign(StreamHandle* stream) {
   const auto owner = state().streams.find(reinterpret_cast<std::uint64_t>(stream));
   return owner != state().streams.end() && owner->second != current();
 }
-
-std::uint64_t module_of_context() { return kModule + current(); }
 
 bool holds(std::uint64_t address, std::size_t bytes) {
   const auto* block = holder(address);
@@ -244,27 +243,32 @@ STAND_IN(cuModuleLoadData, (ModuleHandle * *module, const void* image)) {
     --state().refuse_images;
     return state().refuse_with;
   }
+  static std::uint64_t loaded = 0;
+  const auto number = kModule + loaded++;
+  state().image_of[number] = bytes;
+  state().owners[number] = current();
   state().images.push_back(std::move(bytes));
   ++state().modules;
-  *module = handle<ModuleHandle>(module_of_context());
+  *module = handle<ModuleHandle>(number);
   return 0;
 }
 STAND_IN(cuModuleUnload, (ModuleHandle * module)) {
   CALLED("cuModuleUnload", false);
   NEEDS_CONTEXT();
-  if (module != handle<ModuleHandle>(module_of_context())) return kInvalidContext;
+  if (!is_ours(reinterpret_cast<std::uint64_t>(module))) return kInvalidContext;
   --state().modules;
   return 0;
 }
 STAND_IN(cuModuleGetFunction, (FunctionHandle * *function, ModuleHandle* module, const char* name)) {
   CALLED("cuModuleGetFunction");
   NEEDS_CONTEXT();
-  if (module != handle<ModuleHandle>(module_of_context())) return kInvalidContext;
+  if (!is_ours(reinterpret_cast<std::uint64_t>(module))) return kInvalidContext;
   state().symbols.emplace_back(name);
-  if (state().images.empty() || state().images.back().find(name) == std::string::npos) return kNotFound;
+  const auto& image = state().image_of.at(reinterpret_cast<std::uint64_t>(module));
+  if (image.find(name) == std::string::npos) return kNotFound;
   const auto number = kFunction + state().functions.size();
   state().functions[number] = name;
-  state().image_of[number] = state().images.back();
+  state().image_of[number] = image;
   state().owners[number] = current();
   *function = handle<FunctionHandle>(number);
   return 0;

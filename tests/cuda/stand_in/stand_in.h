@@ -43,8 +43,8 @@ struct StandIn {
   // What is alive.
   std::map<std::uint64_t, std::size_t> memory;
   std::map<std::uint64_t, std::string> functions;  ///< by handle, never forgotten
-  std::map<std::uint64_t, std::string> image_of;   ///< … what the module was loaded from
-  std::map<std::uint64_t, std::uint64_t> owners;   ///< contexts of allocations and functions, never forgotten
+  std::map<std::uint64_t, std::string> image_of;   ///< of a module, and of its functions, what it was loaded from
+  std::map<std::uint64_t, std::uint64_t> owners;   ///< contexts of all these, never forgotten
   int contexts = 0, modules = 0, events = 0, own_streams = 0;
   std::map<std::uint64_t, std::size_t> reserved;  ///< addresses, of which some are mapped …
   std::map<std::uint64_t, std::size_t> mapped;    ///< … at places
