@@ -344,7 +344,7 @@ const std::vector<Text>& cuda_texts() {
                   {"block_behind_those_that_are_set"},
                   {"units_behind_the_end_of_a_zone"},
                   {"keys_passed_over_overlooked"},
-                  {"steps_over_units_end_in_one_that_is_set"}},
+                  {"steps_over_units_end_in_one_that_is_set", "out of bounds"}},
        .target = "sm_80",
        .size = {.queries = 60, .keys = 9000, .heads = 2, .d = 32, .d_v = 16}},
       // Tiles of 16 rows that keep some keys of a block; two terms that both count; and tiles that keep all or none.

@@ -59,7 +59,7 @@ __device__ __forceinline__ void put_key(const weft_args& a, Shared& s, int place
 
 /// How many keys, `step` apart, lie in so many positions from the first on.
 __device__ __forceinline__ int keys_in(int positions, int step) {
-  return kHasStreams ? (int)(((unsigned)positions + (unsigned)step - 1) / (unsigned)step) : positions;
+  return kHasStreams ? quotient((unsigned)positions + (unsigned)step - 1, step) : positions;
 }
 
 /// The run with `keys` more of the zone.

@@ -84,7 +84,8 @@ __device__ __forceinline__ bool meet_run(const weft_args& a, Shared& s, int begi
 
 /// Of a zone the last key.
 __device__ __forceinline__ int last_key(const Zone& zone) {
-  return zone.begin + (kHasStreams ? (zone.end - 1 - zone.begin) / zone.step * zone.step : zone.end - 1 - zone.begin);
+  const int keys = zone.end - 1 - zone.begin;
+  return zone.begin + (kHasStreams ? quotient((unsigned)keys, zone.step) * zone.step : keys);
 }
 
 /// Can all rows keep the same of all terms? Where a term wants rows that not all of the tile are, they do not.

@@ -32,13 +32,12 @@ __device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, c
                                             int tile, bool descending) {
   const i64 cell = word(head + kCell);
   const int per_cell = (int)word(head + kTilesPerCell), period = (int)word(head + kPeriod);
-  const int number = tile / per_cell;
+  const int number = quotient((unsigned)tile, per_cell);
   // Of a cell before the first or behind the last no row is valid.
   const int c = floor_div(descending ? t.offset + rows_of_sequence - 1 : t.offset, cell) +
                 (descending ? -number : number);
-  const int in_period = c % period;
   const i64* const cells = a.tables + word(head + kCellsAt);
-  const i64* const table = a.tables + word(cells + in_period + (in_period < 0 ? period : 0));
+  const i64* const table = a.tables + word(cells + floor_mod(c, period));
   int in_cell = tile - number * per_cell;
   if (in_cell >= word(table + kCellTiles)) return {0, 0, false};
   const i64* entry = table + kCellClassesAt;
@@ -50,7 +49,7 @@ __device__ __forceinline__ Row row_of_class(const weft_args& a, const Tile& t, c
   }
   const int residues = (int)word(of + kClassResidues);
   const int j = in_cell * kRows + (int)threadIdx.x;
-  const int turn = j / residues;
+  const int turn = quotient((unsigned)j, residues);
   const i64* const residue = of + kClassAt + (j - turn * residues);
   const i64 x = c * cell + (i64)(int)word(head + kLcm) * turn + word(residue);
   const bool valid = j < word(of + kClassRows) && x >= t.offset && x < t.offset + rows_of_sequence;

@@ -126,6 +126,7 @@ __device__ __forceinline__ Hit first_hit(const Term& term, int from) {
 __device__ __forceinline__ int gcd(int x, int y) {
   y = abs(y);
   if (x == 0) return y;
+  if (is_power_of_two(x)) return y == 0 ? x : min(x, y & -y);
 #pragma unroll 1
   while (y != 0) {
     const int rest = x % y;
@@ -171,7 +172,7 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
     if (kCounts) {
       steady = steady && plain && !crosses && period < (1 << 15);
       const int rate = min(term.rate, 1 << 15);
-      if (kHasStreams) period = period / gcd(period, rate) * rate;
+      if (kHasStreams) period = quotient((unsigned)period, gcd(period, rate)) * rate;
       least = min(least, term.rate);
     }
     const i64 next = crosses ? (i64)hit.segment_end + term.residue - zone.begin : 0;
@@ -188,7 +189,10 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
   // The step divides those of all terms: what goes by the same steps is hit by them all.
   const bool of_one = !kCounts && without == zone.step;
   if ((even && longest == zone.step) || of_one) zone.kind |= !asked || of_one ? kEvery | kUnasked : kEvery;
-  if (steady && !asked && least == zone.step && (i64)kKeys * zone.step % period == 0) zone.kind |= kUnasked;
+  if (!steady || asked || least != zone.step) return zone;
+  const bool repeats = is_power_of_two(period) ? (kKeys * (unsigned)zone.step & (unsigned)(period - 1)) == 0
+                                               : (i64)kKeys * zone.step % period == 0;
+  if (repeats) zone.kind |= kUnasked;
   return zone;
 }
 

@@ -32,6 +32,7 @@ constexpr int kNoKey = -kLargest - 1;
 
 /// A key is no number of a row that has none, and not negative unless it is a query.
 __device__ __forceinline__ int remainder_of_key(int y, int by) {
+  if (is_power_of_two(by)) return y & (by - 1);
   const int rest = y % by;
   return kTransposed && rest < 0 ? rest + by : rest;
 }

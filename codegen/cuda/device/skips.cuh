@@ -155,7 +155,7 @@ __device__ __forceinline__ int find_set_keys(Shared& s, const Zone& zone, int kn
   const bool in_steps = kHasStreams && zone.step > 1;
   const int end = begin + (in_steps ? following : 32 - __clz((int)units)) * kUnit;
   keys = {units, zone.begin, zone.step};
-  if (in_steps) return (min(end, zone.end) - zone.begin - 1) / zone.step + 1;
+  if (in_steps) return quotient((unsigned)(min(end, zone.end) - zone.begin - 1), zone.step) + 1;
   // fault(units_behind_the_end_of_a_zone) value: 0
   const int behind = max(end - zone.end, 0);
   return __popc(units) * kUnit - in_unit(zone.begin) - behind;
