@@ -159,14 +159,15 @@ Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   Job job{
       .kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .captured = captured, .together = together};
   const auto texts = regimes_for(job);
-  if (captured && !knows(texts, launch.shape.heads)) {
+  const bool known = knows(texts, launch.shape.heads);
+  if (captured && !known) {
     return user_error(
         fmt::format("the stream is captured into a graph, and kernels or tables for {} heads are not on the GPU yet: "
                     "run it once, or call prepare(), with this shape{} before the capture",
                     launch.shape.heads, launch.sizes_in_memory ? " and its sizes_at" : ""));
   }
   WEFT_TRY(job.beside, tables_beside(kernel_, launch.shape.heads, texts));
-  WEFT_CHECK(make_ready(texts, launch.shape.heads));
+  if (!known) WEFT_CHECK(make_ready(texts, launch.shape.heads));
   Room room;
   for (const auto text : texts) {
     const auto& own = job.beside[static_cast<std::size_t>(text)];
