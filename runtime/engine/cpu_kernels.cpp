@@ -37,7 +37,7 @@ Result<std::unique_ptr<const CpuKernels>> CpuKernels::make(const Compilation& ke
 
 Result<CpuKernels::Loaded> CpuKernels::make_few(BuildTimes* times) const {
   Loaded loaded{.object = nullptr, .kernels = many_.kernels};
-  WEFT_TRY(const auto few, load(binary_of(kernel_, ir::Regime::few_queries), loaded));
+  WEFT_TRY(const auto few, load(binaries_->name_of(kernel_, ir::Regime::few_queries), loaded));
   if (times != nullptr) *times += few.times;
   return loaded;
 }

@@ -1,5 +1,6 @@
 #include "folder.h"
 #include "problem.h"
+#include "runtime/engine/kernel_state.h"
 
 #include <gtest/gtest.h>
 
@@ -65,8 +66,11 @@ TEST_F(Regimes, FewQueriesAreCompiledWhenTheyCome) {
 
   const Engine next(own());
   Launch again(3);
-  ASSERT_TRUE(compiled(next).run(again.args).ok());
+  const auto stored = compiled(next);
+  ASSERT_TRUE(stored.run(again.args).ok());
   EXPECT_EQ(compilations(next), 0U) << "both are stored";
+  for (const auto text : {ir::Regime::many_queries, ir::Regime::few_queries})
+    EXPECT_FALSE(stored.state().emitted(text)) << ir::to_string(text) << ": both are noted";
   EXPECT_EQ(again.rows(3), few.rows(3));
 }
 

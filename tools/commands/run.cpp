@@ -82,12 +82,15 @@ int prepare(const Options& options, const Console& console, std::optional<Job>& 
   return kDone;
 }
 
+bool is_empty(const ir::Shape& shape) {
+  return std::min({shape.batch, shape.n_q, shape.n_k, shape.heads, shape.kv_heads}) < 1;
+}
+
 /// Of what every launch would say, that which needs no kernel: compiling one may take seconds.
 Status check_fit(const Job& job) {
   const auto shape = job.operands.shape();
-  const bool is_empty = std::min({shape.batch, shape.n_q, shape.n_k, shape.heads, shape.kv_heads}) < 1;
   const bool has_offsets = shape.offset.size() <= 1 || shape.offset.size() == static_cast<std::size_t>(shape.batch);
-  if (is_empty || !has_offsets) return done;  // the launch says so
+  if (is_empty(shape) || !has_offsets) return done;  // the launch says so
   WEFT_CHECK(check_sizes(job.file.pattern, shape));
   return ir::check_meaning(job.file.pattern, shape);
 }
@@ -385,13 +388,9 @@ Result<Pass> make_pass(const Engine& engine, const Job& job, CompileOptions comp
                        const Console& console) {
   const Progress progress(console, fmt::format("compiling {}{} for {}", compile.gradient ? "gradients of " : "",
                                                job.file.pattern.name, compile.target));
-  if (options.ring.empty()) compile.shape = run_shape(job);  // ranks have shapes of their own
-  auto made = engine.compile(job.file.source.text, compile);
-  if (!made && compile.shape && made.error().kind == ErrorKind::user) {
-    compile.shape.reset();
-    made = engine.compile(job.file.source.text, compile);
-  }
-  WEFT_TRY(auto kernel, std::move(made));
+  // Ranks of a ring have shapes of their own.
+  if (options.ring.empty() && !is_empty(job.operands.shape())) compile.shape = run_shape(job);
+  WEFT_TRY(auto kernel, engine.compile(job.file.source.text, compile));
   auto prepared = kernel.prepare(run_shape(job));
   // What is wrong with the tensors is the launch's to say, which knows their names.
   if (!prepared && (options.prepare || prepared.error().kind != ErrorKind::user)) return std::move(prepared).error();

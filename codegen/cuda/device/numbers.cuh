@@ -82,8 +82,8 @@ __device__ __forceinline__ int quotient(unsigned x, int by) {
 __device__ __forceinline__ int floor_div(int x, i64 divisor) {
   const int w = (int)min(divisor, (i64)kLargest);
   if (is_power_of_two(w)) return x >> (31 - __clz(w));
-  const int quotient = x / w;
-  return quotient - (quotient * w > x ? 1 : 0);
+  const int towards_zero = x / w;
+  return towards_zero - (towards_zero * w > x ? 1 : 0);
 }
 
 /// The largest multiple of `divisor` that is not above x.
