@@ -299,6 +299,14 @@ const std::vector<Text>& cuda_texts() {
        .faults = {{"scores_of_a_run_by_the_first_key"}},
        .target = "sm_80",
        .size = kSomeRows},
+      // Of two terms of a zone: steps of which neither has the other's keys, and counts that no block of keys begins
+      // with as the one before.
+      {.name = "two_steps",
+       .pattern = "branch where(k % 2 == 1) on heads 0..1; branch where(k % 4 == 2) on heads 0..1;"
+                  "branch where(k % 3 == 1) on heads 1..2; branch all on heads 1..2;",
+       .faults = {{"step_of_one_term_for_all"}, {"counts_of_the_block_before"}},
+       .target = "sm_80",
+       .size = {.queries = 60, .keys = 700, .heads = 2, .d = 32, .d_v = 16}},
       // What keys of a block are apart: of keys left out, of two zones, of every other key, and of a zone that ends
       // between two of its keys, where another begins.
       {.name = "steps",

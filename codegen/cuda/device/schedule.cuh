@@ -126,6 +126,7 @@ __device__ __forceinline__ Hit first_hit(const Term& term, int from) {
 __device__ __forceinline__ int gcd(int x, int y) {
   y = abs(y);
   if (x == 0) return y;
+  // fault(step_of_one_term_for_all) instead: if (is_power_of_two(x)) return x;
   if (is_power_of_two(x)) return y == 0 ? x : min(x, y & -y);
 #pragma unroll 1
   while (y != 0) {
@@ -190,6 +191,7 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
   const bool of_one = !kCounts && without == zone.step;
   if ((even && longest == zone.step) || of_one) zone.kind |= !asked || of_one ? kEvery | kUnasked : kEvery;
   if (!steady || asked || least != zone.step) return zone;
+  // fault(counts_of_the_block_before) value: true
   const bool repeats = is_power_of_two(period) ? (kKeys * (unsigned)zone.step & (unsigned)(period - 1)) == 0
                                                : (i64)kKeys * zone.step % period == 0;
   if (repeats) zone.kind |= kUnasked;
