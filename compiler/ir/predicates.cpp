@@ -36,6 +36,18 @@ std::int64_t unit_of(const Expr& e, Variable key) {
   return unit;
 }
 
+/// By rows x of which the bound says the same; 0: by all.
+std::int64_t unit_of(const Plan& plan, const Bound& bound, Stationary s) {
+  using enum Bound::Kind;
+  if (bound.kind == form) return unit_of(*plan.forms[static_cast<std::size_t>(bound.a)], row_variable(s));
+  return bound.kind == row ? 1 : bound.kind == segment ? bound.a : 0;
+}
+
+/// A border between rows may lie where the bound is.
+std::int64_t unit_of(const RowCondition& condition) {
+  return condition.bound.kind == Bound::Kind::constant ? condition.bound.add : 1;
+}
+
 std::optional<PeriodicKey> periodic(const Expr& e, Variable key) {
   if (e.op == Op::variable && e.variable == key) return PeriodicKey{};
   if ((e.op != Op::divide && e.op != Op::modulo) || e.args[1]->op != Op::constant) return std::nullopt;
@@ -81,6 +93,22 @@ std::int64_t row_unit(const Plan& plan, Stationary s) {
   for (const Predicate& p : plan.predicates) {
     if (!reads_key(p, s)) continue;
     for (const auto& part : row_parts(p, s)) unit = std::gcd(unit, unit_of(*part, row_variable(s)));
+  }
+  return unit;
+}
+
+std::int64_t unit_of_rows(const Plan& plan, const std::vector<KeyRange>& ranges, Stationary s) {
+  std::int64_t unit = 0;
+  const auto divide = [&](std::int64_t by) { unit = std::gcd(unit, by); };
+  for (const Predicate& p : plan.predicates) {
+    for (const auto& part : row_parts(p, s)) divide(unit_of(*part, row_variable(s)));
+  }
+  for (const KeyRange& range : ranges) {
+    for (const auto* bounds : {&range.lo, &range.hi}) {
+      for (const Bound& bound : *bounds) divide(unit_of(plan, bound, s));
+    }
+    for (const RowCondition& condition : range.rows) divide(unit_of(condition));
+    for (const Congruence& c : range.row_congruences) divide(c.rate > 1 || c.negated ? 1 : 0);
   }
   return unit;
 }

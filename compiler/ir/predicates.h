@@ -31,6 +31,8 @@ std::int64_t key_unit(const Predicate& p, Stationary s);
 /// Rows come in runs of so many, from multiples of it, that none of the plan's conditions on pairs can tell apart; 0
 /// where none reads a row and a key.
 std::int64_t row_unit(const Plan& plan, Stationary s);
+/// … that neither they nor those on rows nor what `ranges` say of a row can tell apart; 0 where nothing reads a row.
+std::int64_t unit_of_rows(const Plan& plan, const std::vector<KeyRange>& ranges, Stationary s);
 
 /// The key of an interval, where it is that of a row in a grid: k / unit, modulo `modulus` unless that is 0.
 struct PeriodicKey {

@@ -98,12 +98,15 @@ bool has_matrix_instructions(const Target& target, ir::DType dtype) {
 /// Are keys of full zones known by number, without a list? See codegen/cuda/device/mma_attend.cuh.
 bool has_runs(const ir::Plan& plan) { return !plan.bind.paged && plan.dropout == 0; }
 
-/// Do conditions on pairs say the same of 64 rows, and not of 128? To a tile of them they are filters of keys, and no
-/// pair is masked: bigbird's instructions a product fall from 25 to 18 (sm_80, d 64, blocks of 64), where full blocks
-/// of dense tiles take 9 instead of 7.
-bool says_the_same_of_64(const ir::Plan& plan) {
-  const std::int64_t unit = ir::row_unit(plan, ir::Stationary::query);
-  return unit % 64 == 0 && unit % 128 != 0;
+/// Do conditions on pairs say the same of 64 rows, and not of 128; where there are none, does all that is said of rows?
+/// To a tile of them conditions are filters of keys, and no pair is masked: bigbird's instructions a product fall from
+/// 25 to 18 (sm_80, d 64, blocks of 64), where full blocks of dense tiles take 9 instead of 7. Of long runs of rows few
+/// tiles have a border.
+bool says_the_same_of_64(const Draft& draft) {
+  constexpr auto kRows = ir::Stationary::query;
+  const std::int64_t of_pairs = ir::row_unit(draft.plan, kRows);
+  const std::int64_t unit = of_pairs != 0 ? of_pairs : ir::unit_of_rows(draft.plan, draft.ranges, kRows);
+  return unit % 64 == 0 && unit % 128 != 0 && unit < 256;
 }
 
 /// As many rows and keys as two blocks of threads leave room for on an SM, in registers and in shared memory: one
@@ -137,7 +140,7 @@ ir::Choices for_matrices(const Draft& draft, std::string& reason) {
   const bool says_more = takes_registers(draft);
   // Without asynchronous copies rows of K and V wait in registers.
   const int most_of_one = several && !draft.target.has_async_copy ? 32 : 64;
-  const bool fill = columns > 128 || (several && columns > 64) || says_the_same_of_64(draft.plan);
+  const bool fill = columns > 128 || (several && columns > 64) || says_the_same_of_64(draft);
   const int most_of_two = says_more && columns > 64 ? 48 : 64;  // tiles of 16 rows a warp
   (!fill && choose(2, 128, most_of_two, 48)) || choose(2, 64, 64, 32) || choose(1, 64, most_of_one, 16);
   // Measured on an H100: two stages make long runs faster, a third block of threads whatever else is waited for.

@@ -363,7 +363,7 @@ const std::vector<Text>& cuda_texts() {
        .target = "sm_80",
        .size = {.queries = 200, .keys = 700, .heads = 2, .d = 32, .d_v = 16}},
       {.name = "whole_tiles",
-       .pattern = "branch blocks(64, window(1, 0));",
+       .pattern = "branch blocks(32, window(1, 0));",
        .faults = {{"tiles_without_a_pair_weigh"}},
        .target = "sm_80",
        .size = {.queries = 192, .keys = 704, .heads = 1, .d = 32, .d_v = 16}},

@@ -27,6 +27,19 @@ TEST(Choices, TilesOf64RowsAreOfTwoWarpsWhereFourBlocksOfThreadsFindRoom) {
   }
 }
 
+TEST(Choices, TilesHave64RowsWhereAllThatIsSaidOfRowsIsTheSameOfThem) {
+  const auto rows = [](const char* text) { return planned(text, "sm_80", 64).choices.tile_q; };
+  EXPECT_EQ(rows("pattern p { branch blocks(64, window(2, 2)); }"), 64) << "bounds";
+  EXPECT_EQ(rows("pattern p { branch blocks(64, window(2, 2) | where(q % 4 == 0)); }"), 64) << "a condition on rows";
+  EXPECT_EQ(rows("pattern p { branch segment(192); }"), 64) << "every third tile of 128 would have a border";
+  EXPECT_EQ(rows("pattern p { branch blocks(128, window(2, 2)); }"), 128);
+  EXPECT_EQ(rows("pattern p { branch segment(2112); }"), 128) << "one of 17 has a border";
+  EXPECT_EQ(rows("pattern p { branch blocks(64, window(2, 2)); keep causal; }"), 128) << "each row ends where it is";
+  EXPECT_EQ(rows("pattern p { branch blocks(64, window(2, 2)) & where(q < 100); }"), 128) << "a border at 100";
+  EXPECT_EQ(rows("pattern p { branch blocks(64, window(2, 2)) & where(q % 3 == 0); }"), 128) << "each third row";
+  EXPECT_EQ(rows("pattern p { }"), 128) << "nothing is said";
+}
+
 TEST(Choices, KeysAskTheSummariesOfQueriesWhereBothSayTheSame) {
   const Plan documents =
       planned("pattern p { input doc: i32[batch, tokens]; keep causal & document(doc); }", "sm_80", 64, true);

@@ -90,8 +90,38 @@ __device__ __forceinline__ void start_run(Rows<kOfRow>& rows, const Source& sour
   }, thread);
 }
 
-/// Begins to copy the rows of `count` keys from place `from` of the list on, and zeros for those behind the last. The
-/// keys are `step` apart, if it is not 0.
+/// Begins to copy the rows of `count` keys from place `from` of the list on, and where they are not `kWhole`, zeros for those
+/// behind the last. Places are read ahead: ptxas puts three empty loads between one and a copy.
+template <bool kWhole, int kOfRow>
+__device__ __forceinline__ void start_listed(Shared& s, Rows<kOfRow>& rows, const Source& source, unsigned char* to, int from,
+                                             int count) {
+  using By = Deal<kOfRow>;
+  constexpr int kAhead = kGradient ? 1 : kDim > 64 ? 2 : 4;
+  constexpr bool kAll = kWhole && kKeys % By::kAtOnce == 0;
+  const unsigned char* ahead[kAhead];
+  By::each([&](int row, int chunk, int turn) {
+#pragma unroll
+    for (int j = 0; turn % kAhead == 0 && j < kAhead; ++j) {
+      const int its_row = row + j * By::kAtOnce;
+      const bool is_there = kAll ? turn + j < By::kTimes : its_row < count;
+      // fault(chunk_of_other_columns) value: right + (chunk % 2 == 0 ? 16 : -16)
+      ahead[j] = key_row(s, source, from + (is_there ? its_row : 0), true) + chunk * 16;
+    }
+    const unsigned char* const at = ahead[turn % kAhead];
+    unsigned char* const place = to + place_of<By::kApart>(row, chunk);
+    const bool inside = kWhole || row < count;
+    if constexpr (kAsync && kWhole) {
+      copy_async(place, at);
+    } else if constexpr (kAsync) {
+      // fault(rows_behind_the_last_not_zero) instead: copy_padded(place, at, 16);
+      copy_padded(place, at, inside ? 16 : 0);
+    } else {
+      rows.chunks[turn] = inside ? load_global<uint4>(at) : make_uint4(0, 0, 0, 0);
+    }
+  }, kGradient ? threadIdx.x : thread_anew());
+}
+
+/// The same of keys that are `step` apart, if it is not 0.
 template <int kOfRow>
 __device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const Source& from_source, unsigned char* to,
                                            int from, int count, int step) {
@@ -100,18 +130,9 @@ __device__ __forceinline__ void start_rows(Shared& s, Rows<kOfRow>& rows, const 
     return copy_each<kOfRow>(to, count, [&](int i) { return key_row(s, source, from + i, false); });
   if (!kPaged && step > 0 && count == kKeys)
     return start_run<true>(rows, source, to, row_of_source(source, get(s.key[from])), step, count, thread_anew());
-  Deal<kOfRow>::each([&](int row, int chunk, int turn) {
-    const bool inside = row < count;
-    // fault(chunk_of_other_columns) value: right + (chunk % 2 == 0 ? 16 : -16)
-    const unsigned char* const at = key_row(s, source, from + (inside ? row : 0), true) + chunk * 16;
-    if constexpr (kAsync) {
-      // fault(rows_behind_the_last_not_zero) instead:
-      //   copy_padded(to + place_of<Deal<kOfRow>::kApart>(row, chunk), at, 16);
-      copy_padded(to + place_of<Deal<kOfRow>::kApart>(row, chunk), at, inside ? 16 : 0);
-    } else {
-      rows.chunks[turn] = inside ? load_global<uint4>(at) : make_uint4(0, 0, 0, 0);
-    }
-  }, kGradient ? threadIdx.x : thread_anew());
+  // Where dK and dV are summed up no register is left for a second code.
+  if (kAsync && !kGradient && count == kKeys) return start_listed<true>(s, rows, source, to, from, count);
+  start_listed<false>(s, rows, source, to, from, count);
 }
 
 /// Behind this and a barrier they are there.
