@@ -17,6 +17,14 @@ std::vector<std::int64_t> integers(const nb::object& said, const char* name) {
   return nb::cast<std::vector<std::int64_t>>(of_arrays("integers")(said, name));
 }
 
+/// No borders are not none: a batch of no sequences is none of one.
+std::vector<std::int64_t> borders(const nb::object& said, const char* name) {
+  auto out = integers(said, name);
+  if (!said.is_none() && out.empty())
+    throw_named("ArgumentError", std::string(name) + " has no entries; one sequence has two");
+  return out;
+}
+
 /// Drawn where none is said, and only where weights are dropped.
 std::uint64_t seed_of(const Kernel& kernel, const nb::object& said, nb::handle q) {
   if (said.is_none() && !kernel.drops()) return 0;
@@ -51,8 +59,8 @@ Launch::Launch(const Kernel& kernel, nb::object q, nb::object k, nb::object v, c
     args.cu_k_at = look_at_borders(cu_k_at_, said.cu_k, "cu_k", args.most_k);
     args.sequences_at = cu_q_at_->extent(0) - 1;
   } else {
-    cu_q_ = integers(said.cu_q, "cu_q");
-    cu_k_ = integers(said.cu_k, "cu_k");
+    cu_q_ = borders(said.cu_q, "cu_q");
+    cu_k_ = borders(said.cu_k, "cu_k");
   }
   args.q = q_->tensor(heads_first_);
   args.k = k_->tensor(heads_first_);
@@ -161,6 +169,8 @@ nb::object Launch::scratch_of_a_graph(const weft_error& error) {
     of_room.n_q = longest(cu_q_, of_room.n_q);
     of_room.n_k = longest(cu_k_, of_room.n_k);
   }
+  // A backward pass keeps what is known of each packed row, of those of no sequence, too.
+  of_room.n_q = std::max(of_room.n_q, (rows() + of_room.batch - 1) / of_room.batch);
   if (weft_error* const unknown = weft_kernel_workspace(kernel_.handle(), of_room, args.threads, &bytes)) {
     weft_error_free(unknown);
     return nb::none();

@@ -149,6 +149,8 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
   constant("kBlocks", c.resident, "that an SM must hold: registers may take what they leave");
   if (has_prepass(plan, regime) || has_summaries(plan))
     constant("kPrepassThreads", ir::kPrepassThreads, "of a block of the prepass");
+  if (plan.bind.gradient && ir::finds_sizes(plan, regime))
+    constant("kClearedRows", ir::kClearedRows, "of gradients, by a block, where no sequence is");
   if (passes_over_keys(plan))
     constant("kSummaryBlock", ir::kSummaryBlock, "keys, or queries, of which is asked together");
   constant("kDim", plan.bind.d, "columns of Q and K");
@@ -218,7 +220,7 @@ constexpr const char* kOnePass = R"(
   clear(shared, state);
   attend(a, shared, state, views, tile, zones);
   close_sums(shared, state);
-  const bool chunk = keeps_state(a, tile.b);  // of keys: weft_merge goes on
+  const bool chunk = is_cut(a, tile.b);  // of keys: weft_merge goes on
   if (!chunk) {
     join_sinks(a, shared, state);
     const i64* const pass = get(shared.pass);
@@ -231,7 +233,7 @@ constexpr const char* kOnePass = R"(
 constexpr const char* kSeveralPasses = R"(
   // O is a weighted sum of several softmaxes. Of a chunk of keys it is one of them, and weft_merge goes on.
   Sum sum = {};
-  const bool chunk = keeps_state(a, tile.b);
+  const bool chunk = is_cut(a, tile.b);
   int p = 0, end = softmaxes(a);
   if (chunk) {
     p = (int)(blockIdx.x % (unsigned)end);
@@ -317,8 +319,8 @@ void write_header(TextWriter& w, const Header& h) {
 
 Names names(const ir::Plan& whole, ir::Regime regime) {
   // In the order of Step::Kernel.
-  constexpr const char* kSymbols[] = {"weft_kernel", "weft_prepass", "weft_merge",        "weft_terms",
-                                      "weft_kernel", "weft_kernel",  "weft_input_tables", "weft_sizes"};
+  constexpr const char* kSymbols[] = {"weft_kernel", "weft_prepass",      "weft_merge", "weft_terms", "weft_kernel",
+                                      "weft_kernel", "weft_input_tables", "weft_sizes", "weft_zeros"};
   static_assert(std::size(kSymbols) == ir::Step::kKernels);
   Names out{.symbol = kSymbols[0]};
   for (const auto& step : ir::steps_of(whole)) {

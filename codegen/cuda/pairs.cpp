@@ -163,7 +163,7 @@ bool wants_header(const ir::Plan& plan, ir::Regime regime, std::string_view name
   if (name == "mma_warps.cuh") return plan.choices.groups == 0;
   if (name == "mma_groups.cuh" || name == "mma_group_ptx.cuh") return plan.choices.groups != 0;
   if (name == "lists.cuh") return chooses;
-  if (name == "sizes.cuh" || name == "chunks.h") return ir::finds_sizes(plan, regime);
+  if (name == "sizes.cuh" || name == "chunks.h" || name == "gradient_zeros.cuh") return ir::finds_sizes(plan, regime);
   if (name == "merge.cuh") return few && plan.may_cut_keys();
   if (name == "no_skips.cuh") return !passes_over_keys(plan);
   if (name == "skips.cuh") return passes_over_keys(plan);

@@ -24,6 +24,7 @@ std::vector<Regime> regimes_of(const Plan& plan) {
 
 bool has_few_queries(const Plan& plan) {
   if (plan.choices.kernel_class == KernelClass::vector) return plan.choices.few_q > 0;
+  if (plan.bind.gradient) return false;
   return plan.may_cut_keys() || plan.may_read_sizes() || heads_may_share(plan);
 }
 
@@ -81,6 +82,7 @@ bool only_attends(const Plan& plan, Regime text) {
 }
 
 bool finds_sizes(const Plan& plan, Regime text) {
+  if (plan.bind.gradient) return plan.may_read_sizes() && text == Regime::many_queries && plan.transposed != nullptr;
   const bool has_decoding = plan.decoding || text == Regime::decoding;  // where the plan is decoding's
   return plan.may_read_sizes() && text == (has_decoding ? Regime::decoding : Regime::few_queries);
 }

@@ -271,9 +271,8 @@ struct Plan {
   /// Can a launch cut the keys of its rows into chunks?
   bool may_cut_keys() const { return !cuts.empty(); }
 
-  /// May the sizes of a launch's entries stand in the GPU's memory? Lists are made for sizes that the host knows, and a
-  /// backward pass writes zeros where no sequence is.
-  bool may_read_sizes() const { return choices.kernel_class != KernelClass::vector && !bind.gradient && lists.empty(); }
+  /// May the sizes of a launch's entries stand in the GPU's memory? Lists are made for sizes that the host knows.
+  bool may_read_sizes() const { return choices.kernel_class != KernelClass::vector && lists.empty(); }
 
   /// f32 state of one row: acc, m, l; of gradients dQ, or dK and dV.
   std::int64_t state_bytes() const {

@@ -19,10 +19,10 @@ using Count = std::int64_t Counts::*;
 
 const char* to_string(Count count) {
   constexpr std::pair<Count, const char*> kNames[] = {
-      {&Counts::heads, "heads"},           {&Counts::kv_heads, "kv_heads"},     {&Counts::head_groups, "head_groups"},
-      {&Counts::tiles, "tiles"},           {&Counts::shares, "shares"},         {&Counts::rows, "rows"},
-      {&Counts::key_blocks, "key_blocks"}, {&Counts::list_heads, "list_heads"}, {&Counts::list_units, "list_units"},
-      {&Counts::elements, "elements"}};
+      {&Counts::heads, "heads"},           {&Counts::kv_heads, "kv_heads"},      {&Counts::head_groups, "head_groups"},
+      {&Counts::tiles, "tiles"},           {&Counts::shares, "shares"},          {&Counts::rows, "rows"},
+      {&Counts::key_blocks, "key_blocks"}, {&Counts::list_heads, "list_heads"},  {&Counts::list_units, "list_units"},
+      {&Counts::elements, "elements"},     {&Counts::packed_rows, "packed_rows"}};
   const auto* const at =
       std::find_if(std::begin(kNames), std::end(kNames) - 1, [&](const auto& name) { return name.first == count; });
   return at->second;
@@ -40,7 +40,7 @@ class Steps {
 
   std::vector<Step> make() && {
     for (const auto text : regimes_of(plan_))
-      if (finds_sizes(plan_, text)) add(Kernel::sizes, 0, {}, text).when = When::sizes_in_memory;
+      if (finds_sizes(plan_, text)) find_sizes(text);
     for (std::size_t i = 0; i < plan_.lists.size(); ++i) fill_list(static_cast<int>(i));
     if (plan_.transposed) {
       gradients();
@@ -64,6 +64,14 @@ class Steps {
     Step& step = add(kernel, number, {&Counts::heads, &Counts::rows}, text);
     step.grid.of_block = std::max(1, step.threads / kWarp);
     return step;
+  }
+
+  void find_sizes(Regime text) {
+    add(Kernel::sizes, 0, {}, text).when = When::sizes_in_memory;
+    if (!plan_.bind.gradient) return;
+    Step& step = add(Kernel::zeros, 0, {&Counts::packed_rows}, text);
+    step.grid.of_block = kClearedRows;
+    step.when = When::sizes_in_memory;
   }
 
   void fill_list(int number) {
@@ -139,7 +147,7 @@ std::vector<Step> steps_of(const Plan& plan) { return Steps(plan).make(); }
 
 const char* to_string(const Step& step) {
   constexpr const char* kKernels[] = {"attend", "fill",   "merge", "terms", "attend_transposed",
-                                      "pairs",  "result", "sizes"};
+                                      "pairs",  "result", "sizes", "zeros"};
   static_assert(std::size(kKernels) == Step::kKernels);
   constexpr const char* kParts[] = {"", "pool", "clear", "measure", "add", "result"};
   return step.part == Part::all ? kKernels[static_cast<std::size_t>(step.kernel)]
@@ -158,6 +166,7 @@ std::string print(const Step& step) {
                      step.kernel == Kernel::prepass        ? fmt::format("list {}", step.number)
                      : step.kernel == Kernel::input_tables ? std::string("inputs")
                      : step.kernel == Kernel::sizes        ? std::string("entries")
+                     : step.kernel == Kernel::zeros        ? std::string("gradients")
                                                            : fmt::format("phase {}", step.number),
                      step.text == Regime::many_queries ? "" : " text ", step.text == Regime::many_queries ? "" : text,
                      step.when == When::always ? "" : fmt::format(" when {}", to_string(step.when)), grid,

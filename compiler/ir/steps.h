@@ -14,6 +14,9 @@ namespace weft::ir {
 /// Of a block that fills lists.
 inline constexpr int kPrepassThreads = 128;
 
+/// Of a packed gradient, which a block looks at for such as no sequence has.
+inline constexpr int kClearedRows = 64;
+
 /// What a launch counts, of the batch or of the packed sequence that it computes.
 struct Counts {
   std::int64_t heads = 1;        ///< batch x query heads
@@ -22,6 +25,7 @@ struct Counts {
   std::int64_t tiles = 1;        ///< row tiles of a head, or of a head of K and V where keys are rows
   std::int64_t shares = 1;       ///< softmaxes x chunks of keys of a tile where keys are cut, else 1
   std::int64_t rows = 1;         ///< queries of a head
+  std::int64_t packed_rows = 1;  ///< of packed queries or keys, of which there are more
   std::int64_t key_blocks = 1;   ///< of a list
   std::int64_t list_heads = 1;   ///< batch entries x heads that a list tells apart
   std::int64_t list_units = 1;   ///< of work for each of them: rows of blocks, or stretches of keys
@@ -45,8 +49,9 @@ struct Step {
     inputs,        ///< … what pairs add for inputs
     input_tables,  ///< … what begins and ends these sums
     sizes,         ///< finds out what each entry of the batch is
+    zeros,         ///< gradients of rows that no entry has
   };
-  static constexpr std::size_t kKernels = 8;
+  static constexpr std::size_t kKernels = 9;
   /// What it does, where a kernel does several things. Those of inputs in the order of
   /// codegen/cuda/device/input_sums.cuh.
   enum class Part { all, pool, clear, measure, add, result };

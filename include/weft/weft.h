@@ -134,8 +134,9 @@ struct NamedOutput {
 /// Sizes that kernels read when they run, in the memory that q is in, so that a CUDA graph is replayed while sequences
 /// come, go and grow. On a GPU nobody looks at them before: numbers that are out of range stand for the nearest that
 /// are in it, so that O is wrong where they are used, and no other memory is touched. On a CPU they are checked as
-/// those of RunArgs are. Not of slices, backward passes, patterns with `random` or `top`, and patterns that fix their
-/// tokens.
+/// those of RunArgs are. Not of slices, gradients of inputs, patterns with `random` or `top`, and patterns that fix
+/// their tokens; on a GPU not where kernels pass over blocks of keys by lists (`step fill` in plan_text()), as those of
+/// documents do. A backward pass writes zeros before the first sequence and behind the last.
 struct SizesAt {
   std::int64_t sequences = 0;                ///< 0: the sizes are those of RunArgs
   std::int64_t most_q = 0, most_k = 0;       ///< no sequence has more; 0: as many as q and k have, where not packed

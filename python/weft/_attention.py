@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _weft
-from ._arrays import borders
 from ._sources import PatternSource, Source, source_of
 from ._words import spell, spell_params
 from .errors import ArgumentError
@@ -114,8 +113,10 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
     drawn by `seed` (left out: by PyTorch's generator for its tensors, else by Python's `random`). `inputs`: the pattern's inputs by name. `lengths` [B]:
     tokens of each batch entry; what is behind them is neither read nor attended. `offset`: position of the first query,
     n_k - n_q where it is left out, one for all or one per batch entry. `cu_q`, `cu_k`: borders of packed sequences;
-    with `max_q` and `max_k`, the most tokens that one may have, they are i32 arrays on q's device, which the kernel reads
-    when it runs: nothing waits for them, and a CUDA graph is replayed with what stands there then.
+    with `max_q` and `max_k`, the most tokens that one may have, they are i32 arrays on q's device, which kernels read
+    when they run, those of gradients, too: nothing waits for them, and a CUDA graph is replayed with what stands there
+    then. (Where keys are chosen or passed over by lists, as with `document`, and for gradients of inputs, they are read by
+    the call.)
     `out`: where to write O. `threads`: 0 is one per core.
 
     Raises `PatternError` for what is wrong with the pattern, `ArgumentError` for arrays that do not fit it or each
@@ -139,7 +140,8 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
                 raise ArgumentError(f"{name} is given, and PyTorch's compiler or a transform sees this call as an operator, "
                                     f"which has no {name}")  # fmt: skip
         return by_operator(q, k, v, pattern, return_lse, layout=layout, scale=scale, dropout=dropout, seed=seed, inputs=inputs,
-                           lengths=lengths, offset=offset, cu_q=cu_q, cu_k=cu_k, target=target, threads=threads, **params)  # fmt: skip
+                           lengths=lengths, offset=offset, cu_q=cu_q, cu_k=cu_k, max_q=max_q, max_k=max_k, target=target,
+                           threads=threads, **params)  # fmt: skip
     if way == "autocast":
         from .torch.calls import autocast
 
@@ -149,16 +151,15 @@ def attention(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layou
         kernel, inputs = _prepared(q, k, v, heads_first(layout), cu_q is not None, pattern, scale, dropout, inputs, lengths, target, engine, params)
     elif lengths is not None:
         inputs = {**(inputs or {}), LENGTHS: lengths}
-    if max_q is not None or max_k is not None:
-        cu_q, cu_k = borders(cu_q, max_q, "cu_q"), borders(cu_k, max_k, "cu_k")
+    cu_q, cu_k = kernel.borders_of_call(cu_q, cu_k, max_q, max_k)
     return kernel.launch(way, q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
 
 
 def vjp(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layout: str = "bnhd",
         scale: float | None = None, dropout: float = 0.0, seed: Any = None,
         inputs: Mapping[str, Any] | None = None, lengths: Any = None, offset: int | Sequence[int] | None = None,
-        cu_q: Sequence[int] | None = None, cu_k: Sequence[int] | None = None, target: str | None = None,
-        threads: int = 0, stream: Any = None, engine: Engine | None = None,
+        cu_q: Sequence[int] | None = None, cu_k: Sequence[int] | None = None, max_q: int | None = None,
+        max_k: int | None = None, target: str | None = None, threads: int = 0, stream: Any = None, engine: Engine | None = None,
         **params: Any) -> tuple[Any, Callable[..., Gradients]]:  # fmt: skip
     """O as `attention` computes it, and `pullback(d_out, d_lse=None)`, which gives the gradients of
     `sum(d_out * out) + sum(d_lse * lse)` as `Gradients(q, k, v, inputs)`: arrays of the shapes and dtypes of what they are
@@ -171,5 +172,5 @@ def vjp(q: Any, k: Any, v: Any, pattern: PatternSource = "dense", *, layout: str
     (1, 6, 2, 8)
     """
     kernel, inputs = _prepared(q, k, v, heads_first(layout), cu_q is not None, pattern, scale, dropout, inputs, lengths, target, engine, params)
-    return kernel.vjp(q, k, v, layout=layout, inputs=inputs, offset=offset, cu_q=cu_q, cu_k=cu_k, seed=seed,
-                      threads=threads, stream=stream)  # fmt: skip
+    return kernel.vjp(q, k, v, layout=layout, inputs=inputs, offset=offset, cu_q=cu_q, cu_k=cu_k, max_q=max_q, max_k=max_k,
+                      seed=seed, threads=threads, stream=stream)  # fmt: skip

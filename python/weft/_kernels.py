@@ -232,8 +232,7 @@ class Kernel:
                  cu_k: Sequence[int] | None = None, max_q: int | None = None, max_k: int | None = None, seed: Any = None,
                  return_lse: bool = False, out: Any = None, threads: int = 0, stream: Any = None) -> Any:  # fmt: skip
         """Attention of these arrays: see `weft.attention`."""
-        if max_q is not None or max_k is not None:
-            cu_q, cu_k = _arrays.borders(cu_q, max_q, "cu_q"), _arrays.borders(cu_k, max_k, "cu_k")
+        cu_q, cu_k = self.borders_of_call(cu_q, cu_k, max_q, max_k)
         way = _weft.way_of_launch(q, k, v, inputs)
         return self.launch(way, q, k, v, heads_first(layout), inputs, offset, cu_q, cu_k, seed, return_lse, out, threads, stream)
 
@@ -253,17 +252,35 @@ class Kernel:
                 raise ArgumentError("out is given, and gradients are recorded: they need an O of their own")
             if seed is None:
                 seed = self.seed_of(q, seed)  # that the backward pass draws the same
-            # A backward pass writes zeros between sequences: it wants to know where they are.
-            cu_q, cu_k = (x.at.tolist() if isinstance(x, _arrays.Borders) else x for x in (cu_q, cu_k))
+            of_inputs = inputs is not None and any(getattr(x, "requires_grad", False) for x in inputs.values())
+            cu_q, cu_k = self.borders_of_launch(cu_q, cu_k, of_inputs)
             return _autograd().attention(self, q, k, v, heads_first, inputs, (offset, cu_q, cu_k, seed, threads, stream), return_lse)
         result, lse = _weft.forward(self._core, q, k, v, out, AN_LSE if return_lse else NO_LSE, heads_first, inputs, offset, cu_q, cu_k, seed, threads, stream)
         return (result, lse) if return_lse else result
 
+    @functools.cached_property
+    def _makes_lists(self) -> bool:
+        return "\nstep fill " in self._core.plan
+
+    def borders_of_launch(self, cu_q: Any, cu_k: Any, of_inputs: bool) -> tuple[Any, Any]:
+        """Borders as kernels take them. Lists are made, and gradients of inputs summed up, over sequences that are known
+        before: for such they are read now, and waited for."""
+        if isinstance(cu_q, _arrays.Borders) and (of_inputs or self._makes_lists):
+            return cu_q.at.tolist(), cu_k.at.tolist()
+        return cu_q, cu_k
+
+    def borders_of_call(self, cu_q: Any, cu_k: Any, max_q: int | None, max_k: int | None, of_inputs: bool = False) -> tuple[Any, Any]:
+        """… of a call with these arguments, which makes gradients of inputs where it says so."""
+        if max_q is None and max_k is None:
+            return cu_q, cu_k
+        return self.borders_of_launch(_arrays.borders(cu_q, max_q, "cu_q"), _arrays.borders(cu_k, max_k, "cu_k"), of_inputs)
+
     def vjp(self, q: Any, k: Any, v: Any, *, layout: str = "bnhd", inputs: Mapping[str, Any] | None = None,
             offset: int | Sequence[int] | None = None, cu_q: Sequence[int] | None = None,
-            cu_k: Sequence[int] | None = None, seed: Any = None, threads: int = 0,
-            stream: Any = None) -> tuple[Any, Callable[..., Gradients]]:  # fmt: skip
+            cu_k: Sequence[int] | None = None, max_q: int | None = None, max_k: int | None = None, seed: Any = None,
+            threads: int = 0, stream: Any = None) -> tuple[Any, Callable[..., Gradients]]:  # fmt: skip
         """Attention, and the function that makes its gradients: see `weft.vjp`."""
+        cu_q, cu_k = self.borders_of_call(cu_q, cu_k, max_q, max_k, "f32" in self.inputs.values())
         if _weft.way_of_launch(q, k, v, inputs) == "xla":
             self._check_xla(cu_q=cu_q, cu_k=cu_k, stream=stream)
             return _xla().vjp(self, q, k, v, heads_first(layout), inputs, offset, self.seed_of(q, seed), threads)

@@ -263,7 +263,7 @@ std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const R
   };
   const std::span all = launch.sequences;
   for (const auto& group : groups_of(plan, launch, together)) add(all.subspan(group.first, group.end - group.first));
-  if (!plan.transposed) return out;
+  if (!plan.transposed || launch.sizes_in_memory) return out;  // where those are, a kernel finds out
   for (const auto& gap : gaps_of(launch, args)) add({&gap, 1});
   return out;
 }

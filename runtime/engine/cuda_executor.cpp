@@ -89,7 +89,7 @@ Status CudaExecutor::make_ready(const std::vector<ir::Regime>& texts, std::int64
 
 Result<BuildTimes> CudaExecutor::prepare(const ir::Shape& shape, bool sizes_at) const {
   WEFT_TRY(const auto current, cuda::Current::make(*device()));
-  WEFT_CHECK(check_positions(shape));
+  WEFT_CHECK(check_shape(shape, sizes_at));
   BuildTimes times;
   WEFT_TRY(const auto texts, texts_of_shape(kernel_, shape, sizes_at));
   WEFT_CHECK(make_ready(texts, shape.heads, &times));
@@ -148,7 +148,7 @@ Status CudaExecutor::check_pointers(const Launch& launch, const RunArgs& args) c
 Status CudaExecutor::run(const Launch& launch, const RunArgs& args) const {
   WEFT_TRY(const auto current, cuda::Current::make(*device()));
   WEFT_CHECK(check_pointers(launch, args));
-  WEFT_CHECK(check_positions(launch.shape));
+  WEFT_CHECK(check_shape(launch.shape, launch.sizes_in_memory));
   auto* const stream = static_cast<cuda::StreamHandle*>(args.stream);
   WEFT_TRY(const bool captured, cuda::is_captured(*device(), stream));
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));

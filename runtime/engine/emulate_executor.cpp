@@ -142,6 +142,7 @@ Status EmulateExecutor::load_all(const std::vector<ir::Regime>& texts, BuildTime
 Result<std::size_t> EmulateExecutor::workspace(const ir::Shape&, int) const { return std::size_t{0}; }
 
 Result<BuildTimes> EmulateExecutor::prepare(const ir::Shape& shape, bool sizes_at) const {
+  WEFT_CHECK(check_shape(shape, sizes_at));
   BuildTimes times;
   WEFT_TRY(const auto texts, texts_of_shape(kernel_, shape, sizes_at));
   WEFT_CHECK(load_all(texts, &times));
@@ -159,7 +160,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_counted(const Launch& 
 
 Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Load& load, const Launch& launch,
                                                              const RunArgs& args) const {
-  WEFT_CHECK(check_positions(launch.shape));
+  WEFT_CHECK(check_shape(launch.shape, launch.sizes_in_memory));
   WEFT_TRY(const auto tables, kernel_.tables(launch.shape.heads));
   const bool together = launch.sizes_in_memory || launch.sequences.size() > 1;
   Job job{.kernel = kernel_, .tables = *tables, .launch = launch, .args = args, .together = together};
@@ -233,7 +234,7 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Load& load, c
                                                                                   : attending,
                                .workers = args.threads > 0 ? args.threads : cores}));
     WEFT_CHECK(faultless(report, kernel_.plan.name));
-    if (!chooses && step.kernel != ir::Step::Kernel::sizes)
+    if (!chooses && step.when != ir::Step::When::sizes_in_memory)
       reports[first_report[static_cast<std::size_t>(regime)] + turn.number()] += report;
     return done;
   };

@@ -22,7 +22,12 @@ GpuExecutor::GpuExecutor(const Compilation& kernel) : Executor(kernel) {
     shared_[static_cast<std::size_t>(regime)] = codegen::cuda::shared_memory(kernel.plan, regime);
 }
 
-Status GpuExecutor::check_positions(const ir::Shape& shape) const {
+Status GpuExecutor::check_shape(const ir::Shape& shape, bool sizes_in_memory) const {
+  if (sizes_in_memory && !kernel_.plan.may_read_sizes())
+    return user_error(fmt::format(
+        "'{}' passes over blocks of keys by lists, which are made for sizes that the host knows, not those of "
+        "sizes_at: give cu_q and cu_k, or kv_lengths and offset, in the host's memory",
+        kernel_.plan.name));
   const bool computes = kernel_.plan.score || codegen::cuda::has_conditions(kernel_.plan);
   const std::int64_t most = computes ? codegen::cuda::kFarthestPosition : kMost;
   const char* const kernels = computes ? "GPU kernels of patterns with expressions" : "GPU kernels";

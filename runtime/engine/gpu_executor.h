@@ -22,8 +22,9 @@ class GpuExecutor : public Executor {
   }
 
  protected:
-  /// Kernels count positions and tiles in 32 bits. User error where a launch needs more.
-  Status check_positions(const ir::Shape& shape) const;
+  /// Kernels count positions in 32 bits, and find sizes in the GPU's memory unless they make lists. User error where a
+  /// launch needs more.
+  Status check_shape(const ir::Shape& shape, bool sizes_in_memory) const;
 
   cuda::Grid grid_of(const Turn& turn) const;
   /// … whose memory goes by the terms of the tables?

@@ -230,6 +230,8 @@ std::size_t list_scratch_bytes(const ir::Plan& plan, const ir::Shape& shape) {
 }
 
 Status run_list(const ir::Plan& plan, const ir::Step& step, const Piece& piece, void* scratch, const RunTurn& run) {
+  // Nobody asks for them, and of rows that no sequence has there may be more than the lists have room for.
+  if (piece.shape.n_q == 0 || piece.shape.n_k == 0) return done;
   const bool pools = step.part == ir::Step::Part::pool;
   const ListShape s = list_shape(plan, plan.lists[static_cast<std::size_t>(step.number)], piece.shape);
   const std::int64_t first_b = piece.first_entry(), entries = piece.entries(), group = piece.shape.group();

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <utility>
@@ -50,8 +51,10 @@ Status check_sizes_at(const LaunchContract& contract, const RunArgs& args) {
         std::pair("kv_lengths", args.kv_lengths.size()), std::pair("offset", args.offset.size())}) {
     if (count > 0) return user_error(fmt::format("{} and sizes_at are given: sizes stand in one place", name));
   }
-  if (contract.gradient)
-    return user_error("a backward pass writes zeros where no sequence is: it wants cu_q and cu_k, not sizes_at");
+  const bool wants_inputs = std::any_of(args.d_inputs.begin(), args.d_inputs.end(),
+                                        [](const NamedOutput& input) { return input.view.data != nullptr; });
+  if (wants_inputs)
+    return user_error("gradients of inputs are summed up over sizes that the host knows, not those of sizes_at");
   if (args.slice.of != 0 || args.head_slice.of != 0) return user_error("sizes_at is of whole sequences, not of slices");
   const auto& pattern = contract.pattern;
   if (!ir::chosen_sets(pattern).empty())

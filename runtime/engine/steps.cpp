@@ -43,7 +43,7 @@ std::int64_t chunk_bytes_of_head(const ir::Plan& plan, std::int64_t n_q, std::in
 
 /// What the state of so many chunks of keys takes.
 std::size_t chunk_bytes(const ir::Plan& plan, std::int64_t heads, std::int64_t n_q, std::int64_t chunks) {
-  if (chunks < 2) return 0;
+  if (chunks < 2 || n_q == 0) return 0;
   const auto of_head = chunk_bytes_of_head(plan, n_q, chunks);
   return static_cast<std::size_t>(std::min(heads, heads_at_once(of_head)) * of_head);
 }
@@ -324,7 +324,11 @@ Status run_turns(const Job& job, Steps steps, Piece& piece, const Room& room, co
     case Does::terms:
       return run_terms(job, step, piece, machine);
     case Does::sizes:
-      return machine.run({.step = step, .blocks = 1, .args = &piece.block, .piece = &piece});
+    case Does::zeros: {
+      const auto& sizes = piece.block.sizes;
+      const auto blocks = step.grid.blocks({.packed_rows = std::max(sizes.rows_q, sizes.rows_k)});
+      return machine.run({.step = step, .blocks = blocks, .args = &piece.block, .piece = &piece});
+    }
     case Does::attend:
       return (job.launch.cut != nullptr ? run_phase_cut : run_phase)(job, step, steps.size() > 1 ? &steps[1] : nullptr,
                                                                      piece, room, machine.run);

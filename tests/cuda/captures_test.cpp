@@ -2,6 +2,7 @@
 
 #include "engine_fixture.h"
 
+#include <deque>
 #include <utility>
 
 namespace weft::test {
@@ -144,6 +145,48 @@ TEST_F(CudaEngine, CapturedLaunchesReadSizesWhenTheyAreReplayed) {
     memory.fetch(problem);
     expect_meaning(kLongnet, problem, offsets);
   }
+}
+
+/// A backward launch of such sizes asks nothing of the host either, and clears what no sequence has.
+TEST_F(CudaEngine, BackwardLaunchesOfSizesInMemoryAreCaptured) {
+  constexpr std::int64_t kRows = 130, kHeads = 2, kDim = 32;
+  const Engine engine(options());
+  const auto kernel = compile(engine, kCausal, {.dim = kDim, .dtype = DType::f32, .gradient = true, .target = "cuda"});
+  const RunShape shape{.batch = 2, .n_q = 70, .n_k = 70, .heads = kHeads, .kv_heads = kHeads, .sizes_at = true};
+  ASSERT_TRUE(kernel.prepare(shape).ok());
+  std::deque<cuda::Buffer> kept;
+  const auto room = [&](std::size_t bytes) {
+    auto made = cuda::Buffer::allocate(device_of(kernel), bytes);
+    EXPECT_TRUE(made.ok());
+    kept.push_back(std::move(*made));
+    return static_cast<std::byte*>(kept.back().data());
+  };
+  const auto rows = [&] {
+    return dense_output(room(kRows * kHeads * kDim * sizeof(float)), DType::f32, {1, kRows, kHeads, kDim});
+  };
+  const auto seen = [](const OutputView& view) { return dense_view(view.data, DType::f32, {1, kRows, kHeads, kDim}); };
+  RunArgs args{.q = seen(rows()), .k = seen(rows()), .v = seen(rows()), .out = rows()};
+  args.lse = dense_output(room(kRows * kHeads * sizeof(float)), DType::f32, {1, kHeads, kRows});
+  args.d_out = seen(rows());
+  args.dq = rows(), args.dk = rows(), args.dv = rows();
+  const std::vector<std::int32_t> borders = {3, 60, 120};
+  const auto there = cuda::Buffer::upload(device_of(kernel), borders.data(), borders.size() * sizeof borders[0]);
+  ASSERT_TRUE(there.ok());
+  const auto* const cu = static_cast<const std::int32_t*>(there->data());
+  args.sizes_at = {.sequences = 2, .most_q = 70, .most_k = 70, .cu_q = cu, .cu_k = cu};
+  args.stream = reinterpret_cast<void*>(0x77);
+  const auto bytes = kernel.workspace(shape).value();
+  args.workspace = {room(bytes), bytes};
+  driver().forget();
+  driver().captured = 0x77;
+  const auto status = kernel.run(args);
+  driver().captured = 0;
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  EXPECT_EQ(driver().forbidden, std::vector<std::string>());
+  EXPECT_EQ(driver().count("cuMemcpyHtoDAsync_v2"), 0u);
+  std::string names;
+  for (const auto& launched : driver().launches) names += driver().functions.at(launched.function) + " ";
+  EXPECT_EQ(names, "weft_sizes weft_zeros weft_terms weft_kernel weft_kernel ");
 }
 
 }  // namespace

@@ -24,6 +24,13 @@ std::vector<std::int64_t> places(const std::vector<std::int64_t>& lengths) {
   return out;
 }
 
+/// With some room.
+std::int64_t longest(const std::vector<std::int64_t>& cu) {
+  std::int64_t out = 1;
+  for (std::size_t i = 1; i < cu.size(); ++i) out = std::max(out, cu[i] - cu[i - 1] + 5);
+  return out;
+}
+
 /// Of all sequences: [rows, H, d] and [keys, H_kv, d], LSE and dLSE [slots, H, rows].
 struct Tensors {
   std::int64_t rows, keys, slots;
@@ -52,6 +59,7 @@ struct PatternOf {
   const char* text;
   std::int64_t slots = 1;  ///< LSEs of a row
   bool per_branch = false, biased = false, padded = false;
+  bool chooses = false;  ///< keys, for sizes that the host knows
 };
 
 /// A forward and a backward launch of some rows and keys of the tensors.
@@ -74,6 +82,7 @@ class Launches {
     std::vector<std::int64_t> cu_q = {}, cu_k = {};
     std::int64_t batch = 1;                ///< entries of so many rows and keys, one behind the other
     std::vector<std::int32_t> valid = {};  ///< of a padded batch: keys of each entry
+    bool in_memory = false;                ///< kernels read cu_q and cu_k; no gradients of inputs
   };
   /// What is said of a launch that is refused; empty: it ran.
   std::string run(Tensors& of, const Part& part, int threads = 0) const {
@@ -101,6 +110,15 @@ class Launches {
                  .cu_q = part.cu_q,
                  .cu_k = part.cu_k,
                  .threads = threads};
+    const std::vector<std::int32_t> at_q(part.cu_q.begin(), part.cu_q.end()), at_k(part.cu_k.begin(), part.cu_k.end());
+    if (part.in_memory) {
+      args.cu_q = args.cu_k = {};
+      args.sizes_at = {.sequences = std::ssize(at_q) - 1,
+                       .most_q = longest(part.cu_q),
+                       .most_k = longest(part.cu_k),
+                       .cu_q = at_q.data(),
+                       .cu_k = at_k.data()};
+    }
     (pattern_.per_branch ? args.branch_lse : args.lse) = lse_of(output(of.lse.data() + part.first_row, of_lse));
     if (const auto ran = forward_->run(args); !ran.ok()) return ran.error().message;
     args.d_out = dense(rows_at(of.d_out), of_rows);
@@ -108,7 +126,7 @@ class Launches {
     args.dq = output(rows_at(of.dq), of_rows);
     args.dk = output(keys_at(of.dk), of_keys);
     args.dv = output(keys_at(of.dv), of_keys);
-    if (pattern_.biased) {
+    if (pattern_.biased && !part.in_memory) {
       of.d_bias.assign(kHeads, kPoison);
       args.d_inputs = d_inputs;
     }
@@ -236,14 +254,38 @@ TEST_P(PackedGradients, OfWhatIsInNoSequenceAreZero) {
   }
 }
 
+/// Kernels find out where sequences are, and what is left over.
+TEST_P(PackedGradients, SizesMayStandInMemory) {
+  if (GetParam().chooses) return;
+  for (const char* target : {"cpu", kGpu}) {
+    const Launches launches(GetParam(), target);
+    auto want = fresh(), got = fresh();
+    auto part = all();
+    ASSERT_EQ(launches.run(want, part), "") << target;
+    part.in_memory = true;
+    ASSERT_EQ(launches.run(got, part), "") << target;
+    EXPECT_EQ(got.dq, want.dq) << target;
+    EXPECT_EQ(got.dk, want.dk) << target;
+    EXPECT_EQ(got.dv, want.dv) << target;
+  }
+}
+
 /// Only empty sequences: everything is 0, and nothing is left as it was.
 TEST_P(PackedGradients, OfEmptySequencesAreZero) {
   const std::vector<std::int64_t> none = {0, 0, 0};
   for (const char* target : {"cpu", kGpu}) {
-    auto got = fresh();
-    ASSERT_EQ(Launches(GetParam(), target).run(got, {0, rows, 0, keys, none, none}), "");
-    for (const auto* x : {&got.dq, &got.dk, &got.dv}) EXPECT_EQ(*x, std::vector<float>(x->size(), 0)) << target;
-    EXPECT_EQ(got.d_bias, std::vector<float>(kHeads, 0)) << target;
+    const Launches launches(GetParam(), target);
+    for (const bool in_memory : {false, true}) {
+      if (in_memory && GetParam().chooses) continue;
+      auto got = fresh();
+      Launches::Part part{0, rows, 0, keys, none, none};
+      part.in_memory = in_memory;
+      ASSERT_EQ(launches.run(got, part), "");
+      for (const auto* x : {&got.dq, &got.dk, &got.dv}) EXPECT_EQ(*x, std::vector<float>(x->size(), 0)) << target;
+      if (!in_memory) {
+        EXPECT_EQ(got.d_bias, std::vector<float>(kHeads, 0)) << target;
+      }
+    }
   }
 }
 
@@ -302,7 +344,8 @@ constexpr PatternOf kPatterns[] = {
      .slots = 2,
      .per_branch = true},
     {.text = "pattern p { input bias: f32[heads]; score s * 2 + bias[h] * (q - k); keep window(30, 0); }",
-     .biased = true}};
+     .biased = true},
+    {.text = "pattern p { branch blocks(16, window(1, 1) | random(2, seed: 7)); }", .chooses = true}};
 
 INSTANTIATE_TEST_SUITE_P(Patterns, PackedGradients, ::testing::ValuesIn(kPatterns));
 

@@ -286,6 +286,66 @@ TEST_P(Sequences, SizesInMemoryThatCannotBeAreRefused) {
   EXPECT_EQ(got.out, std::vector<float>(got.out.size(), -7));
 }
 
+/// As one in a batch that is being served: its keys would be cut into chunks, if it had queries.
+TEST(SequencesWithoutQueries, MayHaveManyKeys) {
+  constexpr std::int64_t kRows = 3, kKeysOfFirst = 5, kMany = 3000;
+  const std::vector<float> of_rows = numbers(kRows * kDim, 1), of_keys = numbers((kKeysOfFirst + kMany) * kDim, 2);
+  for (const char* target : {"cpu", "emulate:sm_61", "emulate:sm_80"}) {
+    const Engine engine{{.no_cache = true}};
+    const auto kernel =
+        engine.compile("pattern p { keep causal; }", {.dim = kDim, .dtype = DType::f32, .target = target});
+    ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+    const auto run = [&](const std::vector<std::int64_t>& borders_q, const std::vector<std::int64_t>& borders_k) {
+      std::vector<float> out(of_rows.size(), -7);
+      const auto keys_of_all = dense_view(of_keys.data(), DType::f32, {1, kKeysOfFirst + kMany, 1, kDim});
+      const auto status = kernel->run({.q = dense_view(of_rows.data(), DType::f32, {1, kRows, 1, kDim}),
+                                       .k = keys_of_all,
+                                       .v = keys_of_all,
+                                       .out = dense_output(out.data(), DType::f32, {1, kRows, 1, kDim}),
+                                       .cu_q = borders_q,
+                                       .cu_k = borders_k});
+      EXPECT_TRUE(status.ok()) << status.error().message;
+      return out;
+    };
+    EXPECT_EQ(run({0, kRows, kRows}, {0, kKeysOfFirst, kKeysOfFirst + kMany}), run({0, kRows}, {0, kKeysOfFirst}));
+    EXPECT_EQ(run({kRows, kRows}, {0, kMany}), std::vector<float>(of_rows.size(), -7)) << "nothing is written";
+  }
+}
+
+/// Of a GPU: a CPU looks at sizes before it makes lists.
+TEST(SizesInMemory, AreRefusedWhereListsAreMadeForThoseOfTheHost) {
+  const Engine engine{{.no_cache = true}};
+  const std::vector<float> x(20 * kDim, 1);
+  const std::vector<std::int32_t> documents(30, 0), borders = {0, 5, 20};
+  const auto rows = dense_view(x.data(), DType::f32, {1, 20, 1, kDim});
+  std::vector<float> out(x.size(), -7);
+  const std::vector<NamedInput> inputs = {{"doc", dense_view(documents.data(), DType::i32, {2, 15})}};
+  const RunArgs args{
+      .q = rows,
+      .k = rows,
+      .v = rows,
+      .out = dense_output(out.data(), DType::f32, {1, 20, 1, kDim}),
+      .inputs = inputs,
+      .sizes_at = {.sequences = 2, .most_q = 15, .most_k = 15, .cu_q = borders.data(), .cu_k = borders.data()}};
+  const RunShape shape{.batch = 2, .n_q = 15, .n_k = 15, .sizes_at = true};
+  for (const bool gradient : {false, true}) {
+    const auto kernel =
+        engine.compile("pattern p { input doc: i32[batch, tokens]; keep causal & document(doc); }",
+                       {.dim = kDim, .dtype = DType::f32, .gradient = gradient, .target = "emulate:sm_61"});
+    ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+    const auto prepared = kernel->prepare(shape);
+    ASSERT_FALSE(prepared.ok());
+    EXPECT_EQ(prepared.error().message,
+              "'p' passes over blocks of keys by lists, which are made for sizes that the host knows, not those of "
+              "sizes_at: give cu_q and cu_k, or kv_lengths and offset, in the host's memory");
+    if (gradient) continue;
+    const auto ran = kernel->run(args);
+    ASSERT_FALSE(ran.ok());
+    EXPECT_EQ(ran.error().message, prepared.error().message);
+  }
+  EXPECT_EQ(out, std::vector<float>(out.size(), -7));
+}
+
 TEST_P(Sequences, WrongLengthsAreRefused) {
   const Kernel kernel = compile(false);
   Results got(rows);

@@ -163,6 +163,12 @@ def test_packed_sequences(tensors):
     np.testing.assert_allclose(found, attend(q, k, v, [mask])[0], atol=bound(v, 40))
 
 
+def test_no_borders_are_not_one_sequence(tensors):
+    q, k, v = tensors(batch=1, n_q=40)
+    with pytest.raises(weft.ArgumentError, match="cu_q has no entries; one sequence has two"):
+        weft.attention(q, k, v, "causal", cu_q=[], cu_k=[])
+
+
 def test_borders_that_kernels_read(tensors):
     q, k, v = tensors(batch=1, n_q=40)
     want = weft.attention(q, k, v, "causal", cu_q=[0, 15, 40], cu_k=[0, 15, 40])

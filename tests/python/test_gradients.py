@@ -31,6 +31,23 @@ def test_layouts(tensors, rng):
         np.testing.assert_array_equal(one.swapaxes(1, 2), other)
 
 
+@pytest.mark.parametrize("target", ["cpu", "emulate:sm_61"])
+@pytest.mark.parametrize("pattern", ["causal", "pattern p { input doc: i32[batch, 26]; keep causal & document(doc); }"])
+def test_borders_that_kernels_read(tensors, rng, target, pattern):
+    q, k, v = tensors(batch=1, n_q=N)
+    d_out = rng.standard_normal(q.shape).astype(np.float32)
+    cu = np.array([3, 15, 35], np.int32)  # some tokens are nobody's
+    inputs = {"doc": np.repeat([[0, 1], [0, 2]], 13, axis=1).astype(np.int32)} if "input" in pattern else None
+    most = {"max_q": 26, "max_k": 26}
+    if inputs is not None:  # sequences that the host knows have inputs as long as the longest
+        cu = np.array([3, 15, 41], np.int32)
+    want = weft.vjp(q, k, v, pattern, inputs=inputs, cu_q=cu.tolist(), cu_k=cu.tolist(), target=target)[1](d_out)
+    found = weft.vjp(q, k, v, pattern, inputs=inputs, cu_q=cu, cu_k=cu, **most, target=target)[1](d_out)
+    for one, other in zip(found[:3], want[:3]):
+        np.testing.assert_array_equal(one, other)
+        assert not one[0, :3].any() and not one[0, cu[2] :].any() and one[0, 3 : cu[2]].any()
+
+
 TEXT = """pattern biased {
   input bias: f32[heads, 64];
   input gate: u8[tokens];

@@ -46,6 +46,29 @@ def test_one_compilation_serves_all_lengths():
     assert counter.frame_count == 1
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("target", ["cpu", "emulate:sm_61"])
+def test_borders_that_kernels_read(target):
+    borders = torch.tensor([0, 5, 11], dtype=torch.int32)
+
+    def step(q, k, v, cu):
+        return weft.attention(q[:1], k[:1], v[:1], "causal", cu_q=cu, cu_k=cu, max_q=8, max_k=8, target=target).square()
+
+    given = tensors()
+    want = weft.attention(*(x[:1] for x in given), "causal", cu_q=[0, 5, 11], cu_k=[0, 5, 11], target=target).square()
+    of_host = torch.autograd.grad(want[:, :11].sum(), given)
+    for run in (step, torch.compile(step, fullgraph=True, backend="aot_eager")):
+        found = run(*given, borders)
+        assert torch.equal(found[:, :11], want[:, :11])
+        for one, other in zip(torch.autograd.grad(found[:, :11].sum(), given), of_host):
+            assert torch.equal(one, other)
+
+
+def test_no_borders_are_not_one_sequence():
+    with pytest.raises(weft.ArgumentError, match="cu_k has no entries; one sequence has two"):
+        weft.torch.op_arguments(*tensors(), "causal", cu_q=[0, 12], cu_k=[])
+
+
 def test_the_compiler_may_write_the_operator_into_one_line_of_a_comment():
     text = "pattern mine {  # größer\n  keep causal;\n  branch window(3, 0) | sink(1);\n}"
     given = weft.torch.op_arguments(*tensors(), text)

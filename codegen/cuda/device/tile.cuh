@@ -27,11 +27,6 @@ __device__ __forceinline__ int chunks_of(const weft_args& a, int b) {
 __device__ __forceinline__ bool is_cut(const weft_args& a, int b) {
   return kCutsKeys && a.chunks > 0 && (a.chunks_of_entry == nullptr || chunks_of(a, b) > 1);
 }
-/// Does the block keep a state, and write no O? Those behind the last chunk of an entry keep an empty one, which nobody
-/// merges: a way to leave the kernel before would cost registers that matrix kernels of 128 columns do not have.
-__device__ __forceinline__ bool keeps_state(const weft_args& a, int b) {
-  return is_cut(a, b) || (kCutsKeys && a.chunks > 0 && share_of_block(a) > 0);
-}
 
 /// Which (batch entry, head), which tile and which chunk of keys of it the block computes; its rows. False when it has
 /// none. The tile's facts go to s.tile: registers are dear, and few ask for them while products are summed up.
@@ -65,9 +60,10 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
     const i64* const of_entry = a.chunks_of_entry + 2 * t.b;
     const int first = (int)(a.chunks_of_entry != nullptr ? word(of_entry) : a.chunk_first);
     const unsigned keys = (unsigned)(a.chunks_of_entry != nullptr ? word(of_entry + 1) : a.chunk_keys);
-    // Other entries may have more chunks: behind the last one of this, they begin at the end.
     const unsigned each = kSeveralSoftmaxes && is_cut(a, t.b) ? (unsigned)softmaxes(a) : 1;
     const unsigned chunk = share_of_block(a) / each;
+    // Other entries may have more chunks: blocks behind the last one of this have no row.
+    if ((int)chunk >= chunks_of(a, t.b)) n_q = 0;
     t.key_begin = (int)min(first + (i64)((u64)chunk * keys), (i64)n_k);
     t.key_end = (int)min(t.key_begin + (i64)keys, (i64)n_k);
   }

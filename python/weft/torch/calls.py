@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .._arrays import borders
 from .._attention import LENGTHS, statements_of, with_statements
 from .._sources import Source, source_of
 from .._words import spell_params
@@ -38,6 +39,13 @@ def _integers(value: Any) -> list[int]:
     return [value]
 
 
+def _borders(value: Any, name: str) -> list[int]:
+    found = _integers(value)
+    if value is not None and not found:
+        raise ArgumentError(f"{name} has no entries; one sequence has two")
+    return found
+
+
 def _seed_of(q: Tensor, seed: Any) -> Tensor:
     if seed is None:
         return torch.randint(2**63 - 1, (1,), device=q.device)
@@ -48,8 +56,8 @@ def _seed_of(q: Tensor, seed: Any) -> Tensor:
 
 def op_arguments(q: Tensor, k: Tensor, v: Tensor, pattern: Any = "dense", *, layout: str = "bnhd", scale: float | None = None,
                  dropout: float = 0.0, seed: Any = None, inputs: Mapping[str, Any] | None = None, lengths: Any = None,
-                 offset: Any = None, cu_q: Any = None, cu_k: Any = None, target: str | None = None, threads: int = 0,
-                 **params: Any) -> tuple[Any, ...]:  # fmt: skip
+                 offset: Any = None, cu_q: Any = None, cu_k: Any = None, max_q: int | None = None, max_k: int | None = None,
+                 target: str | None = None, threads: int = 0, **params: Any) -> tuple[Any, ...]:  # fmt: skip
     """Arguments of `weft.torch.op` for what `weft.attention` is called with: for `torch.library.opcheck` and the like."""
     if layout not in ("bnhd", "bhnd"):
         raise ArgumentError(f"layout is '{layout}'; expected 'bnhd' ([batch, tokens, heads, dim]) or 'bhnd'")
@@ -60,8 +68,11 @@ def op_arguments(q: Tensor, k: Tensor, v: Tensor, pattern: Any = "dense", *, lay
     if lengths is not None:
         given[LENGTHS] = lengths
     tensors = [x if isinstance(x, Tensor) else torch.tensor(x, dtype=torch.int32, device=q.device) for x in given.values()]
+    if max_q is not None or max_k is not None:
+        tensors += [borders(cu_q, max_q, "cu_q").at, borders(cu_k, max_k, "cu_k").at]
+        cu_q = cu_k = None
     return (q, k, v, tensors, _seed_of(q, seed) if drops else None, text, name, spelled, list(given), layout == "bhnd",
-            _integers(offset), _integers(cu_q), _integers(cu_k), target or "", threads)  # fmt: skip
+            _integers(offset), _borders(cu_q, "cu_q"), _borders(cu_k, "cu_k"), max_q or 0, max_k or 0, target or "", threads)  # fmt: skip
 
 
 def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _weft
+from .._arrays import Borders
 from .._attention import kernel_of, shape_of
 from .._kernels import Kernel
 from .._sources import Source
@@ -20,7 +21,7 @@ Tensor = torch.Tensor
 _weft.leaks_are_known()  # PyTorch holds an operator's functions, and so this package, until the process ends
 _LIBRARY = torch.library.Library("weft", "DEF")
 
-_HOW = "str pattern, str name, str[] params, str[] names, bool heads_first, SymInt[] offset, SymInt[] cu_q, SymInt[] cu_k, str target, int threads"
+_HOW = "str pattern, str name, str[] params, str[] names, bool heads_first, SymInt[] offset, SymInt[] cu_q, SymInt[] cu_k, SymInt max_q, SymInt max_k, str target, int threads"
 _GIVEN = "Tensor q, Tensor k, Tensor v, Tensor[] inputs, Tensor? seed"
 _TAGS = (torch.Tag.pt2_compliant_tag,)
 _LIBRARY.define(f"attention({_GIVEN}, {_HOW}) -> (Tensor out, Tensor lse)", tags=_TAGS)
@@ -50,6 +51,9 @@ class How(NamedTuple):
     offset: list[int]
     cu_q: list[int]
     cu_k: list[int]
+    max_q: int
+    """Not 0: borders stand behind the inputs, as tensors that the kernel reads when it runs, those of q and those of k."""
+    max_k: int
     target: str
     threads: int
 
@@ -60,15 +64,18 @@ class How(NamedTuple):
             raise ArgumentError(f"q is {q.dtype}; expected f32, f16, bf16 or f64")
         target = self.target or ("interpreter" if dtype == "f64" else _target_of(q.device))
         source = Source(_many_lines(self.pattern), self.name, "<pattern>")
-        shape = () if self.cu_q else shape_of(q.shape, k.shape, self.heads_first)
+        shape = () if self.cu_q or self.max_q else shape_of(q.shape, k.shape, self.heads_first)
         return kernel_of(source, params, (), None, q.shape[-1], v.shape[-1], dtype, target, shape)
 
-    def options(self, inputs: Sequence[Tensor], seed: Tensor | None) -> tuple[Any, ...]:
-        """Of a launch: see `Kernel.forward`."""
+    def options(self, kernel: Kernel, inputs: Sequence[Tensor], seed: Tensor | None, of_inputs: bool) -> tuple[Any, ...]:
+        """Of a launch: see `Kernel.forward`. `of_inputs`: it makes their gradients."""
         # A kernel of a GPU reads it when it runs, so that a CUDA graph draws anew each time.
         drawn = 0 if seed is None else seed if seed.is_cuda else int(seed.item())
-        numbers = (self.offset or None, self.cu_q or None, self.cu_k or None)
-        return (self.heads_first, dict(zip(self.names, inputs)) or None, *numbers, drawn, self.threads, None)
+        named = dict(zip(self.names, inputs))
+        borders: tuple[Any, Any] = (self.cu_q or None, self.cu_k or None)
+        if self.max_q:
+            borders = kernel.borders_of_launch(Borders(inputs[-2], self.max_q), Borders(inputs[-1], self.max_k), of_inputs)
+        return (self.heads_first, named or None, self.offset or None, *borders, drawn, self.threads, None)
 
     def facts(self) -> Facts:
         return facts_of(self.pattern, self.name, tuple(self.params))
@@ -113,7 +120,8 @@ def _target_of(device: torch.device) -> str:
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, inputs: Sequence[Tensor], seed: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
     how = How(*rest)
-    out, lse = how.kernel(q, k, v).forward(q, k, v, *how.options(inputs, seed))
+    kernel = how.kernel(q, k, v)
+    out, lse = kernel.forward(q, k, v, *how.options(kernel, inputs, seed, False))
     return out, q.new_zeros(0, dtype=torch.float32) if lse is None else lse
 
 
@@ -123,7 +131,8 @@ def _backward(d_out: Tensor, d_lse: Tensor | None, out: Tensor, lse: Tensor, wan
     asked = tuple(name for name, wants in zip(("q", "k", "v", *how.names), wanted) if wants)
     saved = None if how.facts().lse == "none" else lse
     d_lse = None if saved is None else d_lse
-    found = how.kernel(q, k, v).backward(q, k, v, out, saved, d_out, d_lse, asked, *how.options(inputs, seed))
+    kernel, of_inputs = how.kernel(q, k, v), any(name in how.names for name in asked)
+    found = kernel.backward(q, k, v, out, saved, d_out, d_lse, asked, *how.options(kernel, inputs, seed, of_inputs))
     by_name = {"q": found.q, "k": found.k, "v": found.v, **found.inputs}
     return [by_name[name] for name in asked]
 
@@ -198,7 +207,7 @@ def mapped(operator: Callable[..., Any], how: How | None = None) -> Any:
 
     def rule(info: Any, axes: tuple[Any, ...], *args: Any) -> Any:
         size, told = info.batch_size, how or How(*args[-len(How._fields) :])
-        if told.facts().needs_loop or told.offset or told.cu_q or told.cu_k:
+        if told.facts().needs_loop or told.offset or told.cu_q or told.cu_k or told.max_q:
             each = [operator(*(_selected(x, axis, i) for x, axis in zip(args, axes))) for i in range(size)]
             made = [torch.stack(some) for some in zip(*each)]
         else:

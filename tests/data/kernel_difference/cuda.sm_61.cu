@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   clear(shared, state);
   attend(a, shared, state, views, tile, zones);
   close_sums(shared, state);
-  const bool chunk = keeps_state(a, tile.b);  // of keys: weft_merge goes on
+  const bool chunk = is_cut(a, tile.b);  // of keys: weft_merge goes on
   if (!chunk) {
     join_sinks(a, shared, state);
     const i64* const pass = get(shared.pass);

@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
 
   // O is a weighted sum of several softmaxes. Of a chunk of keys it is one of them, and weft_merge goes on.
   Sum sum = {};
-  const bool chunk = keeps_state(a, tile.b);
+  const bool chunk = is_cut(a, tile.b);
   int p = 0, end = softmaxes(a);
   if (chunk) {
     p = (int)(blockIdx.x % (unsigned)end);
