@@ -122,27 +122,6 @@ weft_args argument_block(const ir::Plan& plan, const Launch& launch, const RunAr
   return to;
 }
 
-/// Where gradients are written piece by piece, tokens that belong to no sequence have one of their own: of queries
-/// without keys, or of keys without queries, and what these get is 0.
-std::vector<Sequence> gaps_of(const Launch& launch, const RunArgs& args) {
-  std::vector<Sequence> out;
-  std::int64_t end_q = 0, end_k = 0;
-  const auto gap = [&](std::int64_t& end, std::int64_t to, bool of_queries) {
-    if (to > end) {
-      out.push_back(of_queries ? Sequence{.b = 0, .n_q = to - end, .n_k = 0, .first_q = end, .first_k = 0}
-                               : Sequence{.b = 0, .n_q = 0, .n_k = to - end, .first_q = 0, .first_k = end});
-    }
-    end = to;
-  };
-  for (const auto& s : launch.sequences) {
-    if (launch.packed_q) gap(end_q, s.first_q, true), end_q = s.first_q + s.n_q;
-    if (launch.packed_k) gap(end_k, s.first_k, false), end_k = s.first_k + s.n_k;
-  }
-  if (launch.packed_q) gap(end_q, args.q.extent[1], true);
-  if (launch.packed_k) gap(end_k, args.k.extent[1], false);
-  return out;
-}
-
 /// Blocks of threads find out by themselves that an entry has no such tile. More than three in four may not, where they
 /// are more than a GPU has room for at once.
 constexpr std::int64_t kMostWaste = 4, kFewTiles = 512;
@@ -263,8 +242,6 @@ std::vector<Piece> pieces_of(const ir::Plan& plan, const Launch& launch, const R
   };
   const std::span all = launch.sequences;
   for (const auto& group : groups_of(plan, launch, together)) add(all.subspan(group.first, group.end - group.first));
-  if (!plan.transposed || launch.sizes_in_memory) return out;  // where those are, a kernel finds out
-  for (const auto& gap : gaps_of(launch, args)) add({&gap, 1});
   return out;
 }
 

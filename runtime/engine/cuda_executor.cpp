@@ -220,14 +220,15 @@ Status CudaExecutor::queue(const Job& job, Room room, const RoomSizes& sizes, st
               (reinterpret_cast<cuda::DeviceAddress>(to), from, bytes, stream));
     return done;
   };
-  const auto clear = [&](void* to, std::size_t words) -> Status {
-    if (device()->driver().functions().cuMemsetD32Async != nullptr) {
-      WEFT_CUDA(device()->driver(), cuMemsetD32Async, (reinterpret_cast<cuda::DeviceAddress>(to), 0, words, stream));
+  const auto clear = [&](const Rectangle& zeros) -> Status {
+    const auto to = reinterpret_cast<cuda::DeviceAddress>(zeros.begin);
+    if (device()->driver().functions().cuMemsetD2D8Async != nullptr) {
+      WEFT_CUDA(device()->driver(), cuMemsetD2D8Async, (to, zeros.pitch, 0, zeros.width, zeros.height, stream));
       return done;
     }
-    const std::vector<std::uint32_t> zeros(words);
-    WEFT_CUDA(device()->driver(), cuMemcpyHtoDAsync_v2,
-              (reinterpret_cast<cuda::DeviceAddress>(to), zeros.data(), words * sizeof zeros[0], stream));
+    const std::vector<std::byte> row(zeros.width);
+    for (std::size_t i = 0; i < zeros.height; ++i)
+      WEFT_CUDA(device()->driver(), cuMemcpyHtoDAsync_v2, (to + i * zeros.pitch, row.data(), row.size(), stream));
     return done;
   };
   const auto fetch = [&](void* to, const void* from, std::size_t bytes) -> Status {

@@ -242,8 +242,9 @@ Result<std::vector<emulate::Report>> EmulateExecutor::run_on(const Load& load, c
     std::memcpy(to, from, bytes);
     return done;
   };
-  const auto clear = [](void* to, std::size_t words) -> Status {
-    std::memset(to, 0, words * sizeof(std::uint32_t));
+  const auto clear = [](const Rectangle& zeros) -> Status {
+    for (std::size_t i = 0; i < zeros.height; ++i)
+      std::memset(static_cast<std::byte*>(zeros.begin) + i * zeros.pitch, 0, zeros.width);
     return done;
   };
   const auto fetch = [](void* to, const void* from, std::size_t bytes) -> Status {

@@ -20,6 +20,10 @@ std::int64_t kernel_step(ir::Step::Part part) {
   return static_cast<std::int64_t>(part) - static_cast<std::int64_t>(ir::Step::Part::clear);
 }
 
+Rectangle row_of_zeros(void* begin, std::size_t words) {
+  return {.begin = begin, .pitch = words * sizeof(float), .width = words * sizeof(float)};
+}
+
 std::int64_t up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
 /// The largest dO of heads that share keys stand before the terms: so many numbers, whose end is aligned.
@@ -148,12 +152,46 @@ void place_terms(const Job& job, const Piece& piece, const Room& room, weft_args
   block.query_terms = room.terms + bounds_of(piece.shape) + 2 * piece.first_q;
 }
 
+namespace {
+
+/// Rows [first, end) of a gradient.
+Status clear_rows(const OutputView& view, std::int64_t first, std::int64_t end, const Machine& machine) {
+  if (view.data == nullptr || first >= end) return done;
+  const auto bytes = static_cast<std::int64_t>(size_of(view.dtype));
+  const bool side_by_side = view.stride[2] == view.extent[3];
+  const auto heads = side_by_side ? view.extent[2] : 1;
+  for (std::int64_t h = 0; h < view.extent[2]; h += heads) {
+    const auto at = first * view.stride[1] + h * view.stride[2];
+    WEFT_CHECK(machine.clear({.begin = static_cast<std::byte*>(view.data) + at * bytes,
+                              .pitch = static_cast<std::size_t>(view.stride[1] * bytes),
+                              .width = static_cast<std::size_t>(heads * view.extent[3] * bytes),
+                              .height = static_cast<std::size_t>(end - first)}));
+  }
+  return done;
+}
+
+}  // namespace
+
+Status clear_rows_of_nobody(const Launch& launch, const RunArgs& args, const Machine& machine) {
+  if (launch.sequences.empty() || launch.sizes_in_memory) return done;  // where those are, a kernel finds out
+  const auto around = [&](const OutputView& view, std::int64_t begin, std::int64_t end) -> Status {
+    WEFT_CHECK(clear_rows(view, 0, begin, machine));
+    return clear_rows(view, end, view.extent[1], machine);
+  };
+  const Sequence &first = launch.sequences.front(), &last = launch.sequences.back();
+  if (launch.packed_q) WEFT_CHECK(around(args.dq, first.first_q, last.first_q + last.n_q));
+  if (!launch.packed_k) return done;
+  WEFT_CHECK(around(args.dk, first.first_k, last.first_k + last.n_k));
+  return around(args.dv, first.first_k, last.first_k + last.n_k);
+}
+
 Status run_terms(const Job& job, const ir::Step& step, Piece& piece, const Machine& machine) {
   const std::int64_t rows = piece.shape.rows_computed();
   weft_args& block = piece.block;
   if (rows == 0) return done;
   if (job.kernel.plan.scales_gradients()) {
-    WEFT_CHECK(machine.clear(block.d_o_bounds, static_cast<std::size_t>(piece.shape.batch * piece.shape.kv_heads)));
+    const auto bounds = static_cast<std::size_t>(piece.shape.batch * piece.shape.kv_heads);
+    WEFT_CHECK(machine.clear(row_of_zeros(block.d_o_bounds, bounds)));
   }
   if (piece.shape.n_k == 0) return done;
   WEFT_CHECK(check_tiles(piece, rows));
@@ -164,8 +202,8 @@ Status run_terms(const Job& job, const ir::Step& step, Piece& piece, const Machi
     // than a launch.
     ranges = stretches_of(job.launch.part->all_there(), kRowsOfALaunch);
     const auto of_entry = 2 * std::ssize(job.kernel.plan.phases.front().passes) * piece.shape.heads * rows;
-    WEFT_CHECK(machine.clear(block.query_terms + piece.first_entry() * of_entry,
-                             static_cast<std::size_t>(piece.entries() * of_entry)));
+    WEFT_CHECK(machine.clear(row_of_zeros(block.query_terms + piece.first_entry() * of_entry,
+                                          static_cast<std::size_t>(piece.entries() * of_entry))));
   }
   for (const auto& range : ranges) {
     take_tiles(range, block);

@@ -17,6 +17,10 @@ using Steps = std::span<const ir::Step>;
 /// Where in the room terms of a piece's queries stand.
 void place_terms(const Job& job, const Piece& piece, const Room& room, weft_args& block);
 
+/// Rows of packed gradients that are no sequence's, which stand before the first and behind the last: no kernel asks
+/// for these what conditions read.
+Status clear_rows_of_nobody(const Launch& launch, const RunArgs& args, const Machine& machine);
+
 /// Terms of the queries of one piece.
 Status run_terms(const Job& job, const ir::Step& step, Piece& piece, const Machine& machine);
 

@@ -33,7 +33,7 @@ Result<std::vector<Rehearsed>> rehearse(const Compilation& kernel, const ir::Sha
     return done;
   };
   const auto copy = [](std::int64_t*, const std::int64_t*, std::size_t) -> Status { return done; };
-  const auto clear = [](void*, std::size_t) -> Status { return done; };
+  const auto clear = [](const Rectangle&) -> Status { return done; };
   WEFT_CHECK(run_steps(job, room, {.run = run, .copy = copy, .clear = clear}));
   return out;
 }

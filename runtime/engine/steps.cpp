@@ -432,6 +432,7 @@ Status run_steps(const Job& job, const Room& room, const Machine& machine) {
   const auto behind =
       std::find_if(all.begin(), all.end(), [](const ir::Step& step) { return step.when == ir::Step::When::d_inputs; });
   const auto of_pieces = all.first(static_cast<std::size_t>(behind - all.begin()));
+  if (job.kernel.plan.transposed && machine.clear) WEFT_CHECK(clear_rows_of_nobody(job.launch, job.args, machine));
   for (auto& piece : pieces) {
     WEFT_CHECK(open_piece(job, piece, room, machine));
     for (auto rest = of_pieces; !rest.empty();) {

@@ -68,13 +68,18 @@ Result<RoomSizes> most_room_for(const ir::Plan& plan, const ir::Shape& shape);
 /// Where `bytes` begin in a caller's workspace, aligned. User error where it has no room for them.
 Result<std::byte*> in_workspace(std::span<std::byte> workspace, std::size_t bytes, std::size_t alignment);
 
+/// `height` rows of `width` bytes, so many bytes apart.
+struct Rectangle {
+  void* begin = nullptr;
+  std::size_t pitch = 0, width = 0, height = 1;
+};
+
 /// What runs steps.
 struct Machine {
   RunTurn run;
   /// Brings numbers to where kernels can reach them; empty where they reach the host's.
   std::function<Status(std::int64_t* to, const std::int64_t* from, std::size_t bytes)> copy = {};
-  /// Zeros, in words of four bytes.
-  std::function<Status(void* to, std::size_t words)> clear = {};
+  std::function<Status(const Rectangle& zeros)> clear = {};
   /// Brings bytes to the host when all before is done; empty where it reaches them.
   std::function<Status(void* to, const void* from, std::size_t bytes)> fetch = {};
 };

@@ -1,11 +1,10 @@
 #include "tests/codegen/cpu_runner.h"
 #include "tests/codegen/emulated_runner.h"
 #include "tests/codegen/random_check.h"
+#include "tests/support/effort.h"
 #include "tests/support/random_pattern.h"
 
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 /// Compiled kernels against the pattern interpreter on seeded random patterns, shapes, layouts and types, with the
 /// bounds of semantics section 10: for every width of vector that this machine executes, and for CUDA on the emulator.
@@ -43,8 +42,7 @@ TEST_P(RandomKernels, MatchTheInterpreter) {
   const Target target = find_target(GetParam().target).value();
   if (!GetParam().emulated() && !host_can_execute(target))
     GTEST_SKIP() << "this machine does not execute " << target.name;
-  const char* times = std::getenv("WEFT_RANDOM_TIMES");
-  const int count = (GetParam().emulated() ? 10 : 60) * (times != nullptr ? std::atoi(times) : 1);
+  const int count = (GetParam().emulated() ? 10 : 60) * test::random_times();
   for (int i = 0; i < count; ++i) {
     const auto seed = static_cast<std::uint64_t>(i) + 7000;
     // Every third problem is long enough for several tiles and blocks.

@@ -135,7 +135,9 @@ TEST_F(CudaEngine, CapturedLaunchesReadSizesWhenTheyAreReplayed) {
   const auto status = kernel.run(args);
   ASSERT_TRUE(status.ok()) << status.error().message;
   EXPECT_EQ(driver().forbidden, std::vector<std::string>());
-  EXPECT_EQ(driver().count("cuMemsetD32Async") + driver().count("cuMemcpyHtoDAsync_v2"), 0u);
+  EXPECT_EQ(
+      driver().count("cuMemsetD32Async") + driver().count("cuMemsetD2D8Async") + driver().count("cuMemcpyHtoDAsync_v2"),
+      0u);
   driver().captured = 0;
   emulate(kernel);
   for (const std::int64_t further : {0, 17}) {

@@ -11,11 +11,11 @@
 #include "tests/device/gpu_ring.h"
 #include "tests/engine/problem.h"
 #include "tests/golden/case.h"
+#include "tests/support/effort.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <tuple>
 
 namespace weft::testing {
@@ -77,8 +77,7 @@ class DeviceRandom : public ::testing::TestWithParam<std::tuple<ir::DType, int>>
 
 TEST_P(DeviceRandom, MatchTheInterpreter) {
   NEEDS_GPU(target);
-  const char* times = std::getenv("WEFT_RANDOM_TIMES");
-  const int count = 5 * (times != nullptr ? std::atoi(times) : 1);
+  const int count = 5 * test::random_times();
   const auto [dtype, slice] = GetParam();
   const auto as_they_are = [](const RunOptions& options, std::uint64_t) { return options; };
   for (int i = slice * count; i < (slice + 1) * count; ++i) {

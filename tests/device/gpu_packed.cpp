@@ -3,6 +3,7 @@
 #include "compiler/ir/tensor.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/engine/cuda_executor.h"
+#include "tests/support/effort.h"
 #include "tests/support/program.h"
 #include "tests/support/random_numbers.h"
 #include "tests/support/stored.h"
@@ -12,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -198,8 +198,7 @@ Status check(const Engine& engine, const std::string& target, const std::vector<
                                   // More rows than those whose keys are cut, beside such.
                                   {{300, 1}, {320, many}}};
   const std::size_t chosen = lengths.size();
-  const char* times = std::getenv("WEFT_RANDOM_TIMES");
-  const auto draws = static_cast<std::uint64_t>(3 * (times != nullptr ? std::atoi(times) : 1));
+  const auto draws = static_cast<std::uint64_t>(3 * random_times());
   for (std::uint64_t seed = 7; seed < 7 + draws; ++seed) lengths.push_back(drawn(seed));
   constexpr const char* kTexts[] = {
       "pattern p { keep causal; sink_logit 0.5 * h; schedule { chunk: 64; } }",

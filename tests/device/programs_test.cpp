@@ -4,12 +4,11 @@
 #include "tests/device/device_runner.h"
 #include "tests/device/engine_runner.h"
 #include "tests/programs/checks.h"
+#include "tests/support/effort.h"
 #include "tests/support/random_program.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 namespace weft::test {
 namespace {
@@ -27,8 +26,7 @@ TEST_P(DevicePrograms, HoldTogether) {
                       WEFT_TRY(const auto kernel, testing::EngineKernel::make(p.pattern, p.bind, *target, p.shape));
                       return kernel.run(p.shape, p.tensors.q, p.tensors.k, p.tensors.v, p.inputs, p.options);
                     }}};
-  const char* times = std::getenv("WEFT_RANDOM_TIMES");
-  const std::uint64_t count = kPrograms * static_cast<std::uint64_t>(times != nullptr ? std::atoi(times) : 1);
+  const std::uint64_t count = kPrograms * static_cast<std::uint64_t>(test::random_times());
   const std::uint64_t first = 20'000 + GetParam() * count;
   Reached reached;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {

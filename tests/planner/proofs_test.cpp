@@ -2,12 +2,12 @@
 #include "compiler/planner/analysis.h"
 #include "compiler/planner/planner.h"
 #include "tests/planner/coverage.h"
+#include "tests/support/effort.h"
 #include "tests/support/random_pattern.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <map>
 
 /// The proofs on plans, without kernels: what is visited, in both orientations and over ring hops, against the
@@ -38,10 +38,7 @@ std::string check_ring(const RandomProblem& problem, ir::RingLayout layout, std:
   return got.difference(problem.pattern, problem.inputs);
 }
 
-int count(int usual) {
-  const char* times = std::getenv("WEFT_RANDOM_TIMES");
-  return times != nullptr ? usual * std::atoi(times) : usual;
-}
+int count(int usual) { return usual * test::random_times(); }
 
 void prove(std::uint64_t first, int problems, const test::RandomOptions& shape,
            const std::function<std::string(const RandomProblem&)>& wrong) {

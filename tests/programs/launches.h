@@ -30,10 +30,14 @@ struct Heads {
   std::int64_t first = 0, count = 0;  ///< 0: all
 };
 
+struct Kind {
+  bool gradient = false, paged = false;
+};
+
 /// A program whose values are made, and a kernel of it.
 class Launches {
  public:
-  Launches(const Program& program, const std::string& target)
+  Launches(const Program& program, const std::string& target, Kind kind = {})
       : program_(program), dtype_(from_ir(program.dtype)), pattern_(lowered(program)) {
     if (!pattern_) return;
     const auto& s = program.shape;
@@ -60,11 +64,14 @@ class Launches {
                                             .dim_v = s.d_v,
                                             .dtype = dtype_,
                                             .branch_lse = program.branch_lse,
+                                            .paged = kind.paged,
+                                            .gradient = kind.gradient,
                                             .target = target});
   }
 
   bool ok() const { return kernel_.ok(); }
   const Kernel& kernel() const { return *kernel_; }
+  const ir::Pattern& pattern() const { return *pattern_; }
   DType dtype() const { return dtype_; }
 
   /// Rows [begin, end), and heads; where that is not all, as a slice, or untold as a launch of its own.

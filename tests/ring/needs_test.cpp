@@ -154,7 +154,7 @@ std::string check_all(const RandomProblem& problem, Counted& counted) {
 }
 
 void prove(std::uint64_t first, int problems, const test::RandomOptions& options, Counted& counted) {
-  if (const char* times = std::getenv("WEFT_RANDOM_TIMES")) problems *= std::atoi(times);
+  problems *= test::random_times();
   for (int i = 0; i < problems; ++i) {
     const auto problem = test::random_problem(first + static_cast<std::uint64_t>(i), options);
     if (check_all(problem, counted).empty()) continue;

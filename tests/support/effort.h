@@ -14,10 +14,16 @@ T effort(T usual, T all) {
   return tries_all() ? all : usual;
 }
 
+/// How many times as much is drawn at random: WEFT_RANDOM_TIMES, for whoever looks for what nobody has found.
+inline int random_times() {
+  const char* times = std::getenv("WEFT_RANDOM_TIMES");
+  return times != nullptr ? std::atoi(times) : 1;
+}
+
 /// Random programs on a target, so many times as many with --all; not on emulated GPUs, where the host's compiler takes
 /// two seconds for each of their kernels.
 inline int programs_on(std::string_view target, int usual, int times) {
-  return usual * effort(1, target.starts_with("emulate") ? 1 : times);
+  return usual * random_times() * effort(1, target.starts_with("emulate") ? 1 : times);
 }
 
 /// Where `of` take turns, is item `number` the one's? Together they see all.

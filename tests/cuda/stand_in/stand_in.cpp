@@ -474,6 +474,16 @@ STAND_IN(cuMemsetD8Async, (DeviceAddress to, unsigned char value, std::size_t co
   std::memset(reinterpret_cast<void*>(to), value, count);
   return 0;
 }
+STAND_IN(cuMemsetD2D8Async, (DeviceAddress to, std::size_t pitch, unsigned char value, std::size_t width,
+                             std::size_t height, StreamHandle*)) {
+  CALLED("cuMemsetD2D8Async");
+  NEEDS_CONTEXT();
+  for (std::size_t i = 0; i < height; ++i, to += pitch) {
+    if (!holds(to, width)) return kInvalidValue;
+    std::memset(reinterpret_cast<void*>(to), value, width);
+  }
+  return 0;
+}
 STAND_IN(cuPointerGetAttributes, (unsigned count, int* attributes, void** values, DeviceAddress address)) {
   CALLED("cuPointerGetAttributes");
   NEEDS_CONTEXT();

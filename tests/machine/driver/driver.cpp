@@ -326,6 +326,13 @@ DRIVER(cuMemsetD8Async, (DeviceAddress to, unsigned char value, std::size_t coun
   memory().mark_written(to, count);
   return kSuccess;
 }
+DRIVER(cuMemsetD2D8Async, (DeviceAddress to, std::size_t pitch, unsigned char value, std::size_t width,
+                           std::size_t height, StreamHandle* stream)) {
+  for (std::size_t i = 0; i < height; ++i) {
+    if (const int error = cuMemsetD8Async(to + i * pitch, value, width, stream); error != kSuccess) return error;
+  }
+  return kSuccess;
+}
 DRIVER(cuStreamSynchronize, (StreamHandle*)) { return kSuccess; }
 DRIVER(cuPointerGetAttributes, (unsigned count, int* attributes, void** values, DeviceAddress address)) {
   const std::lock_guard lock(machine().mutex);
