@@ -42,7 +42,7 @@ TEST_P(RandomKernels, MatchTheInterpreter) {
   const Target target = find_target(GetParam().target).value();
   if (!GetParam().emulated() && !host_can_execute(target))
     GTEST_SKIP() << "this machine does not execute " << target.name;
-  const int count = (GetParam().emulated() ? 10 : 60) * test::random_times();
+  const int count = (GetParam().emulated() ? test::effort(5, 10) : test::effort(40, 60)) * test::random_times();
   for (int i = 0; i < count; ++i) {
     const auto seed = static_cast<std::uint64_t>(i) + 7000;
     // Every third problem is long enough for several tiles and blocks.

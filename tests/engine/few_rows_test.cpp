@@ -1,5 +1,6 @@
 #include "compiler/base/float16.h"
 #include "tests/engine/problem.h"
+#include "tests/support/effort.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -143,7 +144,9 @@ TEST_P(FewRows, AreWhatTheInterpreterSays) {
       for (std::int64_t n_q : {1, 2, 8, 9, 21}) sizes.emplace_back(group, n_q);
     }
   }
+  std::size_t number = 0;
   for (const std::string text : kPatterns) {
+    if (!takes_turn_on(way.target, number++)) continue;
     const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
     const bool lse = !has("combine mean") && !has("weights sigmoid");  // these have none
     const auto kernel = compiled(way, text), interpreter = compiled({"interpreter", way.dim, way.dtype}, text);
@@ -171,6 +174,7 @@ TEST_P(FewRows, HaveTheSameBitsWithTheirOwnCopiesOfKeys) {
 /// not, of which some rows have no keys.
 TEST(Decoding, IsWhatTheInterpreterSays) {
   using Sizes = std::vector<std::pair<std::int64_t, std::int64_t>>;  // heads to one of K, rows
+  std::size_t number = 0;
   for (const std::int64_t dim : {16, 128, 256}) {
     for (const std::string text :
          {"pattern p { keep causal; score softcap(s, 5); schedule { chunk: 64; } }",
@@ -183,6 +187,7 @@ TEST(Decoding, IsWhatTheInterpreterSays) {
           "pattern p { branch blocks(16, window(1, 1) | random(4, seed: 3)) | window(7, 90); }",
           "pattern p { branch blocks(32, top(3, by: pooled, causal: true)); keep causal; }"}) {
       const Way way{"emulate:sm_80", dim, DType::f16};
+      if (!takes_turn_on(way.target, number++)) continue;
       const auto kernel = compiled(way, text), interpreter = compiled({"interpreter", dim, DType::f16}, text);
       for (const auto& [group, n_q] : Sizes{{1, 1}, {4, 4}, {1, 13}, {8, 2}}) {
         const bool lse = text.find("combine") == std::string::npos;
@@ -196,12 +201,14 @@ TEST(Decoding, IsWhatTheInterpreterSays) {
 
 /// Keys in pages are known by number, too; of more rows they are listed.
 TEST(Decoding, OfPagesIsAsOfRows) {
+  std::size_t number = 0;
   for (const std::int64_t dim : {24, 128}) {
     for (const std::string text :
          {"pattern p { keep causal; score softcap(s, 5); schedule { chunk: 64; } }",
           "pattern p { keep window(150, 0); }",
           "pattern p { branch dilated(300, 3); branch window(100, -20) & where(k % 5 != 2); }"}) {
       const Way way{"emulate:sm_80", dim, DType::f16};
+      if (!takes_turn_on(way.target, number++)) continue;
       const auto rows = compiled(way, text), pages = compiled(way, text, true);
       for (const std::int64_t page : {16, 20, 64, 400}) {
         for (const std::int64_t n_q : {1, 5, 40}) {

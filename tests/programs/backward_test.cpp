@@ -1,4 +1,5 @@
 #include "tests/support/backward.h"
+#include "tests/support/effort.h"
 #include "tests/support/program.h"
 
 #include <fmt/format.h>
@@ -191,6 +192,7 @@ std::string difference_of_heads(const Loss& loss, const BackwardProblem& problem
 }
 
 TEST(Backward, OfSlicesOfTheHeadsHasTheBitsOfTheWhole) {
+  std::size_t number = 0;
   for (const char* text :
        {"pattern p { branches dilated(segments: [32, 50], rates: [2, 3]); combine sum; }",
         "pattern p { input bias: f32[batch, heads, keys]; input gate: f32[queries]; keep causal | lag(5); dropout 0.2; "
@@ -200,6 +202,7 @@ TEST(Backward, OfSlicesOfTheHeadsHasTheBitsOfTheWhole) {
                                         {"interpreter", ir::DType::f32},
                                         {"emulate:sm_61", ir::DType::f32},
                                         {"emulate:sm_80", ir::DType::f16}}) {
+      if (!takes_turn_on(target, number)) continue;
       const Case small{text,
                        {.batch = 2,
                         .n_q = 90,
@@ -214,6 +217,7 @@ TEST(Backward, OfSlicesOfTheHeadsHasTheBitsOfTheWhole) {
       Loss loss(small, 8);
       EXPECT_EQ(difference_of_heads(loss, loss.problem(), target), "") << text << " on " << target;
     }
+    ++number;
   }
 }
 

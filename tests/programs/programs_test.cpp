@@ -1,6 +1,7 @@
 #include "compiler/target/target.h"
 #include "tests/programs/checks.h"
 #include "tests/support/blessed.h"
+#include "tests/support/effort.h"
 #include "tests/support/places.h"
 #include "tests/support/random_program.h"
 
@@ -13,7 +14,7 @@
 #include <filesystem>
 #include <fstream>
 
-/// Random programs over the whole language, as many as there is time for: 2 minutes in eight cases, or
+/// Random programs over the whole language, as many as there is time for: a minute in eight cases, two with --all, or
 /// WEFT_PROGRAMS_MINUTES. A program that fails is made as small as it gets and written to a file;
 /// WEFT_PROGRAM=FILE runs that one alone.
 namespace weft::test {
@@ -27,7 +28,7 @@ const std::vector<std::string> kTargets = {host_target().name, "sm_61"};
 
 std::chrono::duration<double> time_of_a_case() {
   const char* minutes = std::getenv("WEFT_PROGRAMS_MINUTES");
-  return std::chrono::duration<double>((minutes != nullptr ? std::atof(minutes) : 2) * 60 / kCases);
+  return std::chrono::duration<double>((minutes != nullptr ? std::atof(minutes) : effort(1.0, 2.0)) * 60 / kCases);
 }
 
 fs::path written(const Program& program, const std::string& stage) {

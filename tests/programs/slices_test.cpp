@@ -142,8 +142,14 @@ TEST_P(CutAnywhere, HaveTheBitsOfTheWhole) {
   const Sizes& sizes = GetParam();
   const bool slow = std::string(sizes.target).starts_with("emulate");
   const int slices = slow ? 3 : 5;
-  int compared = 0, number = 0;
+  int compared = 0, number = 0, texts = 0;
   for (const char* text : kTexts) {
+    // Few rows and many take turns, too.
+    if (!takes_turn_on(sizes.target, static_cast<std::size_t>(number + (sizes.n_q < 100)))) {
+      ++number;
+      continue;
+    }
+    ++texts;
     const Program program{.text = text,
                           .pattern = "p",
                           .shape = {.batch = 2,
@@ -162,7 +168,7 @@ TEST_P(CutAnywhere, HaveTheBitsOfTheWhole) {
     if (slow) heads.shape.heads = 4, heads.shape.kv_heads = 2;
     compared += compare_heads(heads, sizes.target, slow ? 1 : 2);
   }
-  EXPECT_EQ(compared, (slices + (slow ? 1 : 2)) * static_cast<int>(std::size(kTexts)));
+  EXPECT_EQ(compared, (slices + (slow ? 1 : 2)) * texts);
 }
 
 INSTANTIATE_TEST_SUITE_P(, CutAnywhere,

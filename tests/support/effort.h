@@ -29,4 +29,12 @@ inline int programs_on(std::string_view target, int usual, int times) {
 /// Where `of` take turns, is item `number` the one's? Together they see all.
 inline bool takes_turn(std::size_t number, std::size_t one, std::size_t of) { return number % of == one; }
 
+/// On emulated GPUs compiling costs, a second each: sm_61 and another take turns with what both are to compute, but
+/// with
+/// --all, where each computes everything. All else is computed on every CPU.
+inline bool takes_turn_on(std::string_view target, std::size_t number) {
+  if (tries_all() || !target.starts_with("emulate")) return true;
+  return takes_turn(number, target.ends_with("sm_61") ? 0 : 1, 2);
+}
+
 }  // namespace weft::test
