@@ -215,15 +215,19 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
 
 constexpr const char* kOnePass = R"(
   // One softmax over the keys of every branch.
-  start_tile(a, shared, views, tile);
-  const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt));
-  clear(shared, state);
-  attend(a, shared, state, views, tile, zones);
+  const i64* pass = a.tables + word(head + kPassesAt);
+  do {
+    const Views views = open_views(a, shared, tile);
+    start_tile(a, shared, views, tile);
+    const int zones = make_zones(a, shared, tile, pass);
+    clear(shared, state);
+    attend(a, shared, state, views, tile, zones);
+  } while (is_wanted_again(shared, state, pass));
   close_sums(shared, state);
   const bool chunk = is_cut(a, tile.b);  // of keys: weft_merge goes on
   if (!chunk) {
     join_sinks(a, shared, state);
-    const i64* const pass = get(shared.pass);
+    pass = get(shared.pass);
     if (word(pass + kWritesLse)) store_lse(a, shared, state, (int)word(pass + kLseSlot));
     normalize(shared, state, 1);
   }
@@ -241,12 +245,18 @@ constexpr const char* kSeveralPasses = R"(
   }
 #pragma unroll 1
   for (; p < end; ++p) {
+    const Views views = open_views(a, shared, tile);
     start_tile(a, shared, views, tile);
     const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt + p));
     clear(shared, state);
     attend(a, shared, state, views, tile, zones);
+    const i64* pass;
+    if (is_wanted_again(shared, state, pass)) {
+      --p;
+      continue;
+    }
     close_sums(shared, state);
-    const i64* const pass = get(shared.pass);
+    pass = get(shared.pass);
     if (!chunk && word(pass + kWritesLse)) store_lse(a, shared, state, (int)word(pass + kLseSlot));
     if (!chunk && word(pass + kOut) && zones > 0) {
       normalize(shared, state, (float)__longlong_as_double(word(pass + kFactor)));
@@ -261,20 +271,24 @@ constexpr const char* kSeveralPasses = R"(
 constexpr const char* kSeveralPhases = R"(
   // One softmax over several launches: the state of each row goes from one to the next.
   const bool first = a.phase == 0, last = a.phase == kPhases - 1;
-  const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt));
-  if (zones == 0 && !first && !last) return;  // these rows keep their state where it is
-  clear(shared, state);
-  if (!first) take_up(a, shared, state);
-  start_tile(a, shared, views, tile);
-  __syncthreads();
-  attend(a, shared, state, views, tile, zones);
+  const i64* pass = a.tables + word(head + kPassesAt);
+  do {
+    const Views views = open_views(a, shared, tile);
+    const int zones = make_zones(a, shared, tile, pass);
+    if (zones == 0 && !first && !last) return;  // these rows keep their state where it is
+    clear(shared, state);
+    if (!first) take_up(a, shared, state);
+    start_tile(a, shared, views, tile);
+    __syncthreads();
+    attend(a, shared, state, views, tile, zones);
+  } while (is_wanted_again(shared, state, pass));
   if (!last) {
     hand_on(a, shared, state);
     return;
   }
   close_sums(shared, state);
   join_sinks(a, shared, state);
-  const i64* const pass = get(shared.pass);
+  pass = get(shared.pass);
   if (word(pass + kWritesLse)) store_lse(a, shared, state, (int)word(pass + kLseSlot));
   normalize(shared, state, 1);
   store_rows(a, shared, state);
@@ -296,7 +310,6 @@ void kernel(TextWriter& w, const ir::Plan& plan) {
     return;
   }
   w.line("  const Tile& tile = shared.tile;");
-  w.line("  const Views views = open_views(a, shared, tile);");
   w.line("  State state;");
   std::string body = plan.phases.size() > 1 ? kSeveralPhases : most_passes(plan) > 1 ? kSeveralPasses : kOnePass;
   for (const std::string_view called : {"start_tile", "attend"}) {

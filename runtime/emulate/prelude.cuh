@@ -206,6 +206,16 @@ WEFT_PURE double __longlong_as_double(long long x) { return weft_emulated::as<do
 
 WEFT_PURE int __popc(unsigned x) { return __builtin_popcount(x); }
 WEFT_PURE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+WEFT_PURE unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned by) {
+  const unsigned long long both = (unsigned long long)high << 32 | low;
+  return by >= 32 ? low : (unsigned)(both << by >> 32);
+}
+WEFT_PURE unsigned __byte_perm(unsigned low, unsigned high, unsigned places) {
+  const unsigned long long both = (unsigned long long)high << 32 | low;
+  unsigned out = 0;
+  for (int i = 0; i < 4; ++i) out |= (unsigned)(both >> 8 * (places >> 4 * i & 7) & 255) << 8 * i;
+  return out;
+}
 WEFT_PURE int __ffs(int x) { return __builtin_ffs(x); }
 WEFT_PURE int __ffsll(long long x) { return __builtin_ffsll(x); }
 WEFT_PURE int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }

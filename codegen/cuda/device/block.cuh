@@ -55,6 +55,7 @@ struct __align__(16) Walk {
   int next;   // zone
   int zones;
   Run run;
+  int again;  // is the tile computed again? See mma_attend.cuh
   int known;  // kThreads blocks of keys from this one on have bits that say of which units some row may keep a key
 };
 

@@ -52,6 +52,11 @@ __device__ __forceinline__ unsigned char* masked_values(Shared& s, const Block& 
   return v_rows(s) + (kRunsByBounds ? stage_of(block) : 0);
 }
 
+/// Pairs that are masked weigh 0, which makes a NaN of a NaN or an infinity of V in rows that do not keep it. To look for
+/// those in every block that is masked takes a twentieth of a window's instructions, and a barrier a block; so O is computed
+/// without, and again where it has a NaN. Of more columns registers would be spilled.
+constexpr bool kTriesFirst = kColumnTiles <= 8 && kDim <= 64;
+
 /// From the products of a block to its share of O.
 template <typename Pairs>
 __device__ __forceinline__ void close_block(const weft_args& a, Shared& s, State& st, Block& block) {
@@ -220,7 +225,7 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
           // fault(keys_before_the_barrier) leaves this out
           __syncthreads();
         }
-        if (bounded || block.is & kMarkMasked || Pairs::kDrops) {
+        if ((bounded || block.is & kMarkMasked || Pairs::kDrops) && (!kTriesFirst || get(s.walk.again))) {
           const bool found = find_strange<kValueBytes, kColumnTiles>(masked_values(s, block));
           mark(block, kMarkStrange, __syncthreads_or(found) != 0);
         }
@@ -263,4 +268,20 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
   }
   // fault(copies_of_no_key_not_waited_for) leaves this out
   end_copies();
+}
+
+/// Is O to be computed again, from the zones on, of the softmax whose tables `pass` then is?
+__device__ __forceinline__ bool is_wanted_again(Shared& s, const State& st, const i64*& pass) {
+  if (!kTriesFirst) return false;
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kTilesEach; ++i) {
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) sum += (st.o[i][c][0] + st.o[i][c][1]) + (st.o[i][c][2] + st.o[i][c][3]);
+  }
+  const bool again = get(s.walk.again) != 0;
+  pass = get(s.pass);
+  const bool found = __syncthreads_or(sum != sum) != 0;
+  if (threadIdx.x == 0) put(s.walk.again, 1);
+  return found && !again;
 }

@@ -64,22 +64,21 @@ __device__ __forceinline__ int of_warp(int keys) {
 }
 
 /// The pairs of a word whose key is not below the lower bound of its row, but below the upper. Four lanes share two rows:
-/// of each a lane knows one end, how many of the warp's keys lie below it.
+/// of each a lane knows one end, how many of the warp's keys lie below it. As bits of all keys first, 32 at a time, which
+/// lanes put together, and of which each takes two of every eight.
 __device__ __forceinline__ unsigned bits_between(int below) {
   const int lane = threadIdx.x % 4;
-  unsigned bits = 0;
+  unsigned eights[2] = {};  // of two tiles of keys in bytes 0 and 2
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int lo = __shfl_sync(0xFFFFFFFFu, below, 2 * half, 4), hi = __shfl_sync(0xFFFFFFFFu, below, 2 * half + 1, 4);
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      // Of which tile of 8 keys on this one of them lies behind a bound; 8 of them, which one shift may not clear.
-      const unsigned first = (unsigned)(lo - 2 * lane - j + 7) / 8, end = (unsigned)(hi - 2 * lane - j + 7) / 8;
-      const unsigned from_first = ~0u << 2 * first << 2 * first, from_end = ~0u << 2 * end << 2 * end;
-      bits |= from_first & ~from_end & 0x11111111u << (2 * half + j);
-    }
+  for (int half = 0; half < (kKeysEach + 31) / 32; ++half) {
+    const unsigned behind = __funnelshift_lc(0, ~0u, half == 0 ? below : max(below - 32, 0));
+    const unsigned own = lane % 2 == 0 ? behind : ~behind, of_row = own & __shfl_xor_sync(0xFFFFFFFFu, own, 1);
+    const unsigned upper = __shfl_sync(0xFFFFFFFFu, of_row, 0, 4) >> 2 * lane & 0x03030303u;
+    const unsigned lower = __shfl_sync(0xFFFFFFFFu, of_row, 2, 4) >> 2 * lane & 0x03030303u;
+    const unsigned fours = upper | lower << 2;
+    eights[half] = fours | fours >> 4;
   }
-  return bits;
+  return __byte_perm(eights[0], eights[1], 0x6420) & kAllBits;
 }
 
 /// The same of `count` ascending keys from place `from` of the list on.

@@ -52,3 +52,6 @@ __device__ __forceinline__ void attend(const weft_args& a, Shared& s, State& st,
     mixed = false;
   }
 }
+
+/// Products leave out pairs that are masked.
+__device__ __forceinline__ bool is_wanted_again(Shared&, const State&, const i64*&) { return false; }

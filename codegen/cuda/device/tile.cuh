@@ -81,7 +81,10 @@ __device__ __forceinline__ bool open_tile(const weft_args& a, Shared& s, const i
   kept(ahead);
   if (t.from == t.to) return false;
   if (kConditions > 0) describe_conditions(a, s, t);
-  if (threadIdx.x == 0) s.tile = t;
+  if (threadIdx.x == 0) {
+    s.tile = t;
+    if (!kGradient) put(s.walk.again, 0);
+  }
   __syncthreads();
   return true;
 }

@@ -82,7 +82,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   const i64* head;  // tables of the tile's head
   if (!open_tile(a, shared, head)) return;
   const Tile& tile = shared.tile;
-  const Views views = open_views(a, shared, tile);
   State state;
 
   // O is a weighted sum of several softmaxes. Of a chunk of keys it is one of them, and weft_merge goes on.
@@ -95,12 +94,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   }
 #pragma unroll 1
   for (; p < end; ++p) {
+    const Views views = open_views(a, shared, tile);
     start_tile(a, shared, views, tile);
     const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt + p));
     clear(shared, state);
     attend(a, shared, state, views, tile, zones);
+    const i64* pass;
+    if (is_wanted_again(shared, state, pass)) {
+      --p;
+      continue;
+    }
     close_sums(shared, state);
-    const i64* const pass = get(shared.pass);
+    pass = get(shared.pass);
     if (!chunk && word(pass + kWritesLse)) store_lse(a, shared, state, (int)word(pass + kLseSlot));
     if (!chunk && word(pass + kOut) && zones > 0) {
       normalize(shared, state, (float)__longlong_as_double(word(pass + kFactor)));

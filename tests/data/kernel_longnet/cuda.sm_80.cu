@@ -86,19 +86,22 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   const i64* head;  // tables of the tile's head
   if (!open_tile(a, shared, head)) return;
   const Tile& tile = shared.tile;
-  const Views views = open_views(a, shared, tile);
   State state;
 
   // One softmax over the keys of every branch.
-  start_tile(a, shared, views, tile);
-  const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt));
-  clear(shared, state);
-  attend(a, shared, state, views, tile, zones);
+  const i64* pass = a.tables + word(head + kPassesAt);
+  do {
+    const Views views = open_views(a, shared, tile);
+    start_tile(a, shared, views, tile);
+    const int zones = make_zones(a, shared, tile, pass);
+    clear(shared, state);
+    attend(a, shared, state, views, tile, zones);
+  } while (is_wanted_again(shared, state, pass));
   close_sums(shared, state);
   const bool chunk = is_cut(a, tile.b);  // of keys: weft_merge goes on
   if (!chunk) {
     join_sinks(a, shared, state);
-    const i64* const pass = get(shared.pass);
+    pass = get(shared.pass);
     if (word(pass + kWritesLse)) store_lse(a, shared, state, (int)word(pass + kLseSlot));
     normalize(shared, state, 1);
   }

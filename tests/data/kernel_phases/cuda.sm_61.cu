@@ -82,25 +82,28 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) weft_kernel(cons
   const i64* head;  // tables of the tile's head
   if (!open_tile(a, shared, head)) return;
   const Tile& tile = shared.tile;
-  const Views views = open_views(a, shared, tile);
   State state;
 
   // One softmax over several launches: the state of each row goes from one to the next.
   const bool first = a.phase == 0, last = a.phase == kPhases - 1;
-  const int zones = make_zones(a, shared, tile, a.tables + word(head + kPassesAt));
-  if (zones == 0 && !first && !last) return;  // these rows keep their state where it is
-  clear(shared, state);
-  if (!first) take_up(a, shared, state);
-  start_tile(a, shared, views, tile);
-  __syncthreads();
-  attend(a, shared, state, views, tile, zones);
+  const i64* pass = a.tables + word(head + kPassesAt);
+  do {
+    const Views views = open_views(a, shared, tile);
+    const int zones = make_zones(a, shared, tile, pass);
+    if (zones == 0 && !first && !last) return;  // these rows keep their state where it is
+    clear(shared, state);
+    if (!first) take_up(a, shared, state);
+    start_tile(a, shared, views, tile);
+    __syncthreads();
+    attend(a, shared, state, views, tile, zones);
+  } while (is_wanted_again(shared, state, pass));
   if (!last) {
     hand_on(a, shared, state);
     return;
   }
   close_sums(shared, state);
   join_sinks(a, shared, state);
-  const i64* const pass = get(shared.pass);
+  pass = get(shared.pass);
   if (word(pass + kWritesLse)) store_lse(a, shared, state, (int)word(pass + kLseSlot));
   normalize(shared, state, 1);
   store_rows(a, shared, state);
