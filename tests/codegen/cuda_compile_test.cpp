@@ -82,7 +82,7 @@ Share share_of(std::string_view name, std::int64_t d, ir::DType dtype) {
   if (std::getenv("WEFT_TEST_EVERY_KERNEL") != nullptr) return whole;
   const bool is_half = dtype == ir::DType::f16;
   if ((name == "sm_61" && d == 64 && is_half) || (name == "sm_80" && d == 128 && is_half))
-    return test::tries_all() ? whole : Share{0, 3};
+    return test::tries_all() ? whole : Share{0, 5};
   if (!test::tries_all()) return {};
   if (name == "sm_61" && d == 128 && dtype == ir::DType::f32) return {0, 4};
   if (!is_half) return {};

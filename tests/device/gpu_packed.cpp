@@ -198,7 +198,7 @@ Status check(const Engine& engine, const std::string& target, const std::vector<
                                   // More rows than those whose keys are cut, beside such.
                                   {{300, 1}, {320, many}}};
   const std::size_t chosen = lengths.size();
-  const auto draws = static_cast<std::uint64_t>(3 * random_times());
+  const auto draws = static_cast<std::uint64_t>(effort(1, 3) * random_times());
   for (std::uint64_t seed = 7; seed < 7 + draws; ++seed) lengths.push_back(drawn(seed));
   constexpr const char* kTexts[] = {
       "pattern p { keep causal; sink_logit 0.5 * h; schedule { chunk: 64; } }",

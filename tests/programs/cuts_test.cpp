@@ -119,8 +119,8 @@ TEST_P(RandomCuts, AreTheWhole) {
 
 INSTANTIATE_TEST_SUITE_P(, RandomCuts,
                          ::testing::Values(Way{"cpu", 40, 200}, Way{"cpu:x86-64", 15, 200},
-                                           Way{"emulate:sm_61", 8, 150},
-                                           Way{"emulate:sm_80", 8, 150, ir::DType::f16, 4e-3}),
+                                           Way{"emulate:sm_61", effort(5, 8), 150},
+                                           Way{"emulate:sm_80", effort(5, 8), 150, ir::DType::f16, 4e-3}),
                          [](const auto& row) { return fmt::format("way_{}", row.index); });
 
 }  // namespace

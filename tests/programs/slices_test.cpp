@@ -108,7 +108,8 @@ TEST_P(RandomSlices, OfHeadsHaveTheBitsOfTheWhole) {
 
 INSTANTIATE_TEST_SUITE_P(, RandomSlices,
                          ::testing::Values(Way{"cpu", 60, 200}, Way{"cpu:x86-64", 30, 200}, Way{"interpreter", 20, 60},
-                                           Way{"emulate:sm_61", 8, 150}, Way{"emulate:sm_80", 8, 150, ir::DType::f16}),
+                                           Way{"emulate:sm_61", effort(5, 8), 150},
+                                           Way{"emulate:sm_80", effort(5, 8), 150, ir::DType::f16}),
                          [](const auto& row) { return fmt::format("way_{}", row.index); });
 
 /// What made bits depend on the launch, or on the number of a head: tiles, zones, classes of rows, forms for few rows,
