@@ -377,12 +377,12 @@ TEST_P(RandomPacked, HaveTheBitsOfEachSequence) {
   EXPECT_GT(compared.forward, programs / 3);
   EXPECT_GT(compared.backward, programs / 5);
   EXPECT_GT(compared.paged, programs / 5);
-  EXPECT_GE(compared.sizes_in_memory, programs / 5);
+  EXPECT_GT(compared.sizes_in_memory, programs / 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(, RandomPacked,
                          ::testing::Values(Way{"cpu", 40, 200}, Way{"cpu:x86-64", 10, 300},
-                                           Way{"emulate:sm_61", 4, 150}, Way{"emulate:sm_80", 4, 200, ir::DType::f16}),
+                                           Way{"emulate:sm_61", 6, 150}, Way{"emulate:sm_80", 6, 200, ir::DType::f16}),
                          [](const auto& row) { return fmt::format("way_{}", row.index); });
 
 }  // namespace
