@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -55,8 +54,8 @@ class MpiJob : public ::testing::Test {
     if (!folder_.empty()) fs::remove_all(folder_);
   }
 
-  /// A job of so many ranks; its exit status. `harm` is a shell's command with the job's processes in $ranks, sent
-  /// after a second.
+  /// A job of so many ranks; its exit status, 124 where two minutes do not end it. `harm` is a command of the shell
+  /// with the job's processes in $ranks, sent after a second.
   int run(int ranks, const std::string& arguments, const std::string& harm = "") {
     const auto job = "timeout 120 mpirun -n " + std::to_string(ranks) + " " + WEFT_COMMAND + " run " + arguments;
     auto script = "cd " + folder_.string() + "; " + job + " >out 2>err";
@@ -64,16 +63,12 @@ class MpiJob : public ::testing::Test {
       script += " & job=$!; sleep 1; mpi=$(ps --ppid $job -o pid= | head -n 1); ranks=$(ps --ppid $mpi -o pid=); " +
                 harm + "; wait $job";
     }
-    const auto start = std::chrono::steady_clock::now();
-    const int status = std::system(("bash -c '" + script + "'").c_str());
-    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return WEXITSTATUS(status);
+    return WEXITSTATUS(std::system(("bash -c '" + script + "'").c_str()));
   }
   std::string out() const { return text_of(folder_ / "out"); }
   std::string err() const { return text_of(folder_ / "err"); }
 
   fs::path folder_;
-  double seconds_ = 0;
 };
 
 TEST_F(MpiJob, HasTheBitsOfOneDevice) {
@@ -146,7 +141,6 @@ std::string long_run() {
 TEST_F(MpiJob, ARankThatStopsIsLost) {
   const int status = run(3, long_run(), "kill -STOP $(echo $ranks | cut -d \" \" -f 3)");
   EXPECT_EQ(status, 3) << out() << err();
-  EXPECT_LT(seconds_, 30);
   EXPECT_NE(err().find("rank 2 is lost"), std::string::npos) << err();
   EXPECT_FALSE(fs::exists(folder_ / "x.npy"));
 }
@@ -154,7 +148,6 @@ TEST_F(MpiJob, ARankThatStopsIsLost) {
 TEST_F(MpiJob, ARankThatIsKilledEndsTheJob) {
   const int status = run(3, long_run(), "kill -KILL $(echo $ranks | cut -d \" \" -f 2)");
   EXPECT_NE(status, 0) << out() << err();
-  EXPECT_LT(seconds_, 30);
   EXPECT_FALSE(fs::exists(folder_ / "x.npy"));
 }
 

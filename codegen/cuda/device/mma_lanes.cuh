@@ -67,7 +67,8 @@ __device__ __forceinline__ int of_warp(int keys) {
 /// of each a lane knows one end, how many of the warp's keys lie below it. As bits of all keys first, 32 at a time, which
 /// lanes put together, and of which each takes two of every eight.
 __device__ __forceinline__ unsigned bits_between(int below) {
-  const int lane = threadIdx.x % 4;
+  // Up to 64 columns a lane that is kept for this costs gradients a register that they do not have; of more, one made anew.
+  const int lane = (kDim <= 64 ? thread_anew() : threadIdx.x) % 4;
   unsigned eights[2] = {};  // of two tiles of keys in bytes 0 and 2
 #pragma unroll
   for (int half = 0; half < (kKeysEach + 31) / 32; ++half) {
