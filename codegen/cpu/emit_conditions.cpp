@@ -92,6 +92,9 @@ void describe_condition(Part& f, std::size_t number) {
   set(offsetof(Condition, grid_modulus), c.periodic ? c.periodic->modulus : 0);
   set(offsetof(Condition, summary), list);
   set(offsetof(Condition, summarizes_blocks), of_blocks ? 1 : 0);
+  const std::int64_t of_list = c.parts.size() == 1 ? ir::listed_unit(p, k.plan.stationary()) : 0;
+  set(offsetof(Condition, list), of_list > 0 ? p.holds->input : -1);
+  set(offsetof(Condition, of_list), of_list);
 }
 
 /// @describe: what the rows of the tile say to every condition.

@@ -43,12 +43,14 @@ struct Condition {
   std::int64_t grid_modulus;
   std::int64_t summary;            ///< number of the list that summarizes it, or -1 …
   std::int64_t summarizes_blocks;  ///< … which has a word for each block of rows and of keys
+  std::int64_t list, of_list;  ///< number of the list whose choice is all it says, or -1, and how many keys a block has
   // Of the keys that were asked about last.
   std::int64_t known_from, known_end;
   std::int64_t known;      ///< the answer, as walk::Answer has it
   std::int64_t known_key;  ///< of an interval: its key's value at known_from …
   std::int64_t slope;      ///< … and by how much that grows from one key to the next until known_end: 0 or 1
-  std::int64_t run_rows[ir::kMostRuns];  ///< one row of each run
+  std::int64_t run_rows[ir::kMostRuns];   ///< one row of each run, …
+  std::int64_t run_parts[ir::kMostRuns];  ///< … and its first part: of a list the number of the row
 };
 
 /// Where the gradient of an input is added up: f32, row-major by its extents, and which of it was.

@@ -41,6 +41,14 @@ std::int64_t unit_of(const ir::Plan& plan, std::size_t condition) {
   return unit >= kLeast && ir::kSummaryBlock % unit == 0 ? unit : 0;
 }
 
+/// Of a list whose choice is all that the condition says: so many units are one of its blocks of keys. 0 for others.
+std::int64_t units_of_list(const ir::Plan& plan, std::size_t condition) {
+  const ir::Predicate& p = plan.predicates[condition];
+  const std::int64_t unit = ir::kSummaryBlock / std::max(1, units_of_block(plan)),
+                     block = ir::listed_unit(p, plan.stationary());
+  return block % unit == 0 && ir::row_parts(p, plan.stationary()).size() == 1 ? block / unit : 0;
+}
+
 class Writer {
  public:
   Writer(TextWriter& w, const ir::Plan& plan)
@@ -166,6 +174,20 @@ class Writer {
     w_.line("  return kAllUnits;");
     w_.line("}}");
     w_.blank();
+    w_.line("__device__ __forceinline__ int next_unit({}, int condition, {}, int unit) {{", kKnown, of_row_);
+    for (std::size_t i = 0; i < plan_.predicates.size(); ++i) {
+      const std::int64_t units = units_of_list(plan_, i);
+      if (units == 0) continue;
+      w_.line("  if (condition == {}) {{", i);
+      w_.line("    const i64 block = next_listed(a.lists[{}], t, part_{}_0(a, t, {}), {});",
+              plan_.predicates[i].holds->input, i, row_, units > 1 ? fmt::format("unit / {}", units) : "unit");
+      w_.line("    return (int)min(max({}, (i64)unit), (i64)kLargest);",
+              units > 1 ? fmt::format("block * {}", units) : "block");
+      w_.line("  }}");
+    }
+    w_.line("  return unit;");
+    w_.line("}}");
+    w_.blank();
   }
 
   void choice(const char* type, const std::string& name, const char* number, const std::string& of, std::size_t count,
@@ -209,6 +231,22 @@ int units_of_block(const ir::Plan& plan) {
     if (const auto unit = unit_of(plan, i); unit > 0) units = std::max(units, ir::kSummaryBlock / unit);
   }
   return static_cast<int>(units);
+}
+
+bool follows_lists(const ir::Plan& plan) {
+  for (std::size_t i = 0; i < plan.predicates.size(); ++i) {
+    if (units_of_list(plan, i) > 0) return true;
+  }
+  return false;
+}
+
+bool has_sets(const ir::Plan& plan) {
+  if (plan.choices.kernel_class != ir::KernelClass::mma || plan.bind.gradient || plan.bind.d > 64) return false;
+  if (units_of_block(plan) != 1 || plan.choices.tile_k != ir::kSummaryBlock) return false;
+  for (std::size_t i = 0; i < plan.predicates.size(); ++i) {
+    if (unit_of(plan, i) > 0) return true;
+  }
+  return false;
 }
 
 void write_conditions(TextWriter& w, const ir::Plan& plan) {

@@ -16,6 +16,10 @@ bool serve_all_heads(const ir::Plan& plan);
 /// Units of ir::kSummaryBlock keys: of one, each condition that is asked of many keys at once says the same. 0 where
 /// nothing says of many that no row keeps one. See codegen/cuda/device/skips.cuh.
 int units_of_block(const ir::Plan& plan);
+/// Do conditions say what a list of chosen keys says?
+bool follows_lists(const ir::Plan& plan);
+/// Do conditions say the same of as many keys as are computed at a time, where runs of keys can be?
+bool has_sets(const ir::Plan& plan);
 inline bool passes_over_keys(const ir::Plan& plan) { return units_of_block(plan) > 0; }
 void write_conditions(TextWriter& w, const ir::Plan& plan);
 

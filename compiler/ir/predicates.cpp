@@ -88,6 +88,12 @@ std::int64_t key_unit(const Predicate& p, Stationary s) {
   return std::max<std::int64_t>(unit, 1);
 }
 
+std::int64_t listed_unit(const Predicate& p, Stationary s) {
+  if (!p.holds || p.holds->op != Op::listed || reads(*p.holds->args[0], key_variable(s))) return 0;
+  const auto key = periodic(*p.holds->args[1], key_variable(s));
+  return key && key->modulus == 0 ? key->unit : 0;
+}
+
 std::int64_t row_unit(const Plan& plan, Stationary s) {
   std::int64_t unit = 0;
   for (const Predicate& p : plan.predicates) {

@@ -28,6 +28,9 @@ std::vector<ExprPtr> row_parts(const Predicate& p, Stationary s);
 /// Keys come in runs of so many, from multiples of it, that the condition cannot tell apart; at least 1.
 std::int64_t key_unit(const Predicate& p, Stationary s);
 
+/// Of a condition that is the choice of a list of blocks of keys: how many keys a block has. 0 for others.
+std::int64_t listed_unit(const Predicate& p, Stationary s);
+
 /// Rows come in runs of so many, from multiples of it, that none of the plan's conditions on pairs can tell apart; 0
 /// where none reads a row and a key.
 std::int64_t row_unit(const Plan& plan, Stationary s);

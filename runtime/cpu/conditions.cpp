@@ -40,7 +40,10 @@ void Walker::describe_pairs(Condition& c) const {
     for (i64 i = 0; i < c.parts && !differs; ++i) differs = parts[i * at_.rows + r] != parts[i * at_.rows + r - 1];
     // fault(no_boundary_of_runs_walked) also: differs = r == 0;
     if (!differs) continue;
-    if (runs < kMost) c.run_rows[runs] = xs[r];
+    if (runs < kMost) {
+      c.run_rows[runs] = xs[r];
+      if (c.parts > 0) c.run_parts[runs] = parts[r];
+    }
     ++runs;
   }
   // fault(more_runs_than_are_kept) instead: c.said.runs = runs;
@@ -87,10 +90,26 @@ void Walker::answer(i64 number, Condition& c, i64 y) const {
     }
     // fault(many_runs_keep_nothing) instead: if (c.said.runs == 0) to.of_rows = kSomeDoNot;
     if (c.said.runs == 0) to.of_rows = inside ? kBoth : kSomeDoNot;
+    if (c.list >= 0 && to.of_rows == kSomeDoNot) to.end = std::max(to.end, next_listed(c, y));
   }
   c.known_from = y;
   c.known_end = to.end;
   c.known = to.of_rows;
+}
+
+/// Of rows for which a list chose none of key y's block: the first key behind it of a block that it chose for one of
+/// them.
+i64 Walker::next_listed(const Condition& c, i64 y) const {
+  const weft_list& list = a_.lists[c.list];
+  i64 next = list.count > 0 && c.said.runs > 0 ? std::numeric_limits<i64>::max() : 0;
+  for (i64 run = 0; run < c.said.runs; ++run) {
+    // fault(next_of_the_first_run_for_all) also: if (run > 0) break;
+    const std::int32_t* const row = list.data + fact(codegen::cpu::kB) * list.stride_b +
+                                    fact(codegen::cpu::kH) * list.stride_h + c.run_parts[run] * list.stride_row;
+    const std::int32_t* const found = std::lower_bound(row, row + list.count, y / c.of_list);
+    next = std::min(next, found < row + list.count ? *found * c.of_list : a_.n_k);
+  }
+  return next;
 }
 
 /// Where a key's line of a grid enters or leaves what the rows reach: the first key behind y of which that can be said

@@ -148,6 +148,7 @@ class Walker {
   void describe_pairs(Condition& c) const;
   void answer(i64 number, Condition& c, i64 y) const;
   void ask_summary(const Condition& c, i64 y, walk::Answer& to) const;
+  i64 next_listed(const Condition& c, i64 y) const;
   void know_line(Condition& c, i64 y, bool inside, i64& end) const;
 
   const MicroKernels& kernels_;

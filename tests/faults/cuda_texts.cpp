@@ -299,6 +299,28 @@ const std::vector<Text>& cuda_texts() {
        .faults = {{"scores_of_a_run_by_the_first_key"}},
        .target = "sm_80",
        .size = kSomeRows},
+      // Blocks of keys that all rows choose are runs: below the diagonal, and of two lists that meet within a block.
+      // Not of
+      // rows that disagree.
+      {.name = "sets",
+       .pattern = "branch causal & blocks(64, random(4, seed: 7)) on heads 0..1;"
+                  "branch (sink(100) & blocks(64, random(4, seed: 9))) |"
+                  "       (where(k >= 100) & causal & blocks(64, random(4, seed: 11))) on heads 1..3;",
+       .faults = {{"sets_of_one_unit_more"}, {"sets_of_other_terms_joined"}, {"sets_known_of_other_terms"}},
+       .target = "sm_80",
+       .size = {.queries = 400, .heads = 3, .d = 32, .d_v = 16}},
+      {.name = "sets_of_some_rows",
+       .pattern = "branch causal & where((q / 32 + k / 64) % 3 == 0);",
+       .faults = {{"sets_of_rows_that_disagree"}},
+       .target = "sm_80",
+       .size = kSomeRows},
+      // Lists of which the next chosen block lies behind all that are asked at once.
+      {.name = "long_lists",
+       .pattern = "branch blocks(32, random(2, seed: 7)) on heads 0..1;"
+                  "branch blocks(32, random(1, seed: 3)) | blocks(32, random(1, seed: 4)) on heads 1..2;",
+       .faults = {{"lists_of_the_first_run_followed_for_all"}, {"lists_of_the_last_term_followed"}},
+       .target = "sm_80",
+       .size = {.queries = 200, .keys = 20000, .heads = 2, .d = 16}},
       // Of two terms of a zone: steps of which neither has the other's keys, and counts that no block of keys begins
       // with as the one before.
       {.name = "two_steps",

@@ -86,8 +86,9 @@ struct __align__(16) Zone {
 };
 /// Full: every row keeps every key that a term hits. A bit more says that terms hit every key at the zone's steps, as far
 /// as conditions do not pass over its block. The last one: no condition does, and each block of keys is kept by as many
-/// branches as the one before.
-enum ZoneKind { kEmpty, kPartial, kFull, kKinds = kPartial | kFull, kEvery = 4, kUnasked = 8 };
+/// branches as the one before. Of sets: conditions say the same of kKeys keys at a time to all rows, so that those between
+/// which they hold are runs; where one term alone is asked, its number and one more follows.
+enum ZoneKind { kEmpty, kPartial, kFull, kKinds = kPartial | kFull, kEvery = 4, kUnasked = 8, kOfSets = 16, kOfTerm = 32 };
 
 /// What all rows of a tile may keep, and what each must. The numbers ascend.
 struct __align__(16) KeySpan {

@@ -272,7 +272,7 @@ __device__ __forceinline__ void narrow_span(const Condition& c, KeySpan& span) {
 /// What the tile's rows say to a term's conditions together. Those that are bounds narrow `span`; a term without others has
 /// none to ask.
 __device__ __forceinline__ Met meet_conditions(const weft_args& a, Shared& s, Term& term, KeySpan& span) {
-  Met met = {false, true, kGoesByUnits, -1};
+  Met met = {false, true, kGoesByUnits | kRowsAgree, -1};
   Asking asking = {};
   bool asks = !kNarrows;
 #pragma unroll 1
@@ -294,6 +294,8 @@ __device__ __forceinline__ Met meet_conditions(const weft_args& a, Shared& s, Te
     asks = true;
     // fault(zone_full_for_rows_that_disagree) instead: met.all &= runs >= 1;
     met.all &= runs == 1;
+    // fault(sets_of_rows_that_disagree) leaves this out
+    if (runs != 1) met.open &= ~kRowsAgree;
     // fault(second_condition_on_values_overlooked) leaves this out
     if (asked == kByPair) met.open |= kAsksPairs;
     // fault(negation_dropped_by_the_values) leaves this out

@@ -59,8 +59,8 @@ __device__ __forceinline__ float alibi_slope(int h, int heads) {
   return root_of_power(near < power ? 8 * (near + 1) : 4 * (2 * (near - power) + 1), bits);
 }
 
-/// Is `key` among the places of a row? They ascend, and were filled by a launch before.
-__device__ __forceinline__ bool is_listed(const weft_list& list, const Tile& t, i64 row, i64 key) {
+/// The first of the places of a row that is not below `key`, or kLargest. They ascend, and were filled by a launch before.
+__device__ __forceinline__ int next_listed(const weft_list& list, const Tile& t, i64 row, i64 key) {
   // fault(block_of_the_next_query) also: row += row + 1 < list.stride_h / list.stride_row ? 1 : 0;
   // fault(block_of_the_next_key) also: ++key;
   // fault(list_of_the_next_row) also: ++row;
@@ -76,6 +76,9 @@ __device__ __forceinline__ bool is_listed(const weft_list& list, const Tile& t, 
     lo = below ? middle + 1 : lo;
     hi = below ? hi : middle;
   }
-  // fault(place_behind_the_last) instead: return load_written<int>(places + lo) == key;
-  return lo < (int)list.count && load_written<int>(places + lo) == key;
+  // fault(place_behind_the_last) instead: return load_written<int>(places + lo);
+  return lo < (int)list.count ? load_written<int>(places + lo) : kLargest;
+}
+__device__ __forceinline__ bool is_listed(const weft_list& list, const Tile& t, i64 row, i64 key) {
+  return next_listed(list, t, row, key) == key;
 }

@@ -105,7 +105,7 @@ __device__ __forceinline__ void append_keys(const weft_args& a, Shared& s, Zone&
                                             int& known) {
   const Tile t = tile_of(s);
   const int terms = (int)word(get(s.pass) + kTerms);
-  if (is_passed_over(zone)) pass_over(a, s, t, terms, zone, known);
+  if (is_passed_over(zone)) pass_over(a, s, zone, known);
   if (zone.kind & kEvery) {
     if (zone.begin < zone.end) append_run(a, s, zone, stream, run, known);
     return;

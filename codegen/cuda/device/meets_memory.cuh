@@ -35,8 +35,8 @@ struct SaidOfKey {
 };
 
 /// Of a term's conditions: some are asked of every pair; that on values is negated; all say the same of a unit of keys, of
-/// which they are asked as a whole.
-enum Open { kAsksPairs = 1, kValueNegated = 2, kGoesByUnits = 4 };
+/// which they are asked as a whole; all say the same to every row of the tile.
+enum Open { kAsksPairs = 1, kValueNegated = 2, kGoesByUnits = 4, kRowsAgree = 8 };
 
 /// What the rows of a tile say to a term's conditions together.
 struct Met {

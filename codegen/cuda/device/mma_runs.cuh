@@ -21,18 +21,18 @@ __device__ __forceinline__ bool runs_pay(Shared& s) {
   return kRunsByBounds || (get(s.keys.aligned) && get(s.tile.count) > kRows / 2);
 }
 
-/// Of the run at hand: how many blocks and keys it has.
-__device__ __forceinline__ void set_run(Shared& s, int step, int blocks, int keys) {
+/// Of the run at hand: how many blocks and keys it has; and are there keys that runs of whole blocks left?
+__device__ __forceinline__ void set_run(Shared& s, int step, int blocks, int keys, bool left) {
   put(s.walk.run.step, step);
-  put(s.walk.zone, make_int4(blocks, keys, 0, kEmpty));
+  put(s.walk.zone, make_int4(blocks, keys, left ? 1 : 0, kEmpty));
 }
 /// Of the block before which so many are left: its first key's number in the run, and how many keys it has.
 __device__ __forceinline__ int first_in_run(Shared& s, int left) { return (get(s.walk.zone).x - left) * kKeys; }
 __device__ __forceinline__ int count_in_run(Shared& s, int first) { return min(get(s.walk.zone).y - first, kKeys); }
 
 /// Which keys of [begin, end) does the thread's row keep, as numbers in a run? To s.meets. False where one interval does
-/// not say it; where branches are counted, each key of it must be kept by all terms that hit it.
-__device__ __forceinline__ bool meet_run(const weft_args& a, Shared& s, int begin, int end, int step) {
+/// not say it; where branches are counted, each key of it must be kept by all terms that hit it. Of sets conditions hold.
+__device__ __forceinline__ bool meet_run(const weft_args& a, Shared& s, int begin, int end, int step, bool of_sets) {
   const unsigned row = thread_anew();
   if (row >= kRows) return true;
   const Tile t = tile_of(s);
@@ -48,7 +48,7 @@ __device__ __forceinline__ bool meet_run(const weft_args& a, Shared& s, int begi
     const int number = again ? i - terms : i;
     const Term& term = terms_of(s)[number];
     if (!reaches(get(term.keys), begin, end)) continue;
-    const bool conditional = (kConditions > 0 && get(term.conditions) != 0) || (kHasFilters && get(term.filters) != 0);
+    const bool conditional = (kConditions > 0 && !of_sets && get(term.conditions) != 0) || (kHasFilters && get(term.filters) != 0);
     if (!kCounts && again == (!conditional && get(term.rate) == step)) continue;
     const i64* const words = pass + kTermsAt + number * kTermWords;
     Reach keys = reach_of(a, s, t, words, x, 0);
@@ -122,7 +122,7 @@ __device__ __forceinline__ int join_zones(const weft_args& a, Shared& s, const L
   for (bool joined = last > number; true; joined = false) {
     const Zone tried = joined ? longest : run;
     __syncthreads();
-    if (__syncthreads_and(meet_run(a, s, tried.begin, tried.end, tried.step))) {
+    if (__syncthreads_and(meet_run(a, s, tried.begin, tried.end, tried.step, false))) {
       run = tried;
       return joined ? last : number;
     }
@@ -155,48 +155,82 @@ __device__ __forceinline__ bool goes_on(const Lists& lists, int number, int zone
          (number + 1 < zones && joins(behind) && last_key(zone) + zone.step == behind.begin);
 }
 
+/// The set of one unit that zones of the same term share, as a run; the number of the last of them, or -1.
+__device__ __forceinline__ int join_sets(const weft_args& a, Shared& s, const Lists& lists, int number, int zones, Zone& run) {
+  int last = number;
+  if (number + 1 < zones && run.kind >= kOfTerm && run.end % kKeys != 0) {
+    const Zone next = get(lists.zone[number + 1]);
+    // fault(sets_of_other_terms_joined) value: next.begin == run.end
+    const bool joins = next.begin == run.end && next.kind / kOfTerm == run.kind / kOfTerm;
+    if (joins) run.end = min(next.end, (run.end / kKeys + 1) * kKeys), last = number + 1;
+  }
+  __syncthreads();
+  return __syncthreads_and(meet_run(a, s, run.begin, run.end, 1, true)) ? last : -1;
+}
+
 /// The next run: the first key goes to stream.from, how many blocks to stream.ready; how many branches keep the keys of
 /// its blocks, behind those of the blocks at hand. Runs in which bounds decide follow the others.
 __device__ __forceinline__ void next_run(const weft_args& a, Shared& s, KeyStream& stream, Block& block) {
   const Lists lists = lists_of(a, s);
   const int zones = get(s.walk.zones);
   int number = get(s.walk.next), keys = 0;
-  bool bounded = (block.is & kMarkAhead) != 0, found = get(s.walk.zone).x > 0;
+  int known = kHasSets ? get(s.walk.known) : kUnknown;
+  bool bounded = (block.is & kMarkAhead) != 0, left = get(s.walk.zone).z != 0, of_sets = false;
   Zone zone = {0, 0, 0, kEmpty};
 #pragma unroll 1
   for (; stream.ready == 0; ++number) {
     if (number == zones) {
-      if (!kRunsByBounds || bounded || !found) break;
+      if (!kRunsByBounds || bounded || !left) break;
       bounded = true;
       number = 0;
+      known = kUnknown;
     }
     zone = get(lists.zone[number]);
-    if ((zone.kind & kUnasked) == 0 || zone.begin >= zone.end) continue;
-    found = true;
+    of_sets = kHasSets && (zone.kind & kOfSets) != 0;
+    if ((zone.kind & (kUnasked | kOfSets)) == 0 || zone.begin >= zone.end) continue;
+    if (!bounded && (zone.kind & kFull) == 0) {
+      left = true;
+      continue;
+    }
+    if (of_sets) {
+      // fault(sets_known_of_other_terms) leaves this out
+      if (number != get(s.walk.next)) known = kUnknown;
+      pass_over(a, s, zone, known);
+      if (zone.begin >= zone.end) {
+        __syncthreads();  // all have read it
+        if (threadIdx.x == 0) put(lists.zone[number].begin, zone.end);
+        __syncthreads();
+        continue;
+      }
+      zone.end = end_of_set(s, zone, known);
+    }
     if (kRunsByBounds && bounded) {
-      const int last = join_zones(a, s, lists, number, zones, zone);
+      const int last = of_sets ? join_sets(a, s, lists, number, zones, zone) : join_zones(a, s, lists, number, zones, zone);
       if (last < 0) continue;
       if (threadIdx.x == 0) {
 #pragma unroll 1
-        for (int i = number; i <= last; ++i) put(lists.zone[i].begin, get(lists.zone[i].end));
+        for (int i = number; i <= last; ++i) put(lists.zone[i].begin, min(get(lists.zone[i].end), zone.end));
       }
+      if (last > number) known = kUnknown;
       number = last;
       keys = keys_in(zone.end - zone.begin, zone.step);
       stream.ready = (keys - 1) / kKeys + 1;
-    } else if (zone.kind & kFull) {
+    } else {
       // fault(part_of_a_block_taken_for_a_whole) value: (zone.end - zone.begin + kKeys - 1) / zone.step / kKeys
       stream.ready = keys_in(zone.end - zone.begin, zone.step) / kKeys;
       keys = stream.ready * kKeys;
       // A block between such as bounds decide is of their run: a run of its own costs more than its mask.
-      if (kRunsByBounds && stream.ready == 1 && goes_on(lists, number, zones, zone)) stream.ready = keys = 0;
+      if (kRunsByBounds && !of_sets && stream.ready == 1 && goes_on(lists, number, zones, zone)) stream.ready = keys = 0;
+      left = left || zone.begin + (i64)keys * zone.step < zone.end;
     }
     stream.from = zone.begin;
   }
   mark(block, kMarkAhead, bounded);
   __syncthreads();
   if (threadIdx.x == 0) {
-    put(s.walk.next, number);
-    set_run(s, zone.step, stream.ready, keys);
+    put(s.walk.next, of_sets && stream.ready > 0 ? number - 1 : number);  // there may be more
+    if (kHasSets) put(s.walk.known, of_sets ? known : kUnknown);
+    set_run(s, zone.step, stream.ready, keys, left);
     // fault(keys_of_runs_listed_again) leaves this out
     if (stream.ready > 0 && !bounded) {
       const i64 behind = stream.from + (i64)keys * zone.step;

@@ -147,6 +147,7 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
   bool steady = kCounts;                // does every block of keys have the numbers of branches of the one before?
   int period = 1, least = kLargest;     // of all terms
   int longest = 0, without = kLargest;  // steps: of all terms, and the least of those without a condition
+  int number = -1, others = 0;          // of the first term, and how many more there are
 #pragma unroll 1
   for (int i = 0; i < terms; ++i) {
     const Term term = terms_of(s)[i];  // at once, as each word would be waited for
@@ -165,6 +166,7 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
     const bool plain = (!kHasFilters || term.filters == 0) && (kConditions == 0 || (term.open & kGoesByUnits) != 0);
     even = even && plain && hit.at < hi;
     asked = asked || term.conditions != 0;
+    if (kHasSets) others += number < 0 ? 0 : 1, number = number < 0 ? i : number;
     if (hit.at >= hi) continue;
     longest = max(longest, term.rate);
     if (plain && term.conditions == 0) without = min(without, term.rate);
@@ -190,6 +192,10 @@ __device__ __forceinline__ Zone make_zone(Shared& s, int terms, int lo, int hi) 
   // The step divides those of all terms: what goes by the same steps is hit by them all.
   const bool of_one = !kCounts && without == zone.step;
   if ((even && longest == zone.step) || of_one) zone.kind |= !asked || of_one ? kEvery | kUnasked : kEvery;
+  if (kHasSets && zone.step == 1 && (zone.kind & (kEvery | kUnasked)) == kEvery) {
+    const bool agree = others == 0 && (get(terms_of(s)[number].open) & kRowsAgree) != 0;
+    if (agree || (zone.kind & kFull)) zone.kind |= kOfSets | (agree ? (number + 1) * kOfTerm : 0);
+  }
   if (!steady || asked || least != zone.step) return zone;
   // fault(counts_of_the_block_before) value: true
   const bool repeats = is_power_of_two(period) ? (kKeys * (unsigned)zone.step & (unsigned)(period - 1)) == 0

@@ -31,9 +31,9 @@ constexpr bool kByValues = true;     // pairs by a value of the key, which rows 
 constexpr int kSharedFixed = 36912;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,
                kDirect = false, kHasSink = false, kSomeEntries = false, kSharesTiles = false, kTransposed = false,
-               kPaged = false, kListsPages = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
-               kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
-               kHasParts = false;  // what this kernel does without
+               kPaged = false, kListsPages = false, kFollowsLists = false, kHasSets = false, kHasClasses = false,
+               kHasRowBits = false, kHasRowConditions = false, kHasStreams = false, kHasFilters = false,
+               kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -180,6 +180,10 @@ __device__ __forceinline__ unsigned may_meet(const weft_args& a, Shared& s, cons
   if (use.condition == 0) return span_may_meet(a, a.lists[0], t, s.conditions[0], use, block, wide) ? kAllUnits : 0;
   if (use.condition == 1) return pairs_may_meet(a.lists[1], s, t, use, block, wide) ? kAllUnits : 0;
   return kAllUnits;
+}
+
+__device__ __forceinline__ int next_unit(const weft_args& a, const Tile& t, int condition, int q, int unit) {
+  return unit;
 }
 
 

@@ -25,13 +25,14 @@ constexpr int kInputs = 0;           // tensors beside Q, K and V
 constexpr int kLengths = 0;          // those of them that are lengths, which bounds refer to, as bits
 constexpr int kConditions = 2;       // on pairs, beyond bounds and congruences
 constexpr int kUnits = 1;            // of those, if some may be passed over
+constexpr bool kFollowsLists = true; // to the next keys that they choose
 constexpr int kSharedFixed = 36784;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,
                kDirect = false, kHasSink = false, kSomeEntries = false, kSharesTiles = false, kTransposed = false,
-               kPaged = false, kListsPages = false, kSpans = false, kNarrows = false, kByValues = false,
-               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
-               kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+               kPaged = false, kListsPages = false, kHasSets = false, kSpans = false, kNarrows = false,
+               kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
+               kHasStreams = false, kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
@@ -157,6 +158,18 @@ __device__ __forceinline__ unsigned may_meet(const weft_args& a, Shared& s, cons
   if (use.condition == 0) return wide ? kAllUnits : units_may_meet(a, s, t, use, 64, block);
   if (use.condition == 1) return wide ? kAllUnits : units_may_meet(a, s, t, use, 64, block);
   return kAllUnits;
+}
+
+__device__ __forceinline__ int next_unit(const weft_args& a, const Tile& t, int condition, int q, int unit) {
+  if (condition == 0) {
+    const i64 block = next_listed(a.lists[0], t, part_0_0(a, t, q), unit);
+    return (int)min(max(block, (i64)unit), (i64)kLargest);
+  }
+  if (condition == 1) {
+    const i64 block = next_listed(a.lists[1], t, part_1_0(a, t, q), unit);
+    return (int)min(max(block, (i64)unit), (i64)kLargest);
+  }
+  return unit;
 }
 
 
