@@ -1,13 +1,13 @@
 #include "compiler/base/float16.h"
 #include "tests/engine/problem.h"
 #include "tests/support/effort.h"
+#include "tests/support/pages.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -59,29 +59,16 @@ class Stored {
   DType dtype_;
 };
 
-/// Rows of K or V in pages of so many, which lie in reverse; what no token fills is NaN.
-std::vector<float> in_pages(const std::vector<float>& rows, std::int64_t page, std::int64_t row) {
-  const auto of_sequence = (kKeys + page - 1) / page;
-  std::vector<float> out(static_cast<std::size_t>(kBatch * of_sequence * page * row),
-                         std::numeric_limits<float>::quiet_NaN());
-  for (std::int64_t b = 0; b < kBatch; ++b) {
-    for (std::int64_t n = 0; n < kKeys; ++n) {
-      const auto place = kBatch * of_sequence - 1 - (b * of_sequence + n / page);
-      std::copy_n(rows.begin() + (b * kKeys + n) * row, row, out.begin() + (place * page + n % page) * row);
-    }
-  }
-  return out;
-}
-
 /// `group` query heads share each head of K and V, or have copies of their own. `page`: keys of a page, or 0.
 Results run(const Kernel& kernel, const Way& way, std::int64_t n_q, std::int64_t group, bool copies, bool lse = true,
             std::int64_t page = 0) {
   const auto heads = kKvHeads * group, kv_heads = copies ? heads : kKvHeads, dim = way.dim;
   Stored q(numbers(kBatch * n_q * heads * dim, 1), way.dtype);
+  Pages pages({kKeys, kKeys}, std::max<std::int64_t>(page, 1));
   // [batch, key, kv head, dim]
   const auto spread = [&](std::uint32_t seed) {
     const auto shared = numbers(kBatch * kKeys * kKvHeads * dim, seed);
-    if (page > 0) return in_pages(shared, page, kKvHeads * dim);
+    if (page > 0) return pages.fill(shared.data(), kKvHeads * dim, {0, kKeys});
     if (!copies) return shared;
     std::vector<float> out;
     for (std::int64_t row = 0; row < kBatch * kKeys * kKvHeads; ++row) {
@@ -100,13 +87,9 @@ Results run(const Kernel& kernel, const Way& way, std::int64_t n_q, std::int64_t
                .out = dense_output(out.data(), way.dtype, {kBatch, n_q, heads, dim}),
                .lse = dense_output(results.lse.data(), DType::f32, {kBatch, heads, n_q})};
   if (!lse) args.lse = {};
-  std::vector<std::int32_t> table;
   if (page > 0) {
-    const auto of_sequence = (kKeys + page - 1) / page;
-    for (auto left = kBatch * of_sequence; left > 0; --left) table.push_back(static_cast<std::int32_t>(left - 1));
-    for (TensorView* view : {&args.k, &args.v})
-      *view = dense_view(view->data, way.dtype, {kBatch * of_sequence, page, kKvHeads, dim});
-    args.pages = dense_view(table.data(), DType::i32, {kBatch, of_sequence});
+    for (TensorView* view : {&args.k, &args.v}) *view = pages.view(view->data, *view);
+    args.pages = pages.pages();
     args.kv_lengths = kLengths;
   }
   const auto status = kernel.run(args);

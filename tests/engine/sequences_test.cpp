@@ -1,5 +1,6 @@
 #include "tests/device/gpu_packed.h"
 #include "tests/engine/problem.h"
+#include "tests/support/pages.h"
 
 #include <gtest/gtest.h>
 
@@ -71,37 +72,17 @@ class Sequences : public ::testing::TestWithParam<std::tuple<const char*, const 
     return results;
   }
 
-  /// Keys and values of all sequences in pages, which lie in reverse; what no token fills is NaN, and rows of the table
-  /// behind a sequence's pages point nowhere.
-  struct Pages {
-    static constexpr std::int64_t kPage = 16, kRow = kKvHeads * kDim;
-    std::int64_t most = 0, count = 0;  ///< of a sequence, of all
-    std::vector<std::int32_t> table;
-    std::vector<float> k, v;
+  struct InPages : Pages {
+    std::vector<float> k_pages, v_pages;
+    explicit InPages(const Sequences& of) : Pages(kKeys, 16) {
+      k_pages = fill(of.k.data(), kKvHeads * kDim, of.cu_k);
+      v_pages = fill(of.v.data(), kKvHeads * kDim, of.cu_k);
+    }
+    TensorView k() const { return view(k_pages.data(), like()); }
+    TensorView v() const { return view(v_pages.data(), like()); }
 
-    explicit Pages(const Sequences& of) {
-      for (auto n : kKeys) most = std::max(most, (n + kPage - 1) / kPage), count += (n + kPage - 1) / kPage;
-      table.assign(kKeys.size() * static_cast<std::size_t>(most), 1 << 30);
-      k.assign(static_cast<std::size_t>(count * kPage * kRow), std::numeric_limits<float>::quiet_NaN());
-      v = k;
-      std::int64_t next = count;
-      for (std::size_t b = 0; b < kKeys.size(); ++b) {
-        for (std::int64_t n = 0; n < kKeys[b]; ++n) {
-          if (n % kPage == 0)
-            table[b * static_cast<std::size_t>(most) + static_cast<std::size_t>(n / kPage)] =
-                static_cast<std::int32_t>(--next);
-          const std::int64_t to = (next * kPage + n % kPage) * kRow, from = (of.cu_k[b] + n) * kRow;
-          std::copy_n(of.k.begin() + from, kRow, k.begin() + to);
-          std::copy_n(of.v.begin() + from, kRow, v.begin() + to);
-        }
-      }
-    }
-    TensorView view(const std::vector<float>& rows_of) const {
-      return dense_view(rows_of.data(), DType::f32, {count, kPage, kKvHeads, kDim});
-    }
-    TensorView pages() const {
-      return dense_view(table.data(), DType::i32, {static_cast<std::int64_t>(kKeys.size()), most});
-    }
+   private:
+    static TensorView like() { return dense_view(nullptr, DType::f32, {1, 1, kKvHeads, kDim}); }
   };
 
   Engine engine{{.no_cache = true}};
@@ -125,11 +106,11 @@ TEST_P(Sequences, PackedAreAsIfAlone) {
 }
 
 TEST_P(Sequences, InPagesAreAsIfAlone) {
-  const Pages in(*this);
+  const InPages in(*this);
   Results want = apart(), got(rows);
   const auto status = compile(true).run({.q = packed(q, 0, rows, kHeads),
-                                         .k = in.view(in.k),
-                                         .v = in.view(in.v),
+                                         .k = in.k(),
+                                         .v = in.v(),
                                          .out = got.o(0, rows),
                                          .lse = got.l(0, rows, rows),
                                          .cu_q = cu_q,
@@ -142,7 +123,7 @@ TEST_P(Sequences, InPagesAreAsIfAlone) {
 
 /// A slice of each sequence's rows, as a prefill in parts computes it.
 TEST_P(Sequences, SlicesInPagesHaveTheBitsOfTheWhole) {
-  const Pages in(*this);
+  const InPages in(*this);
   const Kernel kernel = compile(true);
   const auto batch = static_cast<std::int64_t>(kKeys.size());
   constexpr std::int64_t kWhole = 40, kFirst = 7, kRows = 21, kRow = kHeads * kDim;
@@ -150,8 +131,8 @@ TEST_P(Sequences, SlicesInPagesHaveTheBitsOfTheWhole) {
   const auto run = [&](std::int64_t first, std::int64_t n, RowSlice slice) {
     std::vector<float> out(static_cast<std::size_t>(batch * n * kRow), -7);
     RunArgs args{.q = dense_view(all.data() + first * kRow, DType::f32, {batch, n, kHeads, kDim}),
-                 .k = in.view(in.k),
-                 .v = in.view(in.v),
+                 .k = in.k(),
+                 .v = in.v(),
                  .out = dense_output(out.data(), DType::f32, {batch, n, kHeads, kDim}),
                  .slice = slice,
                  .pages = in.pages(),
@@ -172,19 +153,18 @@ TEST_P(Sequences, SlicesInPagesHaveTheBitsOfTheWhole) {
 TEST_P(Sequences, SizesMayStandInMemory) {
   const auto at_q = as_ints(cu_q), at_k = as_ints(cu_k), lengths = as_ints(kKeys);
   const auto batch = static_cast<std::int64_t>(kKeys.size());
-  const Pages in(*this);
+  const InPages in(*this);
   const Results want = apart();
   for (const bool paged : {false, true}) {
     SCOPED_TRACE(paged ? "in pages" : "packed");
     // More room than the sequences need, as a graph has that is captured before they are known.
     Results got(rows);
-    RunArgs args{
-        .q = packed(q, 0, rows, kHeads),
-        .k = paged ? in.view(in.k) : packed(k, 0, keys, kKvHeads),
-        .v = paged ? in.view(in.v) : packed(v, 0, keys, kKvHeads),
-        .out = got.o(0, rows),
-        .lse = got.l(0, rows, rows),
-        .sizes_at = {.sequences = batch, .most_q = 100, .most_k = in.most * Pages::kPage, .cu_q = at_q.data()}};
+    RunArgs args{.q = packed(q, 0, rows, kHeads),
+                 .k = paged ? in.k() : packed(k, 0, keys, kKvHeads),
+                 .v = paged ? in.v() : packed(v, 0, keys, kKvHeads),
+                 .out = got.o(0, rows),
+                 .lse = got.l(0, rows, rows),
+                 .sizes_at = {.sequences = batch, .most_q = 100, .most_k = in.most * in.size, .cu_q = at_q.data()}};
     if (paged) {
       args.pages = in.pages();
       args.sizes_at.kv_lengths = lengths.data();
@@ -228,7 +208,7 @@ TEST_P(Sequences, WrongSizesInMemoryTouchNothingElse) {
   constexpr std::int32_t kFar = std::numeric_limits<std::int32_t>::max();
   const std::vector<std::int32_t> wrong = {-5, kFar, 20, -kFar, 107, kFar};
   const std::vector<std::int64_t> offset = {std::int64_t{1} << 40, -(std::int64_t{1} << 40), 5, -3, 0};
-  const Pages in(*this);
+  const InPages in(*this);
   Results got(rows);
   RunArgs args{.q = packed(q, 0, rows, kHeads),
                .k = packed(k, 0, keys, kKvHeads),
@@ -246,7 +226,7 @@ TEST_P(Sequences, WrongSizesInMemoryTouchNothingElse) {
   expect(false, "sequence 0 has 2147483652 queries; sizes_at.most_q is 90");
   const auto right = as_ints(cu_q);
   args.sizes_at = {.sequences = 5, .most_q = 70, .most_k = 129, .cu_q = right.data(), .kv_lengths = wrong.data()};
-  args.k = in.view(in.k), args.v = in.view(in.v), args.pages = in.pages();
+  args.k = in.k(), args.v = in.v(), args.pages = in.pages();
   expect(true, "sequence 1 has 2147483647 keys; sizes_at.most_k is 129");
 }
 

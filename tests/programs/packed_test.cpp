@@ -2,6 +2,7 @@
 #include "tests/programs/launches.h"
 #include "tests/support/effort.h"
 #include "tests/support/near.h"
+#include "tests/support/pages.h"
 #include "tests/support/random_numbers.h"
 #include "tests/support/random_program.h"
 
@@ -145,49 +146,14 @@ struct Compared {
   int forward = 0, backward = 0, sizes_in_memory = 0, paged = 0;
 };
 
-/// Keys and values of all sequences in pages, which lie in reverse: what no token fills is NaN, and rows of the table
-/// behind a sequence's pages point nowhere.
-struct Pages {
-  std::int64_t size, most = 0, count = 0;  ///< tokens of a page; pages of a sequence, of all
-  std::vector<std::int32_t> table;
-  Bytes k, v;
-
-  Pages(const RunArgs& args, const Lengths& lengths, std::int64_t size_of_page) : size(size_of_page) {
-    for (const auto n : lengths) most = std::max(most, (n + size - 1) / size), count += (n + size - 1) / size;
-    table.assign(lengths.size() * static_cast<std::size_t>(most), 1 << 30);
-    std::int64_t next = count;
-    for (std::size_t b = 0; b < lengths.size(); ++b) {
-      for (std::int64_t i = 0; i < (lengths[b] + size - 1) / size; ++i)
-        table[b * static_cast<std::size_t>(most) + static_cast<std::size_t>(i)] = static_cast<std::int32_t>(--next);
-    }
-    k = in_pages(args.k, lengths);
-    v = in_pages(args.v, lengths);
-  }
-
-  void give(RunArgs& args, const Lengths& lengths) const {
-    const auto view = [&](const Bytes& bytes, const TensorView& like) {
-      return dense_view(bytes.data(), like.dtype, {count, size, like.extent[2], like.extent[3]});
-    };
-    args.k = view(k, args.k);
-    args.v = view(v, args.v);
-    args.pages = dense_view(table.data(), DType::i32, {std::ssize(lengths), most});
-  }
-
- private:
-  Bytes in_pages(const TensorView& view, const Lengths& lengths) const {
-    const auto bytes = static_cast<std::int64_t>(size_of(view.dtype)), row = view.stride[1] * bytes;
-    Bytes out(static_cast<std::size_t>(count * size * row), std::byte{0xff});
-    for (std::size_t b = 0; b < lengths.size(); ++b) {
-      const auto* const from =
-          static_cast<const std::byte*>(view.data) + static_cast<std::int64_t>(b) * view.stride[0] * bytes;
-      for (std::int64_t n = 0; n < lengths[b]; ++n) {
-        const auto page = table[b * static_cast<std::size_t>(most) + static_cast<std::size_t>(n / size)];
-        std::memcpy(out.data() + (page * size + n % size) * row, from + n * row, static_cast<std::size_t>(row));
-      }
-    }
-    return out;
-  }
-};
+/// Rows of K or V that each sequence of a batch has, in pages.
+Bytes in_pages(Pages& pages, const TensorView& view) {
+  const std::int64_t row = view.stride[1] * static_cast<std::int64_t>(size_of(view.dtype));
+  std::vector<std::int64_t> first(pages.lengths.size());
+  for (std::size_t b = 0; b < first.size(); ++b)
+    first[b] = static_cast<std::int64_t>(b) * view.stride[0] / view.stride[1];
+  return pages.fill(static_cast<const std::byte*>(view.data), row, first);
+}
 
 class Comparison {
   using Apart = std::vector<Outputs::Parts>;  ///< each sequence by itself
@@ -254,15 +220,18 @@ class Comparison {
     if (auto wrong = compare_in_memory(together, of, apart, forward_, compared); !wrong.empty()) return wrong;
     if (!paged_.ok()) return "";
 
-    const Pages pages(args, of.k, std::vector{4, 16, 48, 64}[program_.seed % 4]);
-    pages.give(together, of.k);
+    Pages pages(of.k, std::vector{4, 16, 48, 64}[program_.seed % 4]);
+    const Bytes k_pages = in_pages(pages, args.k), v_pages = in_pages(pages, args.v);
+    together.k = pages.view(k_pages.data(), args.k);
+    together.v = pages.view(v_pages.data(), args.v);
+    together.pages = pages.pages();
     together.cu_k = {};
     together.kv_lengths = of.k;
     // Keys in pages may be summed up in another order.
-    Apart in_pages = apart;
-    if (auto wrong = check(together, of, in_pages, paged_, bound_); !wrong.empty()) return "in pages: " + wrong;
+    Apart of_pages = apart;
+    if (auto wrong = check(together, of, of_pages, paged_, bound_); !wrong.empty()) return "in pages: " + wrong;
     ++compared.paged;
-    return compare_in_memory(together, of, in_pages, paged_, compared);
+    return compare_in_memory(together, of, of_pages, paged_, compared);
   }
 
   /// As `args` says, with sizes where kernels read them.
