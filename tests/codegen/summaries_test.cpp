@@ -1,4 +1,6 @@
+#include "compiler/ir/lower.h"
 #include "compiler/ir/pattern_interpreter.h"
+#include "dsl/parse.h"
 #include "tests/codegen/any_kernel.h"
 
 #include <gtest/gtest.h>
@@ -136,6 +138,30 @@ TEST_P(Summaries, HideNoKeyThatIsKept) {
 
 INSTANTIATE_TEST_SUITE_P(On, Summaries, ::testing::Values("cpu:x86-64-v3", "sm_61", "sm_80"),
                          [](const auto& of) { return std::string(of.param, 0, 5) == "cpu:x" ? "cpu" : of.param; });
+
+/// Of lists tiles look up the next block, however far it is: what they ask does not grow with the sequence.
+TEST(Lists, AreAskedNoMoreOfLongSequences) {
+  for (const char* name : {"sm_61", "sm_80"}) {
+    const Target target = find_target(name).value();
+    const ir::Bind bind{.d = 16, .d_v = 16, .dtype = best_dtype(name)};
+    const auto file = dsl::parse({"input.weft", "pattern p { branch blocks(64, random(2, seed: 5)); }"});
+    ASSERT_TRUE(file.ok());
+    const auto pattern = ir::lower(*file, "p", {});
+    ASSERT_TRUE(pattern.ok());
+    const auto kernel = EmulatedKernel::make(*pattern, bind, target, {.count = true});
+    ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+    const auto barriers = [&](std::int64_t keys) {
+      const ir::Shape shape{.batch = 1, .n_q = 200, .n_k = keys, .heads = 1, .kv_heads = 1, .d = 16, .d_v = 16};
+      emulate::Report report;
+      const auto got = kernel->run(shape, rounded(normal({1, 200, 1, 16}, 1), bind.dtype),
+                                   rounded(normal({1, keys, 1, 16}, 2), bind.dtype),
+                                   rounded(normal({1, keys, 1, 16}, 3), bind.dtype), {}, {}, &report);
+      EXPECT_TRUE(got.ok()) << got.error().message;
+      return static_cast<double>(report.barriers);
+    };
+    EXPECT_LT(barriers(500000), 1.3 * barriers(50000)) << name;
+  }
+}
 
 }  // namespace
 }  // namespace weft::testing
