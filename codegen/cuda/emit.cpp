@@ -192,7 +192,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
   if (plan.stationary() == ir::Stationary::key)
     constant.flag("kServeAllHeads", serve_all_heads(plan), "what rows say to conditions is found once");
   constant("kUnits", units_of_block(plan), "of those, if some may be passed over");
-  constant.flag("kFollowsLists", follows_lists(plan), "to the next keys that they choose");
+  if (passes_over_keys(plan)) constant.flag("kFollowsLists", follows_lists(plan), "to the next keys that they choose");
   constant.flag("kHasSets", digits(plan) == 0 && has_sets(plan),
                 "of keys that follow each other, of which all conditions say the same");
   constant.flag("kSpans", has_spans(plan), "summaries tell of 64 and of 4,096 keys at once what values they have");

@@ -32,8 +32,8 @@ constexpr bool kHasStreams = true;   // keys in steps
 constexpr bool kHasSegments = true;  // bounds where a segment begins or ends
 constexpr bool kGradient = false, kByGroups = false, kFewRows = false, kSeveralSoftmaxes = false, kDirect = false,
                kHasSink = false, kSomeEntries = false, kSharesTiles = false, kTransposed = false, kPaged = false,
-               kListsPages = false, kFollowsLists = false, kHasSets = false, kSpans = false, kByValues = false,
-               kHasRowConditions = false, kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+               kListsPages = false, kHasSets = false, kSpans = false, kByValues = false, kHasRowConditions = false,
+               kHasFilters = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"

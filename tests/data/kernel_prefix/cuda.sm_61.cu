@@ -26,10 +26,9 @@ constexpr int kUnits = 0;            // of those, if some may be passed over
 constexpr int kSharedFixed = 36704;  // bytes of shared memory, and more for each key range of a head
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kSeveralSoftmaxes = false,
                kDirect = false, kHasSink = false, kSomeEntries = false, kSharesTiles = false, kTransposed = false,
-               kPaged = false, kListsPages = false, kFollowsLists = false, kHasSets = false, kSpans = false,
-               kByValues = false, kHasClasses = false, kHasRowBits = false, kHasRowConditions = false,
-               kHasStreams = false, kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false,
-               kHasParts = false;  // what this kernel does without
+               kPaged = false, kListsPages = false, kHasSets = false, kSpans = false, kByValues = false,
+               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
+               kHasFilters = false, kHasSegments = false, kHasSlots = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"

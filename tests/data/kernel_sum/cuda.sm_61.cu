@@ -28,9 +28,9 @@ constexpr int kSharedFixed = 36704;  // bytes of shared memory, and more for eac
 constexpr bool kHasSlots = true;     // an LSE for each branch
 constexpr bool kGradient = false, kKeepsMeets = false, kCounts = false, kCutsKeys = false, kDirect = false,
                kHasSink = false, kSomeEntries = false, kSharesTiles = false, kTransposed = false, kPaged = false,
-               kListsPages = false, kFollowsLists = false, kHasSets = false, kSpans = false, kByValues = false,
-               kHasClasses = false, kHasRowBits = false, kHasRowConditions = false, kHasStreams = false,
-               kHasFilters = false, kHasSegments = false, kHasForms = false, kHasParts = false;  // what this kernel does without
+               kListsPages = false, kHasSets = false, kSpans = false, kByValues = false, kHasClasses = false,
+               kHasRowBits = false, kHasRowConditions = false, kHasStreams = false, kHasFilters = false,
+               kHasSegments = false, kHasForms = false, kHasParts = false;  // what this kernel does without
 
 #include "args.h"
 #include "words.h"
