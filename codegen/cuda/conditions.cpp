@@ -174,6 +174,7 @@ class Writer {
     w_.line("  return kAllUnits;");
     w_.line("}}");
     w_.blank();
+    if (!follows_lists(plan_)) return;
     w_.line("__device__ __forceinline__ int next_unit({}, int condition, {}, int unit) {{", kKnown, of_row_);
     for (std::size_t i = 0; i < plan_.predicates.size(); ++i) {
       const std::int64_t units = units_of_list(plan_, i);

@@ -135,9 +135,10 @@ namespace {
 /// Of the forward pass, which the backward has other headers for; and the other way round.
 bool is_of_other_pass(const ir::Plan& plan, std::string_view name) {
   constexpr std::string_view kOfForward[] = {
-      "carried.cuh",      "results.cuh",      "simt_memory.cuh", "simt_views.cuh", "simt_softmax.cuh",
-      "simt_dropout.cuh", "simt_results.cuh", "mma_memory.cuh",  "mma_views.cuh",  "mma_softmax.cuh",
-      "mma_dropout.cuh",  "mma_results.cuh",  "mma_runs.cuh",    "mma_attend.cuh"};
+      "carried.cuh",      "results.cuh",      "simt_memory.cuh",  "simt_views.cuh",
+      "simt_softmax.cuh", "simt_dropout.cuh", "simt_results.cuh", "mma_memory.cuh",
+      "mma_views.cuh",    "mma_softmax.cuh",  "mma_dropout.cuh",  "mma_results.cuh",
+      "mma_runs.cuh",     "mma_no_sets.cuh",  "mma_sets.cuh",     "mma_attend.cuh"};
   const bool of_gradient =
       name.find("gradient") != std::string_view::npos || name.find("terms") != std::string_view::npos;
   if (!plan.bind.gradient) return of_gradient || name == "input_sums.cuh";
@@ -167,6 +168,10 @@ bool wants_header(const ir::Plan& plan, ir::Regime regime, std::string_view name
   if (name == "merge.cuh") return few && plan.may_cut_keys();
   if (name == "no_skips.cuh") return !passes_over_keys(plan);
   if (name == "skips.cuh") return passes_over_keys(plan);
+  if (name == "no_next_listed.cuh") return passes_over_keys(plan) && !follows_lists(plan);
+  if (name == "next_listed.cuh") return follows_lists(plan);
+  if (name == "mma_no_sets.cuh") return !has_sets(plan);
+  if (name == "mma_sets.cuh") return has_sets(plan);
   if (name == "value_bounds.cuh") return has_spans(plan);
   if (name == "summaries.cuh") return has_summaries(plan);
   return true;

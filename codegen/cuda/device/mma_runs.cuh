@@ -103,10 +103,14 @@ __device__ __forceinline__ bool rows_may_agree(const weft_args& a, Shared& s, in
   return true;
 }
 
-/// The zones from `number` on that go on in the same steps, as a run; which of them it ends with, or none.
+// In mma_sets.cuh, where conditions keep sets of keys.
+__device__ __forceinline__ bool open_set(const weft_args& a, Shared& s, const Lists& lists, int number, Zone& zone, int& known);
+__device__ __forceinline__ int join_sets(const weft_args& a, Shared& s, const Lists& lists, int number, int zones, Zone& run);
+
+/// The zones from `number` on that go on in the same steps, as a run; which of them it ends with, or none. `run` is the first.
 __device__ __forceinline__ int join_zones(const weft_args& a, Shared& s, const Lists& lists, int number, int zones,
                                           Zone& run) {
-  run = get(lists.zone[number]);
+  if (kHasSets && run.kind & kOfSets) return join_sets(a, s, lists, number, zones, run);
   if (!rows_may_agree(a, s, run.begin, run.end)) return -1;
   int last = number;
   Zone longest = run;
@@ -155,19 +159,6 @@ __device__ __forceinline__ bool goes_on(const Lists& lists, int number, int zone
          (number + 1 < zones && joins(behind) && last_key(zone) + zone.step == behind.begin);
 }
 
-/// The set of one unit that zones of the same term share, as a run; the number of the last of them, or -1.
-__device__ __forceinline__ int join_sets(const weft_args& a, Shared& s, const Lists& lists, int number, int zones, Zone& run) {
-  int last = number;
-  if (number + 1 < zones && run.kind >= kOfTerm && run.end % kKeys != 0) {
-    const Zone next = get(lists.zone[number + 1]);
-    // fault(sets_of_other_terms_joined) value: next.begin == run.end
-    const bool joins = next.begin == run.end && next.kind / kOfTerm == run.kind / kOfTerm;
-    if (joins) run.end = min(next.end, (run.end / kKeys + 1) * kKeys), last = number + 1;
-  }
-  __syncthreads();
-  return __syncthreads_and(meet_run(a, s, run.begin, run.end, 1, true)) ? last : -1;
-}
-
 /// The next run: the first key goes to stream.from, how many blocks to stream.ready; how many branches keep the keys of
 /// its blocks, behind those of the blocks at hand. Runs in which bounds decide follow the others.
 __device__ __forceinline__ void next_run(const weft_args& a, Shared& s, KeyStream& stream, Block& block) {
@@ -192,20 +183,9 @@ __device__ __forceinline__ void next_run(const weft_args& a, Shared& s, KeyStrea
       left = true;
       continue;
     }
-    if (of_sets) {
-      // fault(sets_known_of_other_terms) leaves this out
-      if (number != get(s.walk.next)) known = kUnknown;
-      pass_over(a, s, zone, known);
-      if (zone.begin >= zone.end) {
-        __syncthreads();  // all have read it
-        if (threadIdx.x == 0) put(lists.zone[number].begin, zone.end);
-        __syncthreads();
-        continue;
-      }
-      zone.end = end_of_set(s, zone, known);
-    }
+    if (of_sets && !open_set(a, s, lists, number, zone, known)) continue;
     if (kRunsByBounds && bounded) {
-      const int last = of_sets ? join_sets(a, s, lists, number, zones, zone) : join_zones(a, s, lists, number, zones, zone);
+      const int last = join_zones(a, s, lists, number, zones, zone);
       if (last < 0) continue;
       if (threadIdx.x == 0) {
 #pragma unroll 1

@@ -9,4 +9,3 @@ struct SetKeys {
 };
 __device__ __forceinline__ void pass_over(const weft_args&, Shared&, Zone&, int&) {}
 __device__ __forceinline__ int find_set_keys(Shared&, const Zone&, int, SetKeys&) { return 0; }
-__device__ __forceinline__ int end_of_set(Shared&, const Zone& zone, int) { return zone.end; }

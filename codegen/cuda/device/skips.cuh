@@ -71,39 +71,8 @@ __device__ __forceinline__ unsigned units_may_count(const weft_args& a, Shared& 
   return units;
 }
 
-/// Of a condition that a list says: the first unit from this one on that it may hold of. By number, as may_meet().
-__device__ __forceinline__ int next_unit(const weft_args& a, const Tile& t, int condition, int row, int unit);
-
-/// The first unit from the zone's begin on that lists do not rule out: they are looked up once, where every block of keys in
-/// between would be asked.
-__device__ __forceinline__ int next_unit_of(const weft_args& a, Shared& s, const Zone& zone) {
-  const Tile t = tile_of(s);
-  const int terms = (int)word(get(s.pass) + kTerms);
-  int first = kLargest;
-#pragma unroll 1
-  for (int i = 0; i < terms; ++i) {
-    const Term& term = terms_of(s)[i];
-    if (!reaches(get(term.keys), zone.begin, zone.end)) continue;
-    int of_term = unit_of_key(max(zone.begin, get(term.keys.may_lo)));
-#pragma unroll 1
-    for (int j = 0; j < get(term.conditions); ++j) {
-      const Use use = use_of(a, term, j);
-      const Condition& c = s.conditions[use.condition];
-      const int runs = get(c.runs);
-      if (use.negated || runs == 0) continue;
-      int of_rows = kLargest;
-#pragma unroll 1
-      for (int r = 0; r < runs; ++r) {
-        // fault(lists_of_the_first_run_followed_for_all) also: if (r > 0) break;
-        of_rows = min(of_rows, next_unit(a, t, use.condition, get(c.row[r]), of_term));
-      }
-      of_term = max(of_term, of_rows);
-    }
-    // fault(lists_of_the_last_term_followed) value: of_term
-    first = min(first, of_term);
-  }
-  return first;
-}
+/// Where a tile looks lists up (next_listed.cuh): the first unit from the zone's begin on that they do not rule out.
+__device__ __forceinline__ int next_unit_of(const weft_args& a, Shared& s, const Zone& zone);
 
 constexpr int kToldUnits = kThreads * kUnits;
 
@@ -198,13 +167,4 @@ __device__ __forceinline__ int find_set_keys(Shared& s, const Zone& zone, int kn
   // fault(units_behind_the_end_of_a_zone) value: 0
   const int behind = max(end - zone.end, 0);
   return __popc(units) * kUnit - in_unit(zone.begin) - behind;
-}
-
-/// Of a zone of sets the first one, behind pass_over(): as far as one word of bits tells.
-__device__ __forceinline__ int end_of_set(Shared& s, const Zone& zone, int known) {
-  const int unit = unit_of_key(zone.begin) - known * kUnits;
-  const unsigned left = ~(get(s.may[unit / 32]) >> unit % 32);
-  // fault(sets_of_one_unit_more) value: right + 1
-  const int units = min(left != 0 ? __ffs((int)left) - 1 : 32, 32 - unit % 32);
-  return min(zone.end, zone.begin - in_unit(zone.begin) + units * kUnit);
 }

@@ -54,6 +54,7 @@ constexpr Element kStored = Element::f16;
 #include "conditions.cuh"
 #include "schedule.cuh"
 #include "skips.cuh"
+#include "no_next_listed.cuh"
 #include "summaries.cuh"
 #include "value_bounds.cuh"
 #include "keys.cuh"
@@ -180,10 +181,6 @@ __device__ __forceinline__ unsigned may_meet(const weft_args& a, Shared& s, cons
   if (use.condition == 0) return span_may_meet(a, a.lists[0], t, s.conditions[0], use, block, wide) ? kAllUnits : 0;
   if (use.condition == 1) return pairs_may_meet(a.lists[1], s, t, use, block, wide) ? kAllUnits : 0;
   return kAllUnits;
-}
-
-__device__ __forceinline__ int next_unit(const weft_args& a, const Tile& t, int condition, int q, int unit) {
-  return unit;
 }
 
 

@@ -55,6 +55,7 @@ constexpr Element kStored = Element::f16;
 #include "conditions.cuh"
 #include "schedule.cuh"
 #include "skips.cuh"
+#include "next_listed.cuh"
 #include "keys.cuh"
 #include "tile.cuh"
 #include "meets.cuh"

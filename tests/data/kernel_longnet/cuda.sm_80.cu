@@ -76,6 +76,7 @@ constexpr Element kStored = Element::f16;
 #include "mma_results.cuh"
 #include "results.cuh"
 #include "mma_runs.cuh"
+#include "mma_no_sets.cuh"
 #include "mma_attend.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
