@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 namespace weft::codegen::cuda {
@@ -241,8 +242,19 @@ bool follows_lists(const ir::Plan& plan) {
   return false;
 }
 
+int digits(const ir::Plan& plan) {
+  std::size_t most = 0;
+  for (const auto& phase : plan.phases) {
+    for (const auto& pass : phase.passes) {
+      if (pass.weight == ir::Weight::count) most = std::max(most, pass.branches.size());
+    }
+  }
+  return most > 1 ? static_cast<int>(std::bit_width(most)) : 0;
+}
+
 bool has_sets(const ir::Plan& plan) {
-  if (plan.choices.kernel_class != ir::KernelClass::mma || plan.bind.gradient || plan.bind.d > 64) return false;
+  if (plan.choices.kernel_class != ir::KernelClass::mma || plan.bind.gradient || digits(plan) > 0) return false;
+  if (std::max(plan.bind.d, plan.bind.d_v) > 64) return false;  // of more, bounds make no runs
   if (units_of_block(plan) != 1 || plan.choices.tile_k != ir::kSummaryBlock) return false;
   for (std::size_t i = 0; i < plan.predicates.size(); ++i) {
     if (unit_of(plan, i) > 0) return true;

@@ -18,6 +18,8 @@ bool serve_all_heads(const ir::Plan& plan);
 int units_of_block(const ir::Plan& plan);
 /// Do conditions say what a list of chosen keys says?
 bool follows_lists(const ir::Plan& plan);
+/// Digits of the number of branches that may keep a pair, in base 2; 0 where that is one at most.
+int digits(const ir::Plan& plan);
 /// Do conditions say the same of as many keys as are computed at a time, where runs of keys can be?
 bool has_sets(const ir::Plan& plan);
 inline bool passes_over_keys(const ir::Plan& plan) { return units_of_block(plan) > 0; }

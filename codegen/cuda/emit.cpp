@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 namespace weft::codegen::cuda {
 namespace {
@@ -78,17 +77,6 @@ std::size_t most_passes(const ir::Plan& plan) {
   std::size_t most = 0;
   for (const auto& phase : plan.phases) most = std::max(most, phase.passes.size());
   return most;
-}
-
-/// Digits of the number of branches that may keep a pair; 0 where that is one at most.
-int digits(const ir::Plan& plan) {
-  std::size_t most = 0;
-  for (const auto& phase : plan.phases) {
-    for (const auto& pass : phase.passes) {
-      if (pass.weight == ir::Weight::count) most = std::max(most, pass.branches.size());
-    }
-  }
-  return most > 1 ? static_cast<int>(std::bit_width(most)) : 0;
 }
 
 /// Keys that a thread tries at once; where conditions are asked of each, 128 of a block of threads.
@@ -193,8 +181,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
     constant.flag("kServeAllHeads", serve_all_heads(plan), "what rows say to conditions is found once");
   constant("kUnits", units_of_block(plan), "of those, if some may be passed over");
   if (passes_over_keys(plan)) constant.flag("kFollowsLists", follows_lists(plan), "to the next keys that they choose");
-  constant.flag("kHasSets", digits(plan) == 0 && has_sets(plan),
-                "of keys that follow each other, of which all conditions say the same");
+  constant.flag("kHasSets", has_sets(plan), "of keys that follow each other, of which all conditions say the same");
   constant.flag("kSpans", has_spans(plan), "summaries tell of 64 and of 4,096 keys at once what values they have");
   if (has_conditions(plan))
     constant.flag("kNarrows", narrows_keys(plan), "rows keep an interval of keys by some of them, or none");

@@ -101,13 +101,13 @@ void Walker::answer(i64 number, Condition& c, i64 y) const {
 /// them.
 i64 Walker::next_listed(const Condition& c, i64 y) const {
   const weft_list& list = a_.lists[c.list];
-  i64 next = list.count > 0 && c.said.runs > 0 ? std::numeric_limits<i64>::max() : 0;
+  i64 next = a_.n_k;
   for (i64 run = 0; run < c.said.runs; ++run) {
     // fault(next_of_the_first_run_for_all) also: if (run > 0) break;
     const std::int32_t* const row = list.data + fact(codegen::cpu::kB) * list.stride_b +
                                     fact(codegen::cpu::kH) * list.stride_h + c.run_parts[run] * list.stride_row;
     const std::int32_t* const found = std::lower_bound(row, row + list.count, y / c.of_list);
-    next = std::min(next, found < row + list.count ? *found * c.of_list : a_.n_k);
+    if (found < row + list.count) next = std::min(next, *found * c.of_list);
   }
   return next;
 }
