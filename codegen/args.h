@@ -15,7 +15,7 @@ using uint64_t = unsigned long long;
 /// generated code addresses it by number; `abi` guards a stored kernel against a changed layout.
 /// Strides count elements; the last dimension of a view is contiguous.
 
-inline constexpr std::int64_t kWeftArgsAbi = 15;
+inline constexpr std::int64_t kWeftArgsAbi = 16;
 inline constexpr int kWeftMostInputs = 16;
 inline constexpr int kWeftMostLists = 4;
 
@@ -31,11 +31,12 @@ struct weft_input {
 };
 
 /// For each (batch entry, head, block of rows) the numbers of the key blocks that `random` or `top` chose, ascending;
-/// what a row does not use of its `count` places holds the largest number.
+/// what a row does not use of its `count` places holds the largest number. Summaries: runtime/engine/lists.h.
 struct weft_list {
-  std::int32_t* data;
+  std::int32_t* data;  ///< where row 0 would be
   std::int64_t stride_b, stride_h, stride_row;
   std::int64_t count;
+  std::int64_t first_row, rows;  ///< number of the first row that it has, and how many
 };
 
 /// A sequence of a batch whose entries differ in length.

@@ -42,8 +42,10 @@ std::int64_t unit_of(const ir::Plan& plan, std::size_t condition) {
   return unit >= kLeast && ir::kSummaryBlock % unit == 0 ? unit : 0;
 }
 
-/// Of a list whose choice is all that the condition says: so many units are one of its blocks of keys. 0 for others.
+/// Of a list whose choice is all that the condition says: so many units are one of its blocks of keys. 0 for others,
+/// and where keys choose nothing and nobody knows who chose them.
 std::int64_t units_of_list(const ir::Plan& plan, std::size_t condition) {
+  if (plan.stationary() == Stationary::key && ir::choosers_of(plan, condition) < 0) return 0;
   const ir::Predicate& p = plan.predicates[condition];
   const std::int64_t unit = ir::kSummaryBlock / std::max(1, units_of_block(plan)),
                      block = ir::listed_unit(p, plan.stationary());
@@ -161,7 +163,7 @@ class Writer {
         "int block, bool wide) {{");
     for (std::size_t i = 0; i < plan_.lists.size(); ++i) {
       const ir::List& l = plan_.lists[i];
-      if (!l.summarizes()) continue;
+      if (!l.summarizes() || l.kind == ir::List::Kind::choosers) continue;
       const bool spans = l.kind == ir::List::Kind::spans;
       const std::string call = spans ? fmt::format("span_may_meet(a, a.lists[{}], t, s.conditions[{}]", i, l.predicate)
                                      : fmt::format("pairs_may_meet(a.lists[{}], s, t", i);
@@ -180,9 +182,15 @@ class Writer {
     for (std::size_t i = 0; i < plan_.predicates.size(); ++i) {
       const std::int64_t units = units_of_list(plan_, i);
       if (units == 0) continue;
+      // Keys begin at 0, queries where the caller says.
+      const bool of_keys = side_ == Stationary::query;
+      const auto block = units == 1 ? std::string("unit")
+                         : of_keys  ? fmt::format("unit / {}", units)
+                                    : fmt::format("floor_div(unit, {})", units);
       w_.line("  if (condition == {}) {{", i);
-      w_.line("    const i64 block = next_listed(a.lists[{}], t, part_{}_0(a, t, {}), {});",
-              plan_.predicates[i].holds->input, i, row_, units > 1 ? fmt::format("unit / {}", units) : "unit");
+      w_.line("    const i64 block = {}(a.lists[{}], t, part_{}_0(a, t, {}), {});",
+              of_keys ? "next_listed" : "next_chooser",
+              of_keys ? plan_.predicates[i].holds->input : ir::choosers_of(plan_, i), i, row_, block);
       w_.line("    return (int)min(max({}, (i64)unit), (i64)kLargest);",
               units > 1 ? fmt::format("block * {}", units) : "block");
       w_.line("  }}");

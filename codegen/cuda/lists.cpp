@@ -7,10 +7,21 @@
 namespace weft::codegen::cuda {
 namespace {
 
+void choosers(TextWriter& w, const ir::Plan& plan, const ir::List& l, std::size_t number) {
+  const auto chosen = plan.predicates[static_cast<std::size_t>(l.predicate)].holds->input;
+  w.line("    case {}: return fill_choosers(a, a.lists[{}], a.lists[{}], {});", 2 * number + 1, chosen, number,
+         l.block);
+}
+
 void summary(TextWriter& w, const ir::Plan& plan, const ir::List& l, std::size_t number) {
+  if (l.kind == ir::List::Kind::choosers) return choosers(w, plan, l, number);
   const bool by_head = ir::summary_reads(plan, l, ir::Variable::h), spans = l.kind == ir::List::Kind::spans;
   w.line("    case {}: return {}(a, {}a.lists[{}], {}, {});", 2 * number + 1, spans ? "fill_spans" : "fill_meets",
          spans ? "*(SummaryShared*)memory, " : "", number, l.predicate, by_head);
+}
+
+bool has(const ir::Plan& plan, ir::List::Kind kind) {
+  return std::any_of(plan.lists.begin(), plan.lists.end(), [&](const auto& l) { return l.kind == kind; });
 }
 
 void list(TextWriter& w, const ir::List& l, std::size_t number) {
@@ -28,17 +39,12 @@ void list(TextWriter& w, const ir::List& l, std::size_t number) {
 
 }  // namespace
 
-bool has_summaries(const ir::Plan& plan) {
-  return std::any_of(plan.lists.begin(), plan.lists.end(), [](const auto& l) { return l.summarizes(); });
-}
-
-bool has_spans(const ir::Plan& plan) {
-  return std::any_of(plan.lists.begin(), plan.lists.end(),
-                     [](const auto& l) { return l.kind == ir::List::Kind::spans; });
-}
+bool has_summaries(const ir::Plan& plan) { return has_spans(plan) || has(plan, ir::List::Kind::meets); }
+bool has_choosers(const ir::Plan& plan) { return has(plan, ir::List::Kind::choosers); }
+bool has_spans(const ir::Plan& plan) { return has(plan, ir::List::Kind::spans); }
 
 bool chooses_keys(const ir::Plan& plan) {
-  return std::any_of(plan.lists.begin(), plan.lists.end(), [](const auto& l) { return !l.summarizes(); });
+  return std::any_of(plan.lists.begin(), plan.lists.end(), [](const auto& l) { return l.chooses(); });
 }
 
 void write_prepass(TextWriter& w, const ir::Plan& plan) {

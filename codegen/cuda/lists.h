@@ -18,7 +18,8 @@ inline bool has_prepass(const ir::Plan& plan, ir::Regime regime) {
   return !plan.lists.empty() && !ir::is_of_few(regime) && plan.stationary() == ir::Stationary::query &&
          plan.phases.front().role == ir::Role::attend;
 }
-bool has_summaries(const ir::Plan& plan);
+bool has_summaries(const ir::Plan& plan);  ///< by which tiles of rows pass over keys
+bool has_choosers(const ir::Plan& plan);
 bool has_spans(const ir::Plan& plan);
 /// Has it lists of `random` or `top`?
 bool chooses_keys(const ir::Plan& plan);

@@ -174,6 +174,8 @@ bool wants_header(const ir::Plan& plan, ir::Regime regime, std::string_view name
   if (name == "mma_sets.cuh") return has_sets(plan);
   if (name == "value_bounds.cuh") return has_spans(plan);
   if (name == "summaries.cuh") return has_summaries(plan);
+  if (name == "choosers.cuh") return has_choosers(plan) && has_prepass(plan, regime);
+  if (name == "next_chooser.cuh") return has_choosers(plan) && plan.stationary() == ir::Stationary::key;
   return true;
 }
 

@@ -84,8 +84,10 @@ bool operator==(const Predicate& a, const Predicate& b);
 /// Summaries of condition number `predicate`, by which tiles pass over keys that no row keeps:
 ///   spans: the least and the largest that the condition's key is in a block of keys
 ///   meets: does any pair of a block of queries and a block of keys meet the condition, does any fail it?
+///   choosers: of a condition that is the choice of a list, the blocks of rows that chose each block of keys. It is the
+///   transposed plan that passes over queries by it.
 struct List {
-  enum class Kind { random, top, spans, meets } kind = Kind::random;
+  enum class Kind { random, top, spans, meets, choosers } kind = Kind::random;
   std::int64_t count = 0;
   std::int64_t block = 1;
   std::int64_t seed = 0;
@@ -93,6 +95,7 @@ struct List {
   bool causal = false;
   int predicate = -1;
   bool summarizes() const { return predicate >= 0; }
+  bool chooses() const { return kind == Kind::random || kind == Kind::top; }
   /// Are blocks scored by the means of their queries and keys?
   bool pools() const { return kind == Kind::top && input < 0; }
   bool operator==(const List&) const = default;
@@ -300,8 +303,8 @@ Result<Plan> parse_plan(std::string_view text);
 ///  6. Phases and conditions on heads are over h and H only.
 ///  7. LSE slots are -1 or below the number of branches, each written by one pass of a phase.
 ///  8. Lists have a count and a block of 1 or more, and an f32 input of four axes or none. Summaries stand behind
-///     lists of chosen keys, which alone `listed` reads; they are of blocks of kSummaryBlock, of a condition that reads
-///     the key: `spans` of an interval, `meets` of a truth.
+///     lists of chosen keys, which alone `listed` reads; `spans` are of an interval and `meets` of a truth that reads
+///     the key, in blocks of kSummaryBlock; `choosers` of what a list says, in its blocks.
 ///  9. Cuts ascend by rows, are of one phase without gradients, and have chunks of whole blocks of keys, of which each
 ///     softmax has at most kMostShares.
 /// 10. Predicates, forms and the score have their types, read no s but in the score, and index inputs with one integer

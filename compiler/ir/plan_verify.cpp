@@ -193,17 +193,23 @@ class Verifier {
   }
 
   void summary(const List& l) {
-    if (l.block != kSummaryBlock) say("a summary of blocks of {}", l.block);
-    if (l.kind != List::Kind::spans && l.kind != List::Kind::meets) return say("a list that is no summary of one");
+    if (l.chooses()) return say("a list that is no summary of one");
     if (l.predicate < 0 || l.predicate >= static_cast<int>(plan_.predicates.size()))
       return say("condition {} of {}", l.predicate, plan_.predicates.size());
     const Predicate& p = plan_.predicates[static_cast<std::size_t>(l.predicate)];
+    if (l.kind == List::Kind::choosers) {
+      const bool of_list = p.holds && p.holds->op == Op::listed && chooses(p.holds->input);
+      const auto block = of_list ? plan_.lists[static_cast<std::size_t>(p.holds->input)].block : 0;
+      if (l.block != block) say("who chose blocks of {} of what is listed in blocks of {}", l.block, block);
+      return;
+    }
+    if (l.block != kSummaryBlock) say("a summary of blocks of {}", l.block);
     if ((l.kind == List::Kind::spans) != (p.key != nullptr)) say("a summary does not fit its condition");
     if (!reads_key(p, plan_.stationary())) say("a summary of a condition on rows");
   }
 
   void list(const List& l) {
-    if (l.kind == List::Kind::spans || l.kind == List::Kind::meets || l.predicate != -1) return summary(l);
+    if (!l.chooses() || l.predicate != -1) return summary(l);
     if (l.count < 1 || l.count > kFarthest || l.block < 1 || l.block > kFarthest)
       say("a list of {} of blocks of {}", l.count, l.block);
     if (l.input >= static_cast<int>(plan_.inputs.size())) return say("input {} of {}", l.input, plan_.inputs.size());

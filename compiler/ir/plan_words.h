@@ -32,7 +32,8 @@ inline constexpr Word<InputType> kInputTypes[] = {
 inline constexpr Word<List::Kind> kLists[] = {{List::Kind::random, "random"},
                                               {List::Kind::top, "top"},
                                               {List::Kind::spans, "spans"},
-                                              {List::Kind::meets, "meets"}};
+                                              {List::Kind::meets, "meets"},
+                                              {List::Kind::choosers, "choosers"}};
 inline constexpr Word<RingLayout> kLayouts[] = {{RingLayout::automatic, "auto"},
                                                 {RingLayout::contiguous, "contiguous"},
                                                 {RingLayout::zigzag, "zigzag"},

@@ -89,8 +89,10 @@ std::int64_t key_unit(const Predicate& p, Stationary s) {
 }
 
 std::int64_t listed_unit(const Predicate& p, Stationary s) {
-  if (!p.holds || p.holds->op != Op::listed || reads(*p.holds->args[0], key_variable(s))) return 0;
-  const auto key = periodic(*p.holds->args[1], key_variable(s));
+  if (!p.holds || p.holds->op != Op::listed) return 0;
+  const std::size_t of_key = s == Stationary::query ? 1 : 0;  // its arguments are a query's number and a key's
+  if (reads(*p.holds->args[1 - of_key], key_variable(s))) return 0;
+  const auto key = periodic(*p.holds->args[of_key], key_variable(s));
   return key && key->modulus == 0 ? key->unit : 0;
 }
 
@@ -123,12 +125,21 @@ std::optional<PeriodicKey> periodic_key(const Predicate& p, Stationary s) {
   return p.key && p.modulus == 0 ? periodic(*p.key, key_variable(s)) : std::nullopt;
 }
 
-int summary_of(const Plan& plan, std::size_t condition) {
+namespace {
+
+int list_of(const Plan& plan, std::size_t condition, bool choosers) {
   for (std::size_t i = 0; i < plan.lists.size(); ++i) {
-    if (plan.lists[i].predicate == static_cast<int>(condition)) return static_cast<int>(i);
+    const List& l = plan.lists[i];
+    if (l.predicate == static_cast<int>(condition) && (l.kind == List::Kind::choosers) == choosers)
+      return static_cast<int>(i);
   }
   return -1;
 }
+
+}  // namespace
+
+int summary_of(const Plan& plan, std::size_t condition) { return list_of(plan, condition, false); }
+int choosers_of(const Plan& plan, std::size_t condition) { return list_of(plan, condition, true); }
 
 bool summary_reads(const Plan& plan, const List& summary, Variable v) {
   const Predicate& p = plan.predicates[static_cast<std::size_t>(summary.predicate)];

@@ -28,7 +28,7 @@ std::vector<ExprPtr> row_parts(const Predicate& p, Stationary s);
 /// Keys come in runs of so many, from multiples of it, that the condition cannot tell apart; at least 1.
 std::int64_t key_unit(const Predicate& p, Stationary s);
 
-/// Of a condition that is the choice of a list of blocks of keys: how many keys a block has. 0 for others.
+/// Of a condition that is the choice of a list: of how many keys it has numbers. 0 for others.
 std::int64_t listed_unit(const Predicate& p, Stationary s);
 
 /// Rows come in runs of so many, from multiples of it, that none of the plan's conditions on pairs can tell apart; 0
@@ -44,8 +44,10 @@ struct PeriodicKey {
 };
 std::optional<PeriodicKey> periodic_key(const Predicate& p, Stationary s);
 
-/// Number of the plan's list that summarizes the condition; -1 without one.
+/// Number of the plan's list that summarizes what keys say to the condition; -1 without one.
 int summary_of(const Plan& plan, std::size_t condition);
+/// … and of the list of who chose the keys of which it is the choice.
+int choosers_of(const Plan& plan, std::size_t condition);
 
 /// Does what a summary is made of read the variable?
 bool summary_reads(const Plan& plan, const List& summary, Variable v);

@@ -76,12 +76,15 @@ class Steps {
 
   void fill_list(int number) {
     const int threads = on_gpu_ ? kPrepassThreads : plan_.choices.threads;
-    if (plan_.lists[static_cast<std::size_t>(number)].pools()) {
+    const List& list = plan_.lists[static_cast<std::size_t>(number)];
+    if (list.pools()) {
       Step& step = add(Kernel::prepass, number, {&Counts::kv_heads, &Counts::key_blocks});
       step.part = Part::pool;
       step.threads = threads;
     }
-    add(Kernel::prepass, number, {&Counts::list_heads, &Counts::list_units}).threads = threads;
+    Step& step = add(Kernel::prepass, number, {&Counts::list_heads, &Counts::list_units});
+    step.threads = threads;
+    if (list.kind == List::Kind::choosers) step.when = When::d_keys;
   }
 
   void attend(int phase, When when = When::always) {

@@ -60,12 +60,12 @@ void choose_decoding(Draft& draft);
 /// Longest tiles first, so that the last thread to finish has little left.
 void order_tiles(Draft& draft);
 
-/// Conditions on pairs that read the caller's tensors key by key get summaries of blocks of keys, as long as there is
-/// room for lists and rows are queries.
+/// Conditions on pairs that read the caller's tensors key by key get summaries of blocks of keys, and of gradients
+/// those that lists say lists of who chose which keys, as long as there is room for lists and rows are queries.
 void summarize(Draft& draft);
 
-/// The plan that stands beside that of dQ, of keys, has the same lists. What a condition asks of queries there may be
-/// what a summary knows of keys, position by position: documents.
+/// The plan that stands beside that of dQ, of keys, has the same lists, as far as it can use them: who chose its keys;
+/// and what a condition asks of queries there may be what a summary knows of keys, position by position: documents.
 void share_summaries(const ir::Plan& of_queries, ir::Plan& of_keys);
 
 // Pieces that passes share.

@@ -34,11 +34,30 @@ std::optional<List::Kind> summary_for(const Predicate& p) {
   return p.key ? List::Kind::spans : List::Kind::meets;
 }
 
+/// Blocks of fewer queries are chosen by so many of a tile's keys that none of them can be passed over.
+constexpr std::int64_t kLeastChosen = 16;
+
+/// Of what lists choose for queries, tiles of keys look up who chose them.
+void invert_lists(Draft& draft) {
+  ir::Plan& plan = draft.plan;
+  if (!plan.bind.gradient || draft.target.kind != TargetKind::cuda) return;
+  for (std::size_t i = 0; i < plan.predicates.size() && plan.lists.size() < ir::kMostLists; ++i) {
+    const Predicate& p = plan.predicates[i];
+    const auto queries = ir::listed_unit(p, ir::Stationary::key), keys = ir::listed_unit(p, ir::Stationary::query);
+    if (std::min(queries, keys) < kLeastChosen) continue;
+    const auto block = plan.lists[static_cast<std::size_t>(p.holds->input)].block;
+    plan.lists.push_back({.kind = List::Kind::choosers, .block = block, .predicate = static_cast<int>(i)});
+    plan.reasons.push_back(fmt::format(
+        "who chose what list {} chose is found out: tiles of keys pass over queries that did not", p.holds->input));
+  }
+}
+
 }  // namespace
 
 void summarize(Draft& draft) {
   if (draft.options.stationary != ir::Stationary::query) return;
   ir::Plan& plan = draft.plan;
+  invert_lists(draft);
   for (std::size_t i = 0; i < plan.predicates.size() && plan.lists.size() < ir::kMostLists; ++i) {
     const auto kind = summary_for(plan.predicates[i]);
     if (!kind) continue;
@@ -56,16 +75,20 @@ void summarize(Draft& draft) {
 void share_summaries(const ir::Plan& of_queries, ir::Plan& of_keys) {
   for (std::size_t i = of_keys.lists.size(); i < of_queries.lists.size(); ++i) {
     ir::List list = of_queries.lists[i];
-    if (list.kind != List::Kind::spans) return;
-    const auto& key = of_queries.predicates[static_cast<std::size_t>(list.predicate)].key;
-    const auto said = ir::replace(key, Variable::k, ir::variable(Variable::q));
-    const auto same = std::find_if(of_keys.predicates.begin(), of_keys.predicates.end(),
-                                   [&](const Predicate& p) { return p.key && ir::same(*p.key, *said); });
+    const Predicate& p = of_queries.predicates[static_cast<std::size_t>(list.predicate)];
+    const bool spans = list.kind == List::Kind::spans;
+    if (!spans && list.kind != List::Kind::choosers) return;
+    const auto said = spans ? ir::replace(p.key, Variable::k, ir::variable(Variable::q)) : p.holds;
+    const auto same = std::find_if(of_keys.predicates.begin(), of_keys.predicates.end(), [&](const Predicate& of_key) {
+      const auto& e = spans ? of_key.key : of_key.holds;
+      return e && ir::same(*e, *said);
+    });
     if (same == of_keys.predicates.end()) return;
     list.predicate = static_cast<int>(same - of_keys.predicates.begin());
     of_keys.lists.push_back(list);
     of_keys.reasons.push_back(
-        fmt::format("condition {} asks of queries what list {} knows of keys", list.predicate, i));
+        spans ? fmt::format("condition {} asks of queries what list {} knows of keys", list.predicate, i)
+              : fmt::format("list {} knows for which queries condition {} may hold", i, list.predicate));
   }
 }
 

@@ -150,6 +150,9 @@ class Filler {
 
 namespace {
 
+/// Of a block of keys: who chose it takes no more than 8 lists of 16 places would, however many rows there are.
+constexpr std::int64_t kWordsOfChoosers = 32, kBits = 32;
+
 /// Blocks of rows that positions of the launch lie in.
 void count_rows(const ir::List& list, const ir::Shape& shape, ListShape& out) {
   std::int64_t first = shape.offset_of(0), last = first + shape.n_q - 1;
@@ -175,8 +178,29 @@ ListShape chosen_shape(const ir::List& list, const ir::Shape& shape) {
   return out;
 }
 
+namespace {
+
+ListShape choosers_shape(ListShape chosen) {
+  ListShape out = chosen;
+  out.rows_of_bit = 1;
+  while (out.rows_of_bit * kBits * kWordsOfChoosers < chosen.most_rows) out.rows_of_bit *= 2;
+  const std::int64_t of_word = kBits * out.rows_of_bit;
+  out.first_row = ir::floor_div(chosen.first_row, of_word);
+  out.rows = ir::floor_div(chosen.first_row + chosen.rows - 1, of_word) - out.first_row + 1;
+  out.most_rows = std::max(out.rows, (chosen.most_rows + of_word - 2) / of_word + 1);
+  out.count = out.blocks;
+  out.units = out.rows;
+  return out;
+}
+
+}  // namespace
+
 ListShape list_shape(const ir::Plan& plan, const ir::List& list, const ir::Shape& shape) {
-  if (!list.summarizes()) return chosen_shape(list, shape);
+  if (list.chooses()) return chosen_shape(list, shape);
+  if (list.kind == ir::List::Kind::choosers) {
+    const ir::Expr& holds = *plan.predicates[static_cast<std::size_t>(list.predicate)].holds;
+    return choosers_shape(chosen_shape(plan.lists[static_cast<std::size_t>(holds.input)], shape));
+  }
   ListShape out;
   out.blocks = (shape.n_k + list.block - 1) / list.block;
   out.batches = ir::summary_reads(plan, list, ir::Variable::b) ? shape.batch : 1;
@@ -210,7 +234,10 @@ void place_lists(const ir::Plan& plan, const ir::Shape& shape, std::int32_t* mem
   for (std::size_t i = 0; i < plan.lists.size(); ++i) {
     const ListShape s = list_shape(plan, plan.lists[i], shape);
     weft_list& to = block.lists[i];
-    to.count = to.stride_row = s.count;
+    to.stride_row = s.count;
+    to.count = s.rows_of_bit > 0 ? s.rows_of_bit : s.count;
+    to.first_row = s.first_row;
+    to.rows = s.rows;
     to.stride_h = s.heads > 1 ? s.rows * s.count : 0;
     to.stride_b = s.batches > 1 ? s.heads * s.rows * s.count : 0;
     // Kernels index by the number of the block of rows.

@@ -13,15 +13,19 @@
 /// sections 7 and 8), and the summaries by which tiles pass over keys.
 namespace weft {
 
-/// The shape of one list for one launch: `[batches, heads, rows, count]`, i32.
+/// The shape of one list for one launch: `[batches, heads, rows, count]`, i32. Of `meets` a number is two bits, of a
+/// block of rows and one of keys; of `spans` there is one row, of two numbers a block of keys and then two a block of
+/// those. Of `choosers` a row is 32 times rows_of_bit rows of blocks that chose, and each block of keys has a bit for
+/// rows_of_bit of them: some chose it.
 struct ListShape {
   std::int64_t batches = 1, heads = 1;  ///< 1 where all have the same
   std::int64_t first_row = 0;           ///< number of the first block of rows
   std::int64_t rows = 0;
-  std::int64_t most_rows = 1;  ///< wherever positions begin: a workspace is asked for before offsets are known
-  std::int64_t blocks = 0;     ///< of keys
-  std::int64_t count = 0;      ///< places for each row
-  std::int64_t units = 0;      ///< of work for each (batch entry, head)
+  std::int64_t most_rows = 1;    ///< wherever positions begin: a workspace is asked for before offsets are known
+  std::int64_t blocks = 0;       ///< of keys
+  std::int64_t count = 0;        ///< places for each row
+  std::int64_t units = 0;        ///< of work for each (batch entry, head)
+  std::int64_t rows_of_bit = 0;  ///< of choosers, a power of two; 0 for others
 
   std::int64_t elements() const { return batches * heads * rows * count; }
   std::int64_t most_elements() const { return batches * heads * most_rows * count; }
