@@ -19,6 +19,7 @@ import machine_where
 PARTITIONS = 4
 IDLE, NEW_LINE = 1 << 30, 1 << 29  # PathMark of tests/machine/driver/launch.h
 FROM_L2 = 280  # clocks of a load of a table that L1 does not have yet
+IN_TURN, BETWEEN = 4, 300  # so many blocks of threads in one place; clocks from the end of one to the begin of the next
 BEHIND = [300, 900, 2000, 4000]  # clocks from the begin of one block of threads on the SM to that of the next
 
 # Pipe of a partition (lsu: of the SM), clocks that a warp's instruction keeps it busy, clocks until a scoreboard tells.
@@ -91,12 +92,15 @@ def ready_at(warp, next_one, free):
     return max(at, free.get(next_one.pipe, 0) - ahead.get(next_one.pipe, 0))
 
 
-def play(path, blocks, warps, behind):
-    """Of each instruction of the path its clocks, the mean over all warps; when the first warp ended, and when all had."""
+def play(path, blocks, warps, behind, in_turn=1):
+    """Of each instruction of the path its clocks, the mean over all warps; and when each block ended. Where one has, the
+    next begins in its place, `in_turn` of them.
+    """
     all_warps = [Warp(b, b * behind) for b in range(blocks) for _ in range(warps)]
     ready = [[w for i, w in enumerate(all_warps) if i % PARTITIONS == p] for p in range(PARTITIONS)]
     free, lsu, last = [{} for _ in range(PARTITIONS)], 0, [0] * PARTITIONS
-    arrived, left, now, clocks, ends = [0] * blocks, len(all_warps), 0, [0.0] * len(path), []
+    arrived, left, now, clocks, ends = [0] * blocks, in_turn * len(all_warps), 0, [0.0] * len(path), []
+    begun, ended = [1] * blocks, [0] * blocks
     while left:
         following = 1 << 60
         for p in range(PARTITIONS):
@@ -121,11 +125,19 @@ def play(path, blocks, warps, behind):
                     warp.boards[one.reads] = max(warp.boards[one.reads], now + 10)
                 if one.name.startswith("LDGSTS"):
                     warp.copies = max(warp.copies, queued + one.latency)
-                clocks[warp.at] += (now - warp.issued) / len(all_warps)
+                clocks[warp.at] += (now - warp.issued) / (in_turn * len(all_warps))
                 warp.issued, warp.ready, warp.at = now, now + max(1, one.stall), warp.at + 1
                 if warp.at == len(path):
                     left -= 1
-                    ends.append(now)
+                    ended[warp.block] += 1
+                    if ended[warp.block] == warps:
+                        ends.append(now)
+                        if begun[warp.block] < in_turn:
+                            begun[warp.block] += 1
+                            ended[warp.block] = 0
+                            for i, other in enumerate(all_warps):
+                                if other.block == warp.block:
+                                    other.__init__(warp.block, now + BETWEEN)
                 if one.pipe == "bar":
                     arrived[warp.block] += 1
                     warp.waits = True
@@ -137,7 +149,7 @@ def play(path, blocks, warps, behind):
                 following = min(following, now + 1)
                 break
         now = max(now + 1, following)
-    return clocks, ends[0], ends[-1]
+    return clocks, ends
 
 
 def show(kernel, path, blocks, warps, cold):
@@ -148,11 +160,14 @@ def show(kernel, path, blocks, warps, cold):
     if not path:
         sys.exit("the block of threads to follow, WEFT_MACHINE_PATH_BLOCK or the first, is none of the launch")
     plays = [play(path, blocks, warps, behind) for behind in (BEHIND if blocks > 1 else BEHIND[:1])]
-    clocks = [statistics.fmean(of_one) for of_one in zip(*(of for of, _, _ in plays))]
-    first_end, end = (statistics.fmean(of_one) for of_one in zip(*(ends for _, *ends in plays)))
+    clocks = [statistics.fmean(of_one) for of_one in zip(*(of for of, _ in plays))]
+    first_end, end = (statistics.fmean(ends[at] for _, ends in plays) for at in (0, -1))
+    _, ends = play(path, blocks, warps, BEHIND[1], in_turn=IN_TURN)
+    of_tile = (ends[-1] - ends[blocks - 1]) / (len(ends) - blocks)
     products = [i for i, one in enumerate(path) if one.name.startswith("HMMA")]
     first, last = (products[0], products[-1] + 1) if products else (len(path), len(path))
-    print(f"{blocks} blocks of {warps} warps on an SM; clocks until one has ended: {first_end:,.0f}, all: {end:,.0f}")
+    print(f"{blocks} blocks of {warps} warps on an SM; clocks until one has ended: {first_end:,.0f}, all: {end:,.0f}; "
+          f"of each, where others follow: {of_tile:,.0f}")
     for what, begin, end in [("before the first product", 0, first), ("from there to the last", first, last),
                              ("behind it", last, len(path))]:
         if begin == end:

@@ -59,14 +59,8 @@ template <int kPart>
 __device__ __forceinline__ void store_part_of(const weft_view& view, float factor, const weft_args& a, Shared& s,
                                               State& st, const Tile& t) {
   if (view.data == nullptr) return;
-  const Written to = written<kColumnsOf<kPart>>(view, t, kTransposed ? kv_head_of(a, t.h) : t.h);
-  each_gradient<true, kPart>(
-      s, st, t, [&](int row, int column) { return place_of_columns(to, s, t, row, column); },
-      [&](unsigned char* at, const float* sums, int column) {
-        const float4 four = load_shared<float4>(sums);
-        store_four<kColumnsOf<kPart>>(to, at, column,
-                                      make_float4(four.x * factor, four.y * factor, four.z * factor, four.w * factor));
-      });
+  const int head = kTransposed ? kv_head_of(a, t.h) : t.h;
+  store_sums<kColumnsOf<kPart>>(s, part_of<kPart>(st), t, written<kColumnsOf<kPart>>(view, t, head), factor);
 }
 
 /// The `last` launch writes gradients; another goes on from the sums of one before.

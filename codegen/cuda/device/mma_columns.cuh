@@ -1,6 +1,7 @@
 #pragma once
 
 #include "codegen/cuda/device/mma_products.cuh"
+#include "codegen/cuda/device/written.cuh"
 
 // From fragments of sums to rows in memory, and back.
 
@@ -61,4 +62,52 @@ __device__ __forceinline__ void each_of_sums(Shared& s, float (&sums)[kTilesEach
     }
     if (!kOut) move_part<false>(s, sums, part);
   }
+}
+
+/// The same for 16 bytes of a row at a time, as they are stored: 8 columns by a lane, times `factor`.
+template <int kOfRow, int kTiles>
+__device__ __forceinline__ void store_chunks(Shared& s, const float (&sums)[kTilesEach][kTiles][4], const Tile& t, const Written& to,
+                                             float factor) {
+  constexpr int kApart = 16 * kTiles + 16, kLanes = lanes_of_row(kTiles);  // bytes between rows: eight meet all banks
+  static_assert(kApart <= kResultFloats * 4);
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    unsigned* const row = (unsigned*)(s.bytes + row_of(i) * kApart) + threadIdx.x % 4;
+#pragma unroll
+    for (int c = 0; c < kTiles; ++c) {
+      const float* const two = &sums[i / 2][c][i % 2 * 2];
+      if (has_columns(c)) store_shared<unsigned>(row + 4 * c, pack(two[0] * factor, two[1] * factor));
+    }
+  }
+  // fault(results_read_before_they_stand) leaves this out
+  __syncthreads();
+  const auto move = [&](int row, unsigned char* at, int chunk) {
+    // fault(results_of_the_next_chunk) value: load_shared<uint4>(s.bytes + row * kApart + 16 * (chunk ^ 1))
+    const auto columns = load_shared<uint4>(s.bytes + row * kApart + 16 * chunk);
+    store_global(at, columns);
+  };
+  if (t.apart == 0) {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < t.count * kTiles; i += kThreads) {
+      const int row = i / kTiles, chunk = i % kTiles;
+      if (8 * chunk < kOfRow && is_computed(t, row)) move(row, place_of_columns(to, s, t, row, 8 * chunk), chunk);
+    }
+    return;
+  }
+  const int chunk = threadIdx.x % kLanes;
+  if (8 * chunk >= kOfRow) return;
+  each_even_place<kThreads / kLanes, 1>(
+      t.from + threadIdx.x / kLanes, t.to, [&](int row) { return place_of_columns(to, s, t, row, 8 * chunk); },
+      [&](int row, unsigned char* at) { move(row, at, chunk); });
+}
+
+/// Of sums the rows that are computed to memory, times `factor`.
+template <int kOfRow, int kTiles>
+__device__ __forceinline__ void store_sums(Shared& s, float (&sums)[kTilesEach][kTiles][4], const Tile& t, const Written& to,
+                                           float factor) {
+  if (kOfRow % 8 == 0 && to.by_chunks) return store_chunks<kOfRow>(s, sums, t, to, factor);
+  each_of_sums<true, kOfRow>(
+      s, sums, t, [&](int row, int column) { return place_of_columns(to, s, t, row, column); },
+      [&](unsigned char* at, const float* four, int column) { store_four<kOfRow>(to, at, column, four, factor); });
 }

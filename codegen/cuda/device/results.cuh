@@ -73,10 +73,7 @@ __device__ __forceinline__ void hand_on(const weft_args& a, Shared& s, State& st
 __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, State& st, bool chunk = false) {
   if (chunk) return store_state(a, s, st);
   const Tile t = tile_of(s);
-  const Written to = written<kDimV>(a.o, t, t.h);
-  each_result<true>(
-      s, st, t, [&](int row, int column) { return place_of_columns(to, s, t, row, column); },
-      [&](unsigned char* at, const float* o, int column) { store_four<kDimV>(to, at, column, load_shared<float4>(o)); });
+  store_sums<kDimV>(s, st.o, t, written<kDimV>(a.o, t, t.h), 1);
 }
 
 /// A sum of several softmaxes, in the memory that phases keep their state in.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "codegen/cuda/device/simt_products.cuh"
+#include "codegen/cuda/device/written.cuh"
 
 // From what plain lanes summed up to rows in memory, and back.
 
@@ -79,4 +80,12 @@ __device__ __forceinline__ void each_sum_of_values(Shared& s, Sums& sums, const 
       }
     }
   }
+}
+
+/// Of sums the rows that are computed to memory, times `factor`.
+template <int kOfRow>
+__device__ __forceinline__ void store_sums(Shared& s, Sums& sums, const Tile& t, const Written& to, float factor) {
+  each_sum_of_values<true, kOfRow>(
+      s, sums, t, [&](int row, int column) { return place_of_columns(to, s, t, row, column); },
+      [&](unsigned char* at, const float* four, int column) { store_four<kOfRow>(to, at, column, four, factor); });
 }

@@ -2,10 +2,15 @@
 
 #include "codegen/cuda/device/simt_attend.cuh"
 
+template <int kPart>
+__device__ __forceinline__ auto& part_of(State& st) {
+  return st.of[kPart];
+}
+
 /// Of part kPart of what is summed up: see each_sum_of_values.
 template <bool kOut, int kPart, typename Place, typename Use>
 __device__ __forceinline__ void each_gradient(Shared& s, State& st, const Tile& t, const Place& place, const Use& use) {
-  each_sum_of_values<kOut, kDimOf<kPart>>(s, st.of[kPart], t, place, use);
+  each_sum_of_values<kOut, kDimOf<kPart>>(s, part_of<kPart>(st), t, place, use);
 }
 
 /// Of softmax number `softmax` of the tile's rows: see gradient_deltas.cuh.
