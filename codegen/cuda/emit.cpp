@@ -137,6 +137,8 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
   constant("kBlocks", c.resident, "that an SM must hold: registers may take what they leave");
   if (has_prepass(plan, regime) || has_summaries(plan))
     constant("kPrepassThreads", ir::kPrepassThreads, "of a block of the prepass");
+  if (has_prepass(plan, regime) && chooses_best(plan))
+    constant("kListedRows", ir::kListedRows, "rows of blocks for which it chooses the best keys");
   if (plan.bind.gradient && ir::finds_sizes(plan, regime))
     constant("kClearedRows", ir::kClearedRows, "of gradients, by a block, where no sequence is");
   if (passes_over_keys(plan))

@@ -26,15 +26,13 @@ bool has(const ir::Plan& plan, ir::List::Kind kind) {
 
 void list(TextWriter& w, const ir::List& l, std::size_t number) {
   if (l.pools()) w.line("    case {}: return pool_keys(a, {});", 2 * number, l.block);
-  w.line("    case {}: {{", 2 * number + 1);
-  w.line("      const ListRow row = open_row(a, a.lists[{}], {});", number, l.block);
   if (l.kind == ir::List::Kind::random) {
-    w.line("      return draw(row, {}ull);", static_cast<std::uint64_t>(l.seed));
+    w.line("    case {}: return draw(open_row(a, a.lists[{}], {}), {}ull);", 2 * number + 1, number, l.block,
+           static_cast<std::uint64_t>(l.seed));
   } else {
-    w.line("      return choose_best<{}>(a, shared, row, {}, {}, {});", l.pools(), l.block, std::max(0, l.input),
-           l.causal);
+    w.line("    case {}: return choose_best<{}, {}>(a, shared, a.lists[{}], {}, {}, {});", 2 * number + 1, l.pools(),
+           l.count <= 32, number, l.block, std::max(0, l.input), l.causal);
   }
-  w.line("    }}");
 }
 
 }  // namespace
@@ -47,14 +45,15 @@ bool chooses_keys(const ir::Plan& plan) {
   return std::any_of(plan.lists.begin(), plan.lists.end(), [](const auto& l) { return l.chooses(); });
 }
 
+bool chooses_best(const ir::Plan& plan) { return has(plan, ir::List::Kind::top); }
+
 void write_prepass(TextWriter& w, const ir::Plan& plan) {
   w.blank();
   w.line("// ---- the prepass: phase 2 i pools the keys for list i, phase 2 i + 1 fills it ----");
   w.blank();
   w.line("extern \"C\" __global__ void __launch_bounds__(kPrepassThreads) weft_prepass(const weft_args a) {{");
   w.line("  WEFT_SHARED_MEMORY(memory);");
-  const auto is_top = [](const ir::List& l) { return l.kind == ir::List::Kind::top; };
-  if (std::any_of(plan.lists.begin(), plan.lists.end(), is_top)) w.line("  ListShared& shared = *(ListShared*)memory;");
+  if (chooses_best(plan)) w.line("  ListShared& shared = *(ListShared*)memory;");
   w.line("  switch (a.phase) {{");
   for (std::size_t i = 0; i < plan.lists.size(); ++i) {
     plan.lists[i].summarizes() ? summary(w, plan, plan.lists[i], i) : list(w, plan.lists[i], i);
@@ -63,6 +62,9 @@ void write_prepass(TextWriter& w, const ir::Plan& plan) {
   w.line("}}");
 }
 
-std::int64_t prepass_shared_bytes(const ir::Plan& plan) { return 4 * (plan.bind.d + ir::kPrepassThreads); }
+std::int64_t prepass_shared_bytes(const ir::Plan& plan) {
+  // Of struct ListShared, and of SummaryShared.
+  return chooses_best(plan) ? 4 * ir::kListedRows * (plan.bind.d + ir::kPrepassThreads) : 4 * ir::kPrepassThreads;
+}
 
 }  // namespace weft::codegen::cuda

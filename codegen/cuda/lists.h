@@ -23,6 +23,8 @@ bool has_choosers(const ir::Plan& plan);
 bool has_spans(const ir::Plan& plan);
 /// Has it lists of `random` or `top`?
 bool chooses_keys(const ir::Plan& plan);
+/// … of `top`?
+bool chooses_best(const ir::Plan& plan);
 
 /// For plans that have one: behind the headers of the text and its constants, of which it uses kPrepassThreads, kDim,
 /// kPaged and kStored.

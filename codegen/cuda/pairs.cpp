@@ -135,10 +135,10 @@ namespace {
 /// Of the forward pass, which the backward has other headers for; and the other way round.
 bool is_of_other_pass(const ir::Plan& plan, std::string_view name) {
   constexpr std::string_view kOfForward[] = {
-      "carried.cuh",      "results.cuh",      "simt_memory.cuh",  "simt_views.cuh",
-      "simt_softmax.cuh", "simt_dropout.cuh", "simt_results.cuh", "mma_memory.cuh",
-      "mma_views.cuh",    "mma_softmax.cuh",  "mma_dropout.cuh",  "mma_results.cuh",
-      "mma_runs.cuh",     "mma_no_sets.cuh",  "mma_sets.cuh",     "mma_attend.cuh"};
+      "carried.cuh",      "results.cuh",      "simt_memory.cuh",  "simt_views.cuh", "results_in_memory.cuh",
+      "simt_softmax.cuh", "simt_dropout.cuh", "simt_results.cuh", "mma_memory.cuh", "mma_views.cuh",
+      "mma_softmax.cuh",  "mma_dropout.cuh",  "mma_results.cuh",  "mma_runs.cuh",   "mma_no_sets.cuh",
+      "mma_sets.cuh",     "mma_attend.cuh"};
   const bool of_gradient =
       name.find("gradient") != std::string_view::npos || name.find("terms") != std::string_view::npos;
   if (!plan.bind.gradient) return of_gradient || name == "input_sums.cuh";
@@ -164,8 +164,10 @@ bool wants_header(const ir::Plan& plan, ir::Regime regime, std::string_view name
   if (name == "mma_warps.cuh") return plan.choices.groups == 0;
   if (name == "mma_groups.cuh" || name == "mma_group_ptx.cuh") return plan.choices.groups != 0;
   if (name == "lists.cuh") return chooses;
+  if (name == "best_keys.cuh") return chooses && chooses_best(plan);
   if (name == "sizes.cuh" || name == "chunks.h" || name == "gradient_zeros.cuh") return ir::finds_sizes(plan, regime);
   if (name == "merge.cuh") return few && plan.may_cut_keys();
+  if (name == "results_in_memory.cuh") return plan.carry_bytes_per_row() > 0;
   if (name == "no_skips.cuh") return !passes_over_keys(plan);
   if (name == "skips.cuh") return passes_over_keys(plan);
   if (name == "no_next_listed.cuh") return passes_over_keys(plan) && !follows_lists(plan);

@@ -13,6 +13,8 @@ namespace weft::ir {
 
 /// Of a block that fills lists.
 inline constexpr int kPrepassThreads = 128;
+/// Rows of blocks of which such a block on a GPU chooses the best keys.
+inline constexpr int kListedRows = 8;
 
 /// Of a packed gradient, which a block looks at for such as no sequence has.
 inline constexpr int kClearedRows = 64;

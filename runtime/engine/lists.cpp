@@ -3,6 +3,7 @@
 #include "compiler/base/float16.h"
 #include "compiler/ir/philox.h"
 #include "compiler/ir/predicates.h"
+#include "compiler/ir/steps.h"
 
 #include <fmt/format.h>
 
@@ -174,7 +175,8 @@ ListShape chosen_shape(const ir::List& list, const ir::Shape& shape) {
   out.heads = shape.heads;
   out.blocks = (shape.n_k + list.block - 1) / list.block;
   out.count = std::min(list.count, out.blocks);
-  out.units = out.rows;
+  const bool scores = list.kind == ir::List::Kind::top;
+  out.units = scores ? (out.rows + ir::kListedRows - 1) / ir::kListedRows : out.rows;
   return out;
 }
 

@@ -136,6 +136,14 @@ TEST_P(Lists, AreWhatTheKernelUsed) {
   expect_right(kernel, ragged);
 }
 
+/// More blocks than threads score at a time, and more places than a warp has lanes.
+TEST_P(Lists, MayHaveManyPlaces) {
+  Launched many(150, 2500, false);
+  expect_right(compile("pattern p { branch blocks(16, top(40, by: pooled)); branch blocks(16, top(9, by: pooled)) & "
+                       "causal; }"),
+               many);
+}
+
 TEST_P(Lists, DoNotChangeTheResult) {
   const auto kernel = compile(kThree);
   Launched with(77, 77, true), without(77, 77, true), some(77, 77, true);

@@ -10,6 +10,7 @@ constexpr int kKeys = 64;            // keys computed at a time
 constexpr int kThreads = 128;        // of a block
 constexpr int kBlocks = 2;           // that an SM must hold: registers may take what they leave
 constexpr int kPrepassThreads = 128; // of a block of the prepass
+constexpr int kListedRows = 8;       // rows of blocks for which it chooses the best keys
 constexpr int kSummaryBlock = 64;    // keys, or queries, of which is asked together
 constexpr int kDim = 64;             // columns of Q and K
 constexpr int kDimV = 64;            // columns of V and O
@@ -47,6 +48,7 @@ constexpr Element kStored = Element::f16;
 #include "sides.cuh"
 #include "philox.cuh"
 #include "lists.cuh"
+#include "best_keys.cuh"
 #include "shape.cuh"
 #include "meets_memory.cuh"
 #include "simt_memory.cuh"
@@ -180,15 +182,9 @@ extern "C" __global__ void __launch_bounds__(kPrepassThreads) weft_prepass(const
   WEFT_SHARED_MEMORY(memory);
   ListShared& shared = *(ListShared*)memory;
   switch (a.phase) {
-    case 1: {
-      const ListRow row = open_row(a, a.lists[0], 64);
-      return draw(row, 11ull);
-    }
+    case 1: return draw(open_row(a, a.lists[0], 64), 11ull);
     case 2: return pool_keys(a, 64);
-    case 3: {
-      const ListRow row = open_row(a, a.lists[1], 64);
-      return choose_best<true>(a, shared, row, 64, 0, true);
-    }
+    case 3: return choose_best<true, true>(a, shared, a.lists[1], 64, 0, true);
   }
 }
 

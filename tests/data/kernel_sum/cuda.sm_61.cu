@@ -69,6 +69,7 @@ constexpr Element kStored = Element::f32;
 #include "simt_softmax.cuh"
 #include "simt_results.cuh"
 #include "results.cuh"
+#include "results_in_memory.cuh"
 #include "simt_attend.cuh"
 
 // ---- the kernel: block i computes tile number tile_begin + i ----
