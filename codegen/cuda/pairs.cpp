@@ -24,10 +24,10 @@ void write_of_pair(TextWriter& w, const ir::Plan& plan, const char* name, const 
   write_function(w, std::string("static __device__ __forceinline__ float ") + name + kOfPair, e, plan.inputs);
 }
 
-/// Of a warp's share of a block of keys: all, unless warps share rows.
-int tiles_of_keys(const ir::Choices& c) {
-  return c.tile_k / 8 / walk::BlockShape{.rows = c.tile_q, .threads = c.threads}.key_parts();
-}
+/// Of warps that share rows, each of which has a part of a block's keys.
+int key_parts(const ir::Choices& c) { return walk::BlockShape{.rows = c.tile_q, .threads = c.threads}.key_parts(); }
+/// Of a warp's share of a block of keys.
+int tiles_of_keys(const ir::Choices& c) { return c.tile_k / 8 / key_parts(c); }
 
 /// The text of a score stands in a kernel once for each pair that is computed side by side: 16 of a thread, or all 64
 /// with matrix instructions, where it is short, one or two where it would make the kernel long.
@@ -135,10 +135,10 @@ namespace {
 /// Of the forward pass, which the backward has other headers for; and the other way round.
 bool is_of_other_pass(const ir::Plan& plan, std::string_view name) {
   constexpr std::string_view kOfForward[] = {
-      "carried.cuh",      "results.cuh",      "simt_memory.cuh",  "simt_views.cuh", "results_in_memory.cuh",
-      "simt_softmax.cuh", "simt_dropout.cuh", "simt_results.cuh", "mma_memory.cuh", "mma_views.cuh",
-      "mma_softmax.cuh",  "mma_dropout.cuh",  "mma_results.cuh",  "mma_runs.cuh",   "mma_no_sets.cuh",
-      "mma_sets.cuh",     "mma_attend.cuh"};
+      "carried.cuh",      "results.cuh",      "simt_memory.cuh",  "simt_views.cuh",   "results_in_memory.cuh",
+      "simt_softmax.cuh", "simt_dropout.cuh", "simt_results.cuh", "mma_memory.cuh",   "mma_views.cuh",
+      "mma_softmax.cuh",  "mma_dropout.cuh",  "mma_results.cuh",  "mma_runs.cuh",     "mma_no_sets.cuh",
+      "mma_sets.cuh",     "mma_attend.cuh",   "mma_gather.cuh",   "mma_no_gather.cuh"};
   const bool of_gradient =
       name.find("gradient") != std::string_view::npos || name.find("terms") != std::string_view::npos;
   if (!plan.bind.gradient) return of_gradient || name == "input_sums.cuh";
@@ -172,6 +172,8 @@ bool wants_header(const ir::Plan& plan, ir::Regime regime, std::string_view name
   if (name == "skips.cuh") return passes_over_keys(plan);
   if (name == "no_next_listed.cuh") return passes_over_keys(plan) && !follows_lists(plan);
   if (name == "next_listed.cuh") return follows_lists(plan);
+  if (name == "mma_no_gather.cuh") return key_parts(plan.choices) == 1;
+  if (name == "mma_gather.cuh") return key_parts(plan.choices) > 1;
   if (name == "mma_no_sets.cuh") return !has_sets(plan);
   if (name == "mma_sets.cuh") return has_sets(plan);
   if (name == "value_bounds.cuh") return has_spans(plan);

@@ -30,7 +30,7 @@ __device__ __forceinline__ float mean_of(const weft_view& view, i64 begin, i64 e
   float sum = 0;
 #pragma unroll 8
   for (i64 n = begin; n < end; ++n) sum += element(view, at(n));
-  return begin < end ? sum / (float)(end - begin) : 0;
+  return begin < end ? sum * reciprocal_approx((float)(end - begin)) : 0;  // a division may call, for which ptxas spills
 }
 
 /// Means of the key blocks, one for each block of threads: [B, H_kv, d, blocks] at the front of the scratch.

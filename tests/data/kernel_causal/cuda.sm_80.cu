@@ -69,6 +69,7 @@ constexpr Element kStored = Element::f16;
 #include "mma_warps.cuh"
 #include "mma_columns.cuh"
 #include "mma_softmax.cuh"
+#include "mma_no_gather.cuh"
 #include "mma_results.cuh"
 #include "results.cuh"
 #include "mma_runs.cuh"
