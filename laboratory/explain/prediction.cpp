@@ -137,24 +137,27 @@ Prediction predict_cpu(const Workload& load, const Planned& planned, const ir::S
   const double reading = load.bytes / bytes_per_s;
   const double apart = few ? cost_of_keys(shape, planned.bind.dtype, heads_first) / kFullBlocks : 1;
   const double seconds = flops / peak + apart * reading;
-  const bool chooses = std::any_of(planned.plan.lists.begin(), planned.plan.lists.end(),
-                                   [](const ir::List& list) { return list.kind == ir::List::Kind::top; });
   return {.ms = 1e3 * seconds,
           .share_of_peak = seconds > 0 ? load.flops / seconds / peak : 0,
           .loop_share = 1 / cost,
           .from = "model",
-          .assumed = fmt::format("{}; {} in memory, {:.1f} GB/s{}{}", assumed,
+          .assumed = fmt::format("{}; {} in memory, {:.1f} GB/s{}", assumed,
                                  heads_first ? "heads one behind the other" : "heads side by side", bytes_per_s / 1e9,
-                                 few ? ", as just measured" : "", chooses ? "; without choosing key blocks" : "")};
+                                 few ? ", as just measured" : "")};
 }
 
 }  // namespace
 
 std::optional<Prediction> predict(const Workload& load, const Planned& planned, const std::vector<Compiled>& kernels,
                                   const ir::Shape& shape, bool heads_first, const std::string& llvm) {
-  if (planned.target.kind == TargetKind::cuda) return predict_gpu(load, planned, kernels, shape);
-  if (planned.bind.gradient) return std::nullopt;
-  return predict_cpu(load, planned, shape, heads_first, llvm);
+  const bool on_gpu = planned.target.kind == TargetKind::cuda;
+  if (planned.bind.gradient && !on_gpu) return std::nullopt;
+  auto out = on_gpu ? predict_gpu(load, planned, kernels, shape) : predict_cpu(load, planned, shape, heads_first, llvm);
+  const auto& lists = planned.plan.lists;
+  const bool scores =
+      std::any_of(lists.begin(), lists.end(), [](const ir::List& l) { return l.kind == ir::List::Kind::top; });
+  if (scores) out.assumed += "; without choosing key blocks";
+  return out;
 }
 
 }  // namespace weft::explain

@@ -399,10 +399,10 @@ TEST_F(Commands, ExplainSaysWhatALaunchRuns) {
     EXPECT_EQ(launches[at]["blocks"], blocks) << does;
   };
   is(0, "pool", 2 * 16);    // blocks of keys of both heads
-  is(1, "fill", 2 * 16);    // … and of rows, each of which chooses
+  is(1, "fill", 2 * 2);     // … and eights of blocks of rows, which choose
   is(2, "attend", 2 * 16);  // tiles of 64 rows
   const auto text = weft(explain).out;
-  EXPECT_NE(text.find("  a launch runs: pool 32, fill 32, attend 32 units of work\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  a launch runs: pool 32, fill 4, attend 32 units of work\n"), std::string::npos) << text;
 }
 
 TEST_F(Commands, ExplainSaysWhichHeadsShareATile) {

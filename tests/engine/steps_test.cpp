@@ -86,8 +86,8 @@ TEST(Steps, AreListsThenPhases) {
 using Grids = std::vector<std::int64_t>;
 
 TEST(Steps, HaveTheGridsOfThePlan) {
-  // 96 rows: one tile of 128 a head; 6 blocks of 16 keys, for each of which a row of blocks chooses.
-  EXPECT_EQ(recorded(kTop, "sm_61", launch_of(96, 96)).grids, (Grids{12, 12, 2}));
+  // 96 rows: one tile of 128 a head; 6 blocks of 16 keys, and as many rows of blocks, of which 8 choose together.
+  EXPECT_EQ(recorded(kTop, "sm_61", launch_of(96, 96)).grids, (Grids{12, 2, 2}));
   // Four warps of a block merge a row each.
   const auto merged = recorded(kCausal, "sm_61", launch_of(9, 65536, 3));
   ASSERT_EQ(merged.grids.size(), 2U);
