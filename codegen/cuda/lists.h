@@ -9,7 +9,8 @@
 
 /// The prepass of a plan with lists: a second kernel of the plan's text, `extern "C" __global__ void
 /// weft_prepass(const weft_args a)`. Phase 2 i of it pools the keys of list i, one block of threads a block of keys of
-/// each kv head; phase 2 i + 1 fills the list, one block of threads a row of blocks, or a unit of a summary.
+/// each kv head; phase 2 i + 1 fills the list, one block of threads a row of blocks, ir::kListedRows of them where keys
+/// are scored, or a unit of a summary.
 namespace weft::codegen::cuda {
 
 /// Plans that stand beside that of dQ have its lists, and the text of few queries those that the other's prepass

@@ -30,7 +30,7 @@ class Best {
   explicit Best(std::int64_t count) : count_(static_cast<std::size_t>(count)) { found_.reserve(count_); }
 
   void take_in(float score, std::int64_t block, bool own) {
-    const float by = own               ? std::numeric_limits<float>::infinity()
+    const float by = own                 ? std::numeric_limits<float>::infinity()
                      : std::isnan(score) ? -std::numeric_limits<float>::infinity()
                                          : score;
     if (found_.size() == count_) {
@@ -157,7 +157,9 @@ class Filler {
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::int64_t begin = std::max<std::int64_t>((first_row + r) * list_.block - first, 0);
       const std::int64_t end = std::min((first_row + r + 1) * list_.block - first, args_.n_q);
-      const auto row = [&](std::int64_t n) { return b * args_.q.stride_b + n * args_.q.stride_n + h * args_.q.stride_h; };
+      const auto row = [&](std::int64_t n) {
+        return b * args_.q.stride_b + n * args_.q.stride_n + h * args_.q.stride_h;
+      };
       mean(begin, end, row, args_.q.data, out.data() + r * plan_.bind.d, 1);
     }
     return out;

@@ -53,6 +53,21 @@ TEST(Choices, KeysAskTheSummariesOfQueriesWhereBothSayTheSame) {
   EXPECT_TRUE(two.transposed->lists.empty());
 }
 
+TEST(Choices, KeysKnowWhoChoseThem) {
+  const auto chosen = [](const char* text, bool gradient = true) {
+    const Plan plan = planned(text, "sm_80", 64, gradient);
+    if (gradient) {
+      EXPECT_EQ(plan.transposed->lists, plan.lists) << text;
+    }
+    return std::count_if(plan.lists.begin(), plan.lists.end(),
+                         [](const List& l) { return l.kind == List::Kind::choosers; });
+  };
+  EXPECT_EQ(chosen("pattern p { branch blocks(64, window(1, 1) | random(2, seed: 7)); }"), 1);
+  EXPECT_EQ(chosen("pattern p { branch blocks(16, random(2, seed: 7) | top(3, by: pooled)) & causal; }"), 2);
+  EXPECT_EQ(chosen("pattern p { branch blocks(8, random(2, seed: 7)); }"), 0) << "few tokens to a block";
+  EXPECT_EQ(chosen("pattern p { branch blocks(64, random(2, seed: 7)); }", false), 0) << "a forward pass";
+}
+
 TEST(Choices, BranchesAreCountedWhereSeveralMayKeepAPair) {
   const auto counts = [](const char* text) {
     const Plan plan = planned(text, "sm_80", 128);

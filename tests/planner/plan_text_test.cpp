@@ -229,6 +229,30 @@ TEST(PlanText, SummariesAreVerified) {
   EXPECT_TRUE(verify(sound).empty()) << "a list in front of them";
 }
 
+TEST(PlanText, WhoChoseKeysIsVerified) {
+  Plan p = sound();
+  p.lists.push_back({.kind = List::Kind::random, .count = 1, .block = 32});
+  p.predicates.push_back({.holds = listed(0, variable(Variable::q), variable(Variable::k)),
+                          .key = nullptr,
+                          .lo = nullptr,
+                          .hi = nullptr,
+                          .modulus = 0});
+  p.predicates.push_back({.holds = apply(Op::less, {variable(Variable::q), variable(Variable::k)}),
+                          .key = nullptr,
+                          .lo = nullptr,
+                          .hi = nullptr,
+                          .modulus = 0});
+  p.lists.push_back({.kind = List::Kind::choosers, .block = 32, .predicate = 0});
+  ASSERT_TRUE(verify(p).empty()) << verify(p)[0];
+  const std::string text = print(p);
+  EXPECT_NE(text.find("summary choosers of 0 block 32\n"), std::string::npos) << text;
+  EXPECT_EQ(print(parse_plan(text).value()), text);
+  p.lists[1].block = 16;
+  EXPECT_FALSE(verify(p).empty()) << "other blocks than the list's";
+  p.lists[1] = {.kind = List::Kind::choosers, .block = 32, .predicate = 1};
+  EXPECT_FALSE(verify(p).empty()) << "a condition that no list says";
+}
+
 TEST(PlanText, OtherFormatsAreRefusedByNumber) {
   std::string text = print(sound());
   text.replace(text.find("plan 1"), 6, "plan 9");
