@@ -130,7 +130,7 @@ def with_inputs(row, n, folder):
 
 
 def kernel_of(of):
-    return "weft_merge" if of == "merge" else "weft_kernel"
+    return {"merge": "weft_merge", "prepass": "weft_prepass"}.get(of, "weft_kernel")
 
 
 def executed(row, target, path, n, folder, of, queries=None):
@@ -146,6 +146,9 @@ def executed(row, target, path, n, folder, of, queries=None):
     # Terms of queries stand before each backward pass.
     begin = next((i for i, launch in enumerate(launches) if launch["kernel"] == "weft_terms"), 0)
     number = next(i for i, at in enumerate(kernels) if at >= begin) + (of == "dkdv")
+    if of == "prepass":  # the last: of a list that is scored the first pools keys
+        attends = next(i for i, launch in enumerate(launches) if launch["kernel"] == "weft_kernel")
+        number = sum(at < attends for at in kernels) - 1
     return {**launches[kernels[number]], "number": kernels[number]}, profile, number
 
 
@@ -194,7 +197,7 @@ def main():
     parser.add_argument("--clocks", choices=[row[0] for row in PATTERNS])
     parser.add_argument("--blocks", type=int, default=2, help="of threads on an SM, with --clocks")
     parser.add_argument("--cold", action="store_true", help="with --clocks: no block of threads was on the SM before")
-    parser.add_argument("--of", choices=[*PASSES, "merge"], default="forward")
+    parser.add_argument("--of", choices=[*PASSES, "merge", "prepass"], default="forward")
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--queries", type=int, help="of as many keys as --tokens; else there are as many queries")
     parser.add_argument("--few", dest="text", action="store_const", const="--few", default="--decoding",
