@@ -64,7 +64,7 @@ std::size_t bytes_of_code(const std::string& text) {
 /// and O have a loop for tiles whose rows lie evenly, and one for others. Which keys a value's bounds are is found once
 /// a tile, too, by up to 10 KB more. Products of one of a warp's two tiles alone are another 6 KB. Texts have what
 /// decoding alone compiles, too, 2 KB, and a second code for rows of whole blocks on a list and tiles that are computed
-/// again, 1 KB each. Runs of chosen keys are asked for between others, 2 KB. Results have a second way out, 1 KB.
+/// again, 1 KB each. Runs of chosen keys are asked for between others, 2 KB. Results go out 16 bytes at a time, 1 KB.
 constexpr std::size_t kMostText = 181 * 1024;
 constexpr std::int64_t kMostCode = (128 + 10 + 2 + 10 + 6) * 1024;
 

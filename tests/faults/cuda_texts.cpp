@@ -235,6 +235,12 @@ const std::vector<Text>& cuda_texts() {
        .target = "sm_80",
        .size = kSomeRows,
        .sharpness = 8},
+      // Rows of O that end within 16 bytes.
+      {.name = "odd_columns",
+       .pattern = "branch causal;",
+       .faults = {{"columns_behind_the_last_one", kOutOfBounds}},
+       .target = "sm_80",
+       .size = {.queries = 100, .heads = 2, .d = 32, .d_v = 20}},
       // Tiles of rows that no zone is kept by, or no key of one.
       {.name = "tiles_without_keys",
        .pattern = "branch window(600, -100) on heads 0..1; branch where(k * k == q / 64 + 99990) on heads 1..2;",

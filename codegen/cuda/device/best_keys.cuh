@@ -149,24 +149,24 @@ __device__ __forceinline__ void take_in(Best<kByLanes>& best, Place taken, bool 
     best.score = now.score;
     best.block = now.block;
     best.worst = __shfl_sync(0xFFFFFFFFu, best.score, last);
-    return;
-  }
+  } else {
 #pragma unroll 1
-  for (int first = last / 32 * 32; first >= 0; first -= 32) {
-    const int at = first + lane;
-    Place before = {}, here = {};
-    if (at > 0 && at <= last) before = {load_written<float>(best.scores + at - 1), load_written<int>(best.places + at - 1)};
-    if (at < last) here = {load_written<float>(best.scores + at), load_written<int>(best.places + at)};
-    const Place now = moved(at, last, before, here, taken, own, follows);
-    __syncwarp();
-    if (at <= last) {
-      store_global<int>(best.places + at, now.block);
-      store_global<float>(best.scores + at, now.score);
+    for (int first = last / 32 * 32; first >= 0; first -= 32) {
+      const int at = first + lane;
+      Place before = {}, here = {};
+      if (at > 0 && at <= last) before = {load_written<float>(best.scores + at - 1), load_written<int>(best.places + at - 1)};
+      if (at < last) here = {load_written<float>(best.scores + at), load_written<int>(best.places + at)};
+      const Place now = moved(at, last, before, here, taken, own, follows);
+      __syncwarp();
+      if (at <= last) {
+        store_global<int>(best.places + at, now.block);
+        store_global<float>(best.scores + at, now.score);
+      }
+      __syncwarp();
+      if ((__ballot_sync(0xFFFFFFFFu, follows) & 1) == 0) break;
     }
-    __syncwarp();
-    if ((__ballot_sync(0xFFFFFFFFu, follows) & 1) == 0) break;
+    best.worst = load_written<float>(best.scores + last);
   }
-  best.worst = load_written<float>(best.scores + last);
 }
 
 /// Takes in what belongs there of the blocks from `first` on that have been scored.

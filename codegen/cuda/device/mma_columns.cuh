@@ -64,10 +64,22 @@ __device__ __forceinline__ void each_of_sums(Shared& s, float (&sums)[kTilesEach
   }
 }
 
-/// The same for 16 bytes of a row at a time, as they are stored: 8 columns by a lane, times `factor`.
+/// Of a chunk of 16 bytes the first `count` columns to where their row is.
+__device__ __forceinline__ void store_chunk(const Written& to, unsigned char* at, uint4 columns, int count) {
+  if (to.by_chunks) return store_global(at, columns);
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) {
+    store_global<unsigned short>(at + 2 * i, (unsigned short)columns.x);
+    columns = make_uint4(columns.x >> 16 | columns.y << 16, columns.y >> 16 | columns.z << 16,
+                         columns.z >> 16 | columns.w << 16, columns.w >> 16);
+  }
+}
+
+/// Of sums the rows that are computed to memory, times `factor`. By way of shared memory, as they are stored: 8 columns, 16
+/// bytes, by a lane.
 template <int kOfRow, int kTiles>
-__device__ __forceinline__ void store_chunks(Shared& s, const float (&sums)[kTilesEach][kTiles][4], const Tile& t, const Written& to,
-                                             float factor) {
+__device__ __forceinline__ void store_sums(Shared& s, const float (&sums)[kTilesEach][kTiles][4], const Tile& t, const Written& to,
+                                           float factor) {
   constexpr int kApart = 16 * kTiles + 16, kLanes = lanes_of_row(kTiles);  // bytes between rows: eight meet all banks
   static_assert(kApart <= kResultFloats * 4);
   __syncthreads();
@@ -85,7 +97,9 @@ __device__ __forceinline__ void store_chunks(Shared& s, const float (&sums)[kTil
   const auto move = [&](int row, unsigned char* at, int chunk) {
     // fault(results_of_the_next_chunk) value: load_shared<uint4>(s.bytes + row * kApart + 16 * (chunk ^ 1))
     const auto columns = load_shared<uint4>(s.bytes + row * kApart + 16 * chunk);
-    store_global(at, columns);
+    // fault(columns_behind_the_last_one) value: 8
+    const int count = min(8, kOfRow - 8 * chunk);
+    store_chunk(to, at, columns, count);
   };
   if (t.apart == 0) {
 #pragma unroll 1
@@ -100,14 +114,4 @@ __device__ __forceinline__ void store_chunks(Shared& s, const float (&sums)[kTil
   each_even_place<kThreads / kLanes, 1>(
       t.from + threadIdx.x / kLanes, t.to, [&](int row) { return place_of_columns(to, s, t, row, 8 * chunk); },
       [&](int row, unsigned char* at) { move(row, at, chunk); });
-}
-
-/// Of sums the rows that are computed to memory, times `factor`.
-template <int kOfRow, int kTiles>
-__device__ __forceinline__ void store_sums(Shared& s, float (&sums)[kTilesEach][kTiles][4], const Tile& t, const Written& to,
-                                           float factor) {
-  if (kOfRow % 8 == 0 && to.by_chunks) return store_chunks<kOfRow>(s, sums, t, to, factor);
-  each_of_sums<true, kOfRow>(
-      s, sums, t, [&](int row, int column) { return place_of_columns(to, s, t, row, column); },
-      [&](unsigned char* at, const float* four, int column) { store_four<kOfRow>(to, at, column, four, factor); });
 }
