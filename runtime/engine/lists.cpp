@@ -12,7 +12,7 @@ namespace weft {
 
 namespace {
 
-/// Of a block of keys: who chose it takes no more than 8 lists of 16 places would, however many rows there are.
+/// So many words say of a block of keys who chose it, however many rows there are.
 constexpr std::int64_t kWordsOfChoosers = 32, kBits = 32;
 
 /// Blocks of rows that positions of the launch lie in.
@@ -123,7 +123,13 @@ Status run_list(const ir::Plan& plan, const ir::Step& step, const Piece& piece, 
   // Nobody asks for them, and of rows that no sequence has there may be more than the lists have room for.
   if (piece.shape.n_q == 0 || piece.shape.n_k == 0) return done;
   const bool pools = step.part == ir::Step::Part::pool;
-  const ListShape s = list_shape(plan, plan.lists[static_cast<std::size_t>(step.number)], piece.shape);
+  const ir::List& list = plan.lists[static_cast<std::size_t>(step.number)];
+  // Walks over fewer queries ask for all of them at once, and look nobody up: pass_over() in
+  // codegen/cuda/device/skips.cuh.
+  if (list.kind == ir::List::Kind::choosers &&
+      piece.shape.n_q <= (plan.transposed->choices.threads - 1) * ir::kSummaryBlock)
+    return done;
+  const ListShape s = list_shape(plan, list, piece.shape);
   const std::int64_t first_b = piece.first_entry(), entries = piece.entries(), group = piece.shape.group();
   const std::int64_t first_h = piece.first_head_of_entry(), heads = piece.heads_of_entry();
   const bool shared = s.batches == 1, by_head = s.heads > 1;
