@@ -170,7 +170,7 @@ void constants(TextWriter& w, const ir::Plan& plan, const Target& target, ir::Re
   constant.flag("kSharesTiles", shares_tiles(plan, regime), "heads that share K and V may stand in one tile");
   constant.flag("kTransposed", plan.stationary() == ir::Stationary::key,
                 "tiles hold keys, and queries are walked over");
-  const bool pools = has_prepass(plan, regime) && chooses_keys(plan);
+  const bool pools = has_prepass(plan, regime) && chooses_best(plan);
   if (!plan.bind.gradient || c.kernel_class == ir::KernelClass::mma || pools)  // the others have no use for it
     constant.flag("kPaged", plan.bind.paged, "K and V come in pages");
   constant.flag("kListsPages", lists_pages(plan), "the list of keys says in which");

@@ -60,7 +60,8 @@ __device__ __forceinline__ void store_part_of(const weft_view& view, float facto
                                               State& st, const Tile& t) {
   if (view.data == nullptr) return;
   const int head = kTransposed ? kv_head_of(a, t.h) : t.h;
-  store_sums<kColumnsOf<kPart>>(s, part_of<kPart>(st), t, written<kColumnsOf<kPart>>(view, t, head), factor);
+  const Written to = written<kColumnsOf<kPart>, kStoredAtOnce>(view, t, head);
+  store_sums<kColumnsOf<kPart>>(s, part_of<kPart>(st), t, to, factor);
 }
 
 /// The `last` launch writes gradients; another goes on from the sums of one before.

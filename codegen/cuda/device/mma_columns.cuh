@@ -64,9 +64,11 @@ __device__ __forceinline__ void each_of_sums(Shared& s, float (&sums)[kTilesEach
   }
 }
 
+constexpr int kStoredAtOnce = 8;
+
 /// Of a chunk of 16 bytes the first `count` columns to where their row is.
 __device__ __forceinline__ void store_chunk(const Written& to, unsigned char* at, uint4 columns, int count) {
-  if (to.by_chunks) return store_global(at, columns);
+  if (to.at_once) return store_global(at, columns);
 #pragma unroll 1
   for (int i = 0; i < count; ++i) {
     store_global<unsigned short>(at + 2 * i, (unsigned short)columns.x);

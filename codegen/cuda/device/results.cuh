@@ -56,5 +56,5 @@ __device__ __forceinline__ void store_state(const weft_args& a, Shared& s, State
 __device__ __forceinline__ void store_rows(const weft_args& a, Shared& s, State& st, bool chunk = false) {
   if (chunk) return store_state(a, s, st);
   const Tile t = tile_of(s);
-  store_sums<kDimV>(s, st.o, t, written<kDimV>(a.o, t, t.h), 1);
+  store_sums<kDimV>(s, st.o, t, written<kDimV, kStoredAtOnce>(a.o, t, t.h), 1);
 }

@@ -82,6 +82,21 @@ __device__ __forceinline__ void each_sum_of_values(Shared& s, Sums& sums, const 
   }
 }
 
+constexpr int kStoredAtOnce = 4;
+
+/// Four columns from this one on, as far as there are so many, times `factor`; from shared memory.
+template <int kOfRow>
+__device__ __forceinline__ void store_four(const Written& to, unsigned char* at, int column, const float* from, float factor) {
+  float4 four = load_shared<float4>(from);
+  four = make_float4(four.x * factor, four.y * factor, four.z * factor, four.w * factor);
+  if (to.at_once) return store4<kStored>(at, four);
+#pragma unroll 1
+  for (int i = 0; i < in_four<kOfRow>(column); ++i) {
+    store1<kStored>(at + i * kBytes<kStored>, four.x);
+    four = make_float4(four.y, four.z, four.w, 0);
+  }
+}
+
 /// Of sums the rows that are computed to memory, times `factor`.
 template <int kOfRow>
 __device__ __forceinline__ void store_sums(Shared& s, Sums& sums, const Tile& t, const Written& to, float factor) {

@@ -13,22 +13,19 @@ __device__ __forceinline__ int in_four(int column) {
 struct Written {
   unsigned char* base;  // the sequence's first row
   i64 step, head_step;  // bytes between rows, and between heads that share the tile
-  bool by_fours;        // four columns may be stored at once, …
-  bool by_chunks;       // … and as many as 16 bytes hold
+  bool at_once;         // kStoredAtOnce columns may be
 };
 
-template <int kOfRow>
+/// kStoredAtOnce: so many columns a lane has of a row, which its class says.
+template <int kOfRow, int kStoredAtOnce>
 __device__ __forceinline__ Written written(const weft_view& view, const Tile& t, int head) {
-  constexpr int kFour = 4 * kBytes<kStored>;
+  constexpr int kBytesAtOnce = kStoredAtOnce * kBytes<kStored>;
   Written to;
   to.base = (unsigned char*)origin(view, t.b, head, t.first_row);
   to.step = view.stride_n * kBytes<kStored>;
   to.head_step = kSharesTiles ? view.stride_h * kBytes<kStored> : 0;
-  const auto even = [&](int bytes) {
-    return (misalignment(to.base, to.step, bytes) | misalignment(to.base, to.head_step, bytes)) == 0;
-  };
-  to.by_fours = kOfRow % 4 == 0 && even(kFour);
-  to.by_chunks = kOfRow * kBytes<kStored> % 16 == 0 && even(16);
+  const unsigned odd = misalignment(to.base, to.step, kBytesAtOnce) | misalignment(to.base, to.head_step, kBytesAtOnce);
+  to.at_once = kOfRow % kStoredAtOnce == 0 && odd == 0;
   return to;
 }
 
@@ -55,17 +52,4 @@ __device__ __forceinline__ unsigned char* place_of_columns(const Written& to, Sh
                                                            int column) {
   const i64 of_head = times(head_of_row(s, r), to.head_step);
   return to.base + times(sequence_row(s, t, r), to.step) + of_head + column * kBytes<kStored>;
-}
-
-/// Four columns from this one on, as far as there are so many, times `factor`; from shared memory.
-template <int kOfRow>
-__device__ __forceinline__ void store_four(const Written& to, unsigned char* at, int column, const float* from, float factor) {
-  float4 four = load_shared<float4>(from);
-  four = make_float4(four.x * factor, four.y * factor, four.z * factor, four.w * factor);
-  if (to.by_fours) return store4<kStored>(at, four);
-#pragma unroll 1
-  for (int i = 0; i < in_four<kOfRow>(column); ++i) {
-    store1<kStored>(at + i * kBytes<kStored>, four.x);
-    four = make_float4(four.y, four.z, four.w, 0);
-  }
 }
